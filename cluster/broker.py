@@ -24,6 +24,13 @@ from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
+from .host.seam.failpoints import (
+    AFTER_LEADERS_MOVED,
+    AFTER_REGISTRATION,
+    BEFORE_CLEAN_SHUTDOWN,
+    BEFORE_REGISTRATION,
+    passes,
+)
 from .ids import BrokerEpoch, NodeId, TopicPartition
 from .internal_topics import OFFSETS, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener_name, parse_listeners
@@ -170,6 +177,7 @@ class Broker:
         self._host.trace.emit("broker.stopping", node_id=self.node_id)
         if self.config.flag("controlled.shutdown.enable"):
             await self._give_leaders_away()
+        passes(self._host.failpoints, self._host.trace, AFTER_LEADERS_MOVED)
         await self.controller.stop()
         self.sockets.close()
         self._page.close()
@@ -178,6 +186,7 @@ class Broker:
         await self.replicas.stop()
         await self.registry.close()
         await self._log_schedule.stop()
+        passes(self._host.failpoints, self._host.trace, BEFORE_CLEAN_SHUTDOWN)
         await self._host.tasks.run_blocking(lambda: self.logs.close(clean=True))
 
     async def failed(self) -> None:
@@ -204,7 +213,9 @@ class Broker:
 
     async def _register(self) -> None:
         rack = self.config.text("broker.rack") or None
+        passes(self._host.failpoints, self._host.trace, BEFORE_REGISTRATION)
         epoch = await register(self.registry, self.node_id, self.listeners, rack=rack)
+        passes(self._host.failpoints, self._host.trace, AFTER_REGISTRATION)
         for room in (self.replicas, self.controller, self.cache, self.logs, self.isr_store):
             room.broker_epoch = BrokerEpoch(epoch)
         self._host.trace.emit("broker.registered", node_id=self.node_id, epoch=epoch)

@@ -12,13 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
+from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
+from .damage_faults import DamageDisk
 from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
+from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRing
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
+from .resource_faults import ExhaustDescriptors, ThrottleCpu
+from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
 from .targets import Target
 
@@ -46,7 +52,9 @@ def register(fault: type[Fault]) -> type[Fault]:
 for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, Wipe, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
-    Failpoint,
+    Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
+    HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
+    SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

@@ -28,6 +28,7 @@ the test may survive.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, tak
 TICK_MS = 10
 EFFECT_TIMEOUT_MS = 15_000
 HEAL_TIMEOUT_MS = 60_000
+END_TIMEOUT_MS = 180_000
+"""How long a fault of several steps may take after its duration, such as a rolling restart."""
 WAIT_TIMEOUT_MS = 30_000
 """How long a step waits for a broker in its role, or for the cap."""
 FIRST_TRAFFIC_TIMEOUT_MS = 120_000
@@ -180,6 +183,8 @@ class Nemesis:
         return late or (self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS)
 
     def _continue(self, active: _ActiveFault) -> None:
+        if not (active.healing or self._stopping):
+            self._advance_fault(active)
         if active.healing:
             self._continue_healing(active)
         elif self._stopping:
@@ -188,8 +193,24 @@ class Nemesis:
             self._heal(active)
         elif active.heal_at_ms is None:
             self._probe_effect(active)
-        elif self._now_ms >= active.heal_at_ms:
+        elif self._now_ms >= active.heal_at_ms and self._is_done(active, active.heal_at_ms):
             self._heal(active)
+
+    def _advance_fault(self, active: _ActiveFault) -> None:
+        injection = active.injection
+        with contextlib.suppress(
+            HarrowError
+        ):  # a process that does not respond: again in the next turn
+            injection.fault.advance(self._system, injection, self._now_ms)
+
+    def _is_done(self, active: _ActiveFault, heal_at_ms: int) -> bool:
+        injection = active.injection
+        if injection.fault.is_done(injection):
+            return True
+        late = self._now_ms > heal_at_ms + END_TIMEOUT_MS
+        if late:
+            self.problems.append(f"{injection.fault} did not come to its end in time")
+        return late
 
     def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
         """Call `act`; a bug in a fault ends the run, and every active fault is healed."""
@@ -275,7 +296,8 @@ class Nemesis:
                 duration_ms=drawn_ms if step.duration_ms is None else step.duration_ms,
                 details=injection.details if step.details is None else step.details,
             )
-        if step.fault.disturbs and len(disturbed | set(injection.nodes)) > self._plan.cap:
+        hit = injection.fault.disturbed_nodes(injection)
+        if step.fault.disturbs and len(disturbed | hit) > self._plan.cap:
             return None
         return injection
 
@@ -287,14 +309,16 @@ class Nemesis:
 
     def _disturbed(self) -> frozenset[int]:
         held = (active.injection for active in self._active if active.injection.fault.disturbs)
-        return frozenset(node for injection in held for node in injection.nodes)
+        return frozenset(node for i in held for node in i.fault.disturbed_nodes(i))
 
     def _inject(self, number: int, injection: Injection) -> None:
         assert self._traffic_ms is not None
         step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
         self._steps[number] = step
         active = _ActiveFault(
-            step=step, injection=injection, deadline_ms=self._now_ms + self._effect_timeout_ms
+            step=step,
+            injection=injection,
+            deadline_ms=self._now_ms + self._effect_timeout_of(injection),
         )
         self._active.append(active)
         self._report(
@@ -333,13 +357,16 @@ class Nemesis:
         self._report("effect", active.injection, evidence.facts)
 
     def _missed(self, active: _ActiveFault) -> bool:
-        begun_ms = active.deadline_ms - self._effect_timeout_ms
+        begun_ms = active.deadline_ms - self._effect_timeout_of(active.injection)
         return self._now_ms >= begun_ms + active.injection.duration_ms
 
     def _effect_deadline_ms(self, active: _ActiveFault) -> float:
         if not active.waits:
             return active.deadline_ms
         return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
+
+    def _effect_timeout_of(self, injection: Injection) -> int:
+        return max(self._effect_timeout_ms, injection.fault.effect_timeout_ms)
 
     def _probe_last(self, active: _ActiveFault) -> None:
         evidence = self._probed(active.injection)

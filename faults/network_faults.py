@@ -10,7 +10,7 @@ The host of the affected broker applies them at once, to open and to new connect
 
 Peers are the other brokers and the registry, or the other nodes of a KRaft cluster; `clients=True` adds the clients;
 `peers="clients"` means the clients only, for backends that do not control the links between brokers; `peers="any"`
-means a single peer that the seed draws.
+means a single peer that the seed draws; `peers="registry"` the registry only.
 Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
 
 Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link` and `throttle`: rules are in force
@@ -39,12 +39,13 @@ from .spec import (
     least_and_most,
 )
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
-from .targets import Target
+from .targets import REGISTRY, Target, all_brokers
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
-PEERS = ("all", "any", "clients")
+PEERS = ("all", "any", "clients", "registry")
 CLIENTS = "client *"
+REGISTRY_PEER = "registry"
 BytesPerSecond = float | tuple[float, float]
 THROTTLE_BYTES_PER_S = (20_000, 200_000)
 """Less than the replication of a busy partition needs, more than heartbeats need."""
@@ -69,6 +70,8 @@ class LinkFault(Fault):
         """Name what a backend must be able to do: control the links with clients, with brokers, or both."""
         if self.peers == "clients":
             return frozenset({"client-links"})
+        if self.peers == "registry":
+            return self.needs | {"registry-links"}
         return self.needs | ({"client-links"} if self.clients else frozenset[str]())
 
     @property
@@ -86,6 +89,8 @@ class LinkFault(Fault):
         """Name the peers of this broker that the fault affects."""
         if self.peers == "clients":
             return [CLIENTS]
+        if self.peers == "registry":
+            return [REGISTRY_PEER]
         peers = _peers(system.nodes, registry="registry-links" in system.capabilities)
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
@@ -96,16 +101,21 @@ class LinkFault(Fault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Remove the rules of live brokers; a dead broker has lost its rules, and is started."""
-        mode: str = injection.details.get("mode", "deliver")
-        for node in injection.nodes:
-            broker = system.broker(node)
-            if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
-                broker.heal_links(mode)
-        start_again(system, injection)
+        remove_rules(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether no rule is left."""
-        return _observed(system, injection, lambda status: not status.rules)
+        return observed(system, injection, lambda status: not status.rules)
+
+
+def remove_rules(system: System, injection: Injection) -> None:
+    """Remove the rules of live brokers, and start dead brokers."""
+    mode: str = injection.details.get("mode", "deliver")
+    for node in injection.nodes:
+        broker = system.broker(node)
+        if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
+            broker.heal_links(mode)
+    start_again(system, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +153,7 @@ class Isolate(LinkFault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and hold bytes back."""
-        return _observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
+        return observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +198,7 @@ class SlowLink(LinkFault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
-        return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
+        return observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +231,7 @@ class Throttle(LinkFault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
-        return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
+        return observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,9 +277,8 @@ def _peers(nodes: Iterable[int], *, registry: bool) -> list[str]:
     return [*(f"broker {node}" for node in nodes), *(["registry"] if registry else [])]
 
 
-def _observed(
-    system: System, injection: Injection, holds: Callable[[LinkStatus], bool]
-) -> Evidence:
+def observed(system: System, injection: Injection, holds: Callable[[LinkStatus], bool]) -> Evidence:
+    """Observe whether something holds of the links of every affected broker."""
     found = {node: system.broker(node).links() for node in injection.nodes}
     facts = {str(node): dict(status.facts) for node, status in found.items()}
     return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})
@@ -287,9 +296,11 @@ def isolate(
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
     `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
-    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `peers="clients"`:
-    from clients only.
+    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `"clients"` or
+    `"registry"`: from these only. `isolate(registry())` isolates the registry from all brokers.
     """
+    if target == REGISTRY:
+        target, peers = all_brokers, "registry"
     return Isolate(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,

@@ -16,10 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
+from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
+from .cluster_faults import ElectController, ExpireSession, ZombieController
+from .damage_faults import DamageDisk
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
 from .fault_kinds import FAULTS, OWN_KINDS, extension_kinds, fault_kind
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
+from .partition_faults import HalfOpen
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import (
@@ -29,6 +33,8 @@ from .request_faults import (
     LoseResponse,
     RequestFault,
 )
+from .resource_faults import ExhaustDescriptors, ThrottleCpu
+from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .schedule import Schedule, ScheduledFault
 from .spec import Fault, Seconds
 from .targets import (
@@ -100,8 +106,11 @@ RANDOM_FAULTS: Mapping[str, type[Fault]] = {
     for fault in (
         Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, SlowLink, Restart, RestartRegistry, PauseRegistry, Reset,
         SlowDisk, Throttle, LoseResponse, LoseRequest, DelayRequest, DuplicateRequest,
+        RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, HalfOpen, ElectController, ZombieController,
+        ExpireSession, DamageDisk, JumpClock, SkewClock, FreezeClock, StrobeClock, ThrottleCpu, ExhaustDescriptors,
     )
 }  # fmt: skip
+"""Kinds that need no more than a target; partitions of several brokers are written out, with the cap that they need."""
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 ALL_RANDOM = (
     "kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry", "terminate", "restart",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from .evidence import Evidence
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
-from .targets import Target
+from .targets import REGISTRY, Target
 
 
 def hit_once(
@@ -169,8 +169,15 @@ class Pause(ProcessFault):
         start_again(system, injection)
 
 
-def kill(target: Target | int, *, seconds: Seconds | None = None) -> Kill:
-    """SIGKILL; the broker is started again after `seconds` (default: around the session timeout)."""
+def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
+    """SIGKILL; the broker is started again after `seconds` (default: around the session timeout).
+
+    `kill(registry())` is `restart_registry()`.
+    """
+    if target == REGISTRY:
+        from .registry_faults import restart_registry
+
+        return restart_registry(seconds=seconds)
     return Kill(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
@@ -184,6 +191,13 @@ def restart(target: Target | int, *, kill: bool = False) -> Restart:
     return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
-def pause(target: Target | int, *, seconds: Seconds | None = None) -> Pause:
-    """SIGSTOP for `seconds` (default: drawn from both sides of the session timeout)."""
+def pause(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
+    """SIGSTOP for `seconds` (default: drawn from both sides of the session timeout).
+
+    `pause(registry())` is `pause_registry()`.
+    """
+    if target == REGISTRY:
+        from .registry_faults import pause_registry
+
+        return pause_registry(seconds=seconds)
     return Pause(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -16,7 +16,7 @@ from .evidence import Evidence
 from .process_faults import is_over
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ClusterSnapshot, ProcessControl, System
-from .targets import Target, registry
+from .targets import REGISTRY, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,14 @@ class RegistryFault(Fault):
 
     needs: ClassVar[frozenset[str]] = frozenset({"registry"})
     hides_cluster: ClassVar[bool] = True
-    target: Target = registry
+    has_fixed_target: ClassVar[bool] = True
+    takes_registry: ClassVar[bool] = True
+    target: Target = REGISTRY
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        if self.target != registry:
+        if self.target != REGISTRY:
             raise ConfigError(f"{self.kind}(target={self.target}): it hits only the registry")
-
-    def __str__(self) -> str:
-        return f"{self.kind}({', '.join(f'{n}={v!r}' for n, v in self.parameters().items())})"
 
     @property
     def disturbs(self) -> bool:

@@ -3,6 +3,8 @@
     fault.resolve(snapshot, rng)       → Injection: node ids and a duration, drawn by the seed, JSON-able
     fault.inject(system, injection)    begin the fault               (idempotent)
     fault.probe(system, injection)     → Evidence that the fault took effect
+    fault.advance(system, inj., now)   the next step of a fault that has several (repeated from injection to healing)
+    fault.is_done(injection)           whether such a fault has come to its end
     fault.heal(system, injection)      begin to undo the fault       (idempotent, repeated until it is undone)
     fault.probe_healed(system, inj.)   → Evidence that nothing of the fault is left
 
@@ -22,7 +24,7 @@ from typing import Any, ClassVar
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .system import ClusterSnapshot, System
-from .targets import Target, as_target
+from .targets import REGISTRY, Target, as_target, brokers_at_once
 
 Seconds = float | tuple[float, float]
 Milliseconds = float | tuple[float, float]
@@ -57,15 +59,28 @@ class Fault(abc.ABC):
     hides_cluster: ClassVar[bool] = False
     """While the fault lasts the registry does not respond: roles are resolved against the last known view, and the
     healing of other faults may take as long."""
+    one_at_a_time: ClassVar[bool] = False
+    """Whether it disturbs its brokers one after the other; `disturbed_nodes` then says which."""
+    has_fixed_target: ClassVar[bool] = False
+    """Whether its function takes no target, such as `halves()`."""
+    takes_registry: ClassVar[bool] = False
+    """Whether `registry()` can be its target."""
+    effect_timeout_ms: ClassVar[int] = 0
+    """How long its effect may take at most, where that is longer than usual."""
     target: Target
     seconds: Seconds | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", as_target(self.target, self.kind))
+        if self.target == REGISTRY and not self.takes_registry:
+            raise ConfigError(
+                f"{self.kind}(registry()): the registry can be the target of kill, pause and isolate, and the peer of "
+                "disconnect"
+            )
         object.__setattr__(self, "seconds", _check_seconds(self.seconds, self.kind))
 
     def __str__(self) -> str:
-        given = [str(self.target)]
+        given = [] if self.has_fixed_target else [str(self.target)]
         given += [f"{name}={value!r}" for name, value in self.parameters().items()]
         return f"{self.kind}({', '.join(given)})"
 
@@ -73,6 +88,18 @@ class Fault(abc.ABC):
     def disturbs(self) -> bool:
         """Whether its brokers count against the cap."""
         return True
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return every target that the fault names."""
+        return (self.target,)
+
+    def brokers_at_once(self, brokers: int) -> int:
+        """Return how many of `brokers` it disturbs at the same time at most."""
+        return 1 if self.one_at_a_time else brokers_at_once(self.target, brokers)
+
+    def disturbed_nodes(self, injection: Injection) -> frozenset[int]:
+        """Return the brokers that it disturbs at this moment."""
+        return frozenset(injection.nodes)
 
     @property
     def may_miss(self) -> bool:
@@ -117,6 +144,14 @@ class Fault(abc.ABC):
     @abc.abstractmethod
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the fault took effect."""
+
+    def advance(self, system: System, injection: Injection, now_ms: int) -> None:  # noqa: B027 - most have no steps
+        """Do the next step of a fault that has several; never waits. Called from the injection to the healing."""
+
+    def is_done(self, injection: Injection) -> bool:
+        """Whether the fault has come to its end, so that it may be healed when its duration has passed."""
+        del injection
+        return True
 
     @abc.abstractmethod
     def heal(self, system: System, injection: Injection) -> None:

@@ -36,15 +36,21 @@ CAPABILITIES: Mapping[str, str] = {
     "pause": "use a backend that starts the brokers itself",
     "links": "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
     "registry-links": "use a backend whose brokers have sessions at a registry: local or simulated",
+    "half-open": "use a backend whose brokers' connections pass through Harrow",
     "client-links": "use a backend whose brokers' connections with clients pass through Harrow",
     "responses": "use a backend whose brokers' connections with clients pass through Harrow",
     "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-errors": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-delays": "use the local backend, or leave `delay_ms` out",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
+    "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
+    "disk-damage": "use a backend that runs Harrow's own brokers: local or simulated",
+    "descriptors": "use the local backend",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "wipe": "use a backend that runs Harrow's own brokers: local or simulated",
+    "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
+    "reassignments": "use a backend whose brokers Harrow starts, or may reassign",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
@@ -76,7 +82,7 @@ class LinkStatus:
     rules: int
     """How many are in force."""
     held: int = 0
-    """Bytes that a rule holds back at this moment."""
+    """How much a rule holds back at this moment: bytes, and connections that wait to be opened."""
     delayed: int = 0
     """How much left late: bytes or frames, more than 0 where anything did."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -175,6 +181,13 @@ class BrokerControl(ProcessControl, Protocol):
         """Reset the connections with these peers; return how many there were."""
         ...
 
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the connections that are open now with these peers; return how many there were.
+
+        `heal_links` releases them.
+        """
+        ...
+
     def links(self) -> LinkStatus:
         """Return the link rules and what they did."""
         ...
@@ -200,6 +213,30 @@ class BrokerControl(ProcessControl, Protocol):
         self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
     ) -> ArmedRule:
         """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
+        ...
+
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """End the broker (`clean`: by SIGTERM) and damage a replica of one of `partitions` before it starts.
+
+        The first of `damages` (`faults/damage_faults.py`) that finds a file is done, in the first of `partitions`
+        ("orders-0") that has such a file; `seed` draws the place.
+        """
+        ...
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Return `damage`, `partition` and `files` of the last damage; None until it is done."""
+        ...
+
+    def limit_descriptors(self) -> ArmedRule:
+        """Lower the limit of open files to those that are open; `fired` while none is left. `descriptors`."""
+        ...
+
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> ArmedRule:
+        """Let its wall clock be wrong; `fired` counts reads. `cluster/host/knobs/clock_faults.py` has the kinds."""
         ...
 
     def slow_disk(self, delay_ms: int) -> ArmedRule:
@@ -242,6 +279,22 @@ class System(Protocol):
     @property
     def registry(self) -> ProcessControl:
         """The registry's process; only with the capability `registry`."""
+        ...
+
+    def expire_session(self, node: int) -> int:
+        """End the sessions of a broker at the registry; return how many there were. `registry-operations`."""
+        ...
+
+    def depose_controller(self) -> None:
+        """Remove the node `/controller` from the registry, where there is one. `registry-operations`."""
+        ...
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition; a request that is lost or refused changes nothing. `reassignments`."""
+        ...
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election; a request that is lost or refused changes nothing. `reassignments`."""
         ...
 
     def describe(self) -> ClusterView:

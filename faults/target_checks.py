@@ -14,7 +14,7 @@ from harrow.cluster.view import ClusterView
 
 from .errors import ConfigError
 from .spec import Fault
-from .targets import ROLES, Target, extension_roles
+from .targets import Target
 
 INTERNAL = "__"
 
@@ -22,14 +22,17 @@ INTERNAL = "__"
 def check_targets(faults: Iterable[Fault], view: ClusterView, nodes: Sequence[int]) -> None:
     """Raise ConfigError for a target whose topic, partition or broker the cluster does not have."""
     for fault in faults:
-        _check_topic(fault, view)
-        node = fault.target.node
-        if node is not None and node not in nodes:
-            raise ConfigError(f"{fault}: the cluster has no broker {node}; it has {_listed(nodes)}")
+        for target in fault.targets():
+            _check_topic(fault, target, view)
+            node = target.node
+            if node is not None and node not in nodes:
+                raise ConfigError(
+                    f"{fault}: the cluster has no broker {node}; it has {_listed(nodes)}"
+                )
 
 
-def _check_topic(fault: Fault, view: ClusterView) -> None:
-    topic, partition = fault.target.topic, fault.target.partition
+def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
+    topic, partition = target.topic, target.partition
     if topic is None:
         return
     if topic not in view.topics:
@@ -57,21 +60,13 @@ def missing_groups(faults: Iterable[Fault], groups: Iterable[str]) -> list[str]:
     ]
 
 
-def brokers_at_once(target: Target, brokers: int) -> int:
-    """Return how many of `brokers` a target hits at most."""
-    some = {"minority": (brokers - 1) // 2, "majority": brokers // 2 + 1, "all_brokers": brokers}
-    if target.role not in ROLES:
-        return extension_roles()[target.role].most(brokers)
-    return some.get(target.role, 1)
-
-
 def cap_for(faults: Iterable[Fault], brokers: int, cap: int | None, default: int) -> int:
     """Return the cap of a block with these faults.
 
     Without a cap of the caller's, a target that the caller names is honoured: `kill(majority)` raises the default.
     ConfigError where the caller's own cap is lower than a target needs.
     """
-    needed = {fault: brokers_at_once(fault.target, brokers) for fault in faults if fault.disturbs}
+    needed = {fault: fault.brokers_at_once(brokers) for fault in faults if fault.disturbs}
     if cap is None:
         return max([default, *needed.values()])
     for fault, count in needed.items():

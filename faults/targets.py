@@ -164,10 +164,23 @@ majority = Target(role="majority")
 """The fewest brokers that are more than half."""
 all_brokers = Target(role="all_brokers")
 """Every broker that runs and that no other fault holds."""
-registry = Target(role="registry")
-"""The registry: no broker plays this role; the registry's own faults hit it."""
+REGISTRY = Target(role="registry")
+"""The registry: no broker plays this role."""
 
-PLAIN = ("one", "minority", "majority", "all_brokers", "registry")
+PLAIN = ("one", "minority", "majority", "all_brokers")
+
+
+def registry() -> Target:
+    """The registry (Harrow's ZooKeeper): for `kill`, `pause` and `isolate`, and the peer of `disconnect`."""
+    return REGISTRY
+
+
+def brokers_at_once(target: Target, brokers: int) -> int:
+    """Return how many of `brokers` a target hits at most."""
+    some = {"minority": (brokers - 1) // 2, "majority": brokers // 2 + 1, "all_brokers": brokers}
+    if target.role not in ROLES:
+        return extension_roles()[target.role].most(brokers)
+    return some.get(target.role, 1)
 
 
 def as_target(value: object, where: str) -> Target:

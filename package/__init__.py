@@ -16,38 +16,60 @@ if TYPE_CHECKING:
     from harrow.cluster import HarrowError as HarrowError
     from harrow.faults import add_extension as add_extension
     from harrow.faults import all_brokers as all_brokers
+    from harrow.faults import bridge as bridge
     from harrow.faults import broker as broker
     from harrow.faults import controller as controller
+    from harrow.faults import crash_during_recovery as crash_during_recovery
+    from harrow.faults import crash_loop as crash_loop
     from harrow.faults import cut as cut
+    from harrow.faults import damage_disk as damage_disk
     from harrow.faults import delay_request as delay_request
+    from harrow.faults import disconnect as disconnect
     from harrow.faults import disk_error as disk_error
     from harrow.faults import duplicate_request as duplicate_request
+    from harrow.faults import elect_controller as elect_controller
+    from harrow.faults import exhaust_descriptors as exhaust_descriptors
+    from harrow.faults import expire_session as expire_session
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
+    from harrow.faults import freeze_clock as freeze_clock
     from harrow.faults import group_coordinator as group_coordinator
+    from harrow.faults import half_open as half_open
+    from harrow.faults import halves as halves
     from harrow.faults import hookimpl as hookimpl
     from harrow.faults import isolate as isolate
     from harrow.faults import isr_member as isr_member
+    from harrow.faults import jump_clock as jump_clock
     from harrow.faults import kill as kill
     from harrow.faults import leader as leader
     from harrow.faults import lose_request as lose_request
     from harrow.faults import lose_response as lose_response
+    from harrow.faults import majorities_ring as majorities_ring
     from harrow.faults import majority as majority
     from harrow.faults import minority as minority
+    from harrow.faults import move_leader as move_leader
     from harrow.faults import one as one
     from harrow.faults import pause as pause
     from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
+    from harrow.faults import reassign as reassign
     from harrow.faults import refuse_request as refuse_request
+    from harrow.faults import registry as registry
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
+    from harrow.faults import rolling_restart as rolling_restart
+    from harrow.faults import skew_clock as skew_clock
     from harrow.faults import slow_disk as slow_disk
     from harrow.faults import slow_link as slow_link
+    from harrow.faults import slow_start as slow_start
+    from harrow.faults import strobe_clock as strobe_clock
     from harrow.faults import terminate as terminate
     from harrow.faults import throttle as throttle
+    from harrow.faults import throttle_cpu as throttle_cpu
     from harrow.faults import txn_coordinator as txn_coordinator
     from harrow.faults import wipe as wipe
+    from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
@@ -73,6 +95,16 @@ if TYPE_CHECKING:
 _FAULTS = (
     "add_extension",
     "hookimpl",
+    "bridge",
+    "disconnect",
+    "half_open",
+    "halves",
+    "majorities_ring",
+    "crash_during_recovery",
+    "crash_loop",
+    "rolling_restart",
+    "slow_start",
+    "registry",
     "all_brokers",
     "broker",
     "controller",
@@ -105,6 +137,18 @@ _FAULTS = (
     "throttle",
     "txn_coordinator",
     "wipe",
+    "elect_controller",
+    "zombie_controller",
+    "expire_session",
+    "move_leader",
+    "reassign",
+    "jump_clock",
+    "skew_clock",
+    "freeze_clock",
+    "strobe_clock",
+    "damage_disk",
+    "exhaust_descriptors",
+    "throttle_cpu",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -151,48 +195,70 @@ __all__ = [
     "Window",
     "add_extension",
     "all_brokers",
+    "bridge",
     "broker",
     "controller",
+    "crash_during_recovery",
+    "crash_loop",
     "cut",
+    "damage_disk",
     "delay_request",
+    "disconnect",
     "disk_error",
     "duplicate_request",
+    "elect_controller",
+    "exhaust_descriptors",
+    "expire_session",
     "failpoint",
     "files",
     "filtered",
     "flat_mapped",
     "folded",
     "follower",
+    "freeze_clock",
     "group_coordinator",
+    "half_open",
+    "halves",
     "harrow_fixture",
     "harrow_session_fixture",
     "hookimpl",
     "identity",
     "isolate",
     "isr_member",
+    "jump_clock",
     "kill",
     "leader",
     "lose_request",
     "lose_response",
+    "majorities_ring",
     "majority",
     "mapped",
     "minority",
+    "move_leader",
     "one",
     "pause",
     "pause_registry",
     "power_loss",
+    "reassign",
     "refuse_request",
+    "registry",
     "reset",
     "restart",
     "restart_registry",
+    "rolling_restart",
+    "skew_clock",
     "slow_disk",
     "slow_link",
+    "slow_start",
+    "strobe_clock",
     "table",
     "terminate",
     "throttle",
+    "throttle_cpu",
     "txn_coordinator",
     "windowed",
     "wipe",
+    "zombie_controller",
 ]
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host, Promise, Task
+from ..host.seam.failpoints import AFTER_ELECTION, passes
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
 from ..registry import (
     Event,
@@ -206,6 +207,7 @@ class Controller:
         assert won.epoch >= self._last_epoch, f"epoch {won.epoch} won after {self._last_epoch}"
         self._last_epoch = won.epoch
         self._host.trace.emit("controller.elected", epoch=won.epoch)
+        passes(self._host.failpoints, self._host.trace, AFTER_ELECTION)
         self._active = ActiveController(
             self._host,
             self._node_id,

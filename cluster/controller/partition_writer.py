@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..host.seam.failpoints import AFTER_STATE_WRITE, BEFORE_STATE_WRITE, passes
 from ..ids import TopicPartition
 from ..registry import (
     Create,
@@ -62,6 +63,8 @@ class PartitionWriter:
         while pending:
             wanted = self._decided(pending, decide)
             chunks = [wanted[at : at + CHUNK] for at in range(0, len(wanted), CHUNK)]
+            if chunks:
+                self._passes(BEFORE_STATE_WRITE)
             results = await results_or_errors(*[self._submit_set(chunk) for chunk in chunks])
             pending = list[TopicPartition]()
             for chunk, result in zip(chunks, results, strict=True):
@@ -71,7 +74,13 @@ class PartitionWriter:
                     pending += [tp for tp, _ in chunk]
                 else:
                     changed += self._store(chunk, value_of(result)[1:])
+        if changed:
+            self._passes(AFTER_STATE_WRITE)
         return changed
+
+    def _passes(self, name: str) -> None:
+        host = self._registry.host
+        passes(host.failpoints, host.trace, name, f"controller of epoch {self._won.epoch}")
 
     def _decided(
         self, partitions: Iterable[TopicPartition], decide: Decide

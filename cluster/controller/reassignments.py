@@ -24,6 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
+from ..host.seam.failpoints import (
+    AFTER_ASSIGNMENT,
+    AFTER_ASSIGNMENT_END,
+    BEFORE_ASSIGNMENT_END,
+    passes,
+)
 from ..ids import NodeId, TopicPartition, by_topic
 from . import partition_states as rules
 from .controller_core import ControllerCore
@@ -137,6 +143,7 @@ class Reassignments:
             return planned
 
         changed = await self._core.writer.assign(topic, plan)
+        self._passes(AFTER_ASSIGNMENT, topic)
         self._send_begun(changed, before)
         await self.complete(changed)
         return results
@@ -185,7 +192,9 @@ class Reassignments:
                     planned[tp] = (ReplicaAssignment(replicas=old.target), proposal)
             return planned
 
+        self._passes(BEFORE_ASSIGNMENT_END, topic)
         changed = await self._core.writer.assign(topic, plan)
+        self._passes(AFTER_ASSIGNMENT_END, topic)
         batch = self._core.new_batch()
         batch.leader_and_isr(changed)
         batch.metadata(changed)
@@ -195,6 +204,10 @@ class Reassignments:
                 batch.stop([tp], only=(node,), delete=True)
             self._trace(tp, self._core.context.assignment(tp), "ended")
         batch.flush()
+
+    def _passes(self, name: str, topic: str) -> None:
+        host = self._core.host
+        passes(host.failpoints, host.trace, name, topic)
 
     def repeat_removals(self, batch: RequestBatch, nodes: Iterable[NodeId]) -> None:
         """Ask brokers that have started to delete the replicas that they have still to delete."""

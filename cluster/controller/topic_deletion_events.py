@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..host.seam.failpoints import BEFORE_TOPIC_REMOVAL, passes
 from ..ids import NodeId
 from ..registry import Delete, DeleteTree
 from ..registry.paths import DELETIONS, config_path, deletion_path, topic_path
@@ -69,7 +70,9 @@ class TopicDeletionEvents:
             self._core.enqueue("deleted", self._finish)
 
     async def _finish(self) -> None:
+        host = self._core.host
         for topic in self._deletions.finished():
+            passes(host.failpoints, host.trace, BEFORE_TOPIC_REMOVAL, topic)
             await self._core.remove_if_present(
                 [
                     DeleteTree(topic_path(topic)),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host
+from ..host.seam.failpoints import BEFORE_ACTIVE, BEFORE_LOAD, passes
 from ..internal_topics import InternalTopic, partition_for
 from ..purgatory import PurgatoryTimer
 from .loader import ShardLoader
@@ -151,6 +152,8 @@ class CoordinatorRuntime(Generic[M]):
         shard, machine = hosted
         started_ms = self._host.clock.monotonic_ms()
         loader = ShardLoader(self._host, self._replicas.produces, shard, partition, machine)
+        host, tp = self._host, partition.topic_partition
+        passes(host.failpoints, host.trace, BEFORE_LOAD, tp)
         try:
             complete = await loader.load()
         except (HarrowError, OSError) as error:
@@ -161,6 +164,7 @@ class CoordinatorRuntime(Generic[M]):
         if not complete or shard.state is ShardState.UNLOADED:
             return
         assert self._hosted.get(shard.number) is hosted, f"{shard.topic_partition}: two shards"
+        passes(host.failpoints, host.trace, BEFORE_ACTIVE, tp)
         shard.activate()
         machine.loaded(self._host.clock.monotonic_ms() - started_ms)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode
 from ..host.seam import Host
+from ..host.seam.failpoints import AFTER_WRITE, BEFORE_WRITE, passes
 from ..ids import Offset, TopicPartition
 from ..wire.batches import build_batch, build_end_txn_marker
 
@@ -40,10 +41,13 @@ class PartitionWriter:
     def append(self, partition: int, write: CoordinatorWrite, on_appended: OnAppended) -> None:
         """Append the records of `write` as one batch; `on_appended` gets the log's own error, not translated."""
         topic_partition = TopicPartition(self._topic, partition)
-        batch = self._batch(write)
+        batch, host = self._batch(write), self._host
+        passes(host.failpoints, host.trace, BEFORE_WRITE, topic_partition)
 
         def done(results: Mapping[TopicPartition, AppendResult]) -> None:
             result = results[topic_partition]
+            if not result.error:
+                passes(host.failpoints, host.trace, AFTER_WRITE, topic_partition)
             on_appended(result.error, result.base_offset)
 
         self._replicas.append(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import OFFSET_READ, Committer
+from ..host.seam.failpoints import AFTER_OFFSETS, BEFORE_OFFSETS, passes
 from ..ids import Offset, TopicPartition, by_topic
 from ..wire import messages
 from .consumer.member_checks import MEMBER_EPOCH_FROM, check_commit, check_fetch
@@ -135,6 +136,8 @@ class OffsetsApi:
         ]
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
+            if error is ErrorCode.none:
+                passes(host.failpoints, host.trace, AFTER_OFFSETS, group_id)
             hosted.offsets.end(values)
             tap = self._service.host.tap
             if tap.enabled:
@@ -151,6 +154,8 @@ class OffsetsApi:
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
             self._respond_to_commit(request, body, {**dict.fromkeys(values, error), **refused})
 
+        host = self._service.host
+        passes(host.failpoints, host.trace, BEFORE_OFFSETS, group_id)
         hosted.offsets.begin(values)
         shard.write(records, on_result)
 

@@ -44,7 +44,10 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.slowed             peers, delay_ms
     links.throttled          peers, bytes_per_s
     links.healed             mode, links
+    clock.set                kind, by_ms, rate, period_ms
+    clock.cleared            (no field)
     links.reset              peers, links
+    links.frozen             peers, links
     response.lost            rule, peer, api_key
     request.refused          rule, peer, api_key, error
     request.lost             rule, peer, api_key, error

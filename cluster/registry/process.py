@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..host.seam import ProcessHost
+from .paths import CONTROLLER
 from .server import RegistryServer
 from .store import SqliteStore, Store
 
@@ -26,7 +27,10 @@ class RegistryProcess:
     async def start(self) -> None:
         """Load the tree and serve it."""
         await self._server.start()
-        self._host.control.register("tree", self._tree)
+        for op, operation in {
+            "tree": self._tree, "session.expire": self._expire, "controller.depose": self._depose
+        }.items():  # fmt: skip
+            self._host.control.register(op, operation)
 
     async def stop(self) -> None:
         """Serve no more; everything committed is on disk."""
@@ -35,6 +39,12 @@ class RegistryProcess:
     async def failed(self) -> None:
         """Wait for a failure that must end the process: a store that refuses to commit."""
         await self._server.failed()
+
+    def _expire(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"sessions": self._server.expire(str(fields["name"]))}
+
+    def _depose(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"removed": self._server.remove_ephemeral(CONTROLLER)}
 
     def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
         return {"tree": self._server.tree.dump()}

@@ -141,6 +141,26 @@ class RegistryServer:
 
     # -------------------------------------------------------------- sessions
 
+    def expire(self, name: str) -> list[int]:
+        """End every session of a client, as if it had expired; their ids. For faults."""
+        found = [row.session_id for row in map(self.tree.sessions.get, self.tree.sessions.ids())
+                 if row is not None and row.name == name]  # fmt: skip
+        for session_id in found:
+            self._host.trace.emit("registry.expired", session=session_id, name=name)
+            self.end_session(session_id)
+        return found
+
+    def remove_ephemeral(self, path: str) -> bool:
+        """Remove an ephemeral node in the name of the session that owns it; False where there is none. For faults."""
+        for session_id in self.tree.sessions.ids():
+            stat = self.perform(session_id, {"op": "exists", "path": path})
+            if stat is None:
+                return False
+            if stat.ephemeral_owner == session_id:
+                self.perform(session_id, {"op": "delete", "path": path})
+                return True
+        return False
+
     def attach(self, connection: _Connection, hello: dict[str, Any]) -> int:
         """Begin or resume the session that a hello asks for; SessionExpiredError when it is gone."""
         now_ms = self._host.clock.monotonic_ms()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, HarrowError
+from ..host.seam.failpoints import AFTER_FOLLOWER_TRUNCATION, BEFORE_FOLLOWER_TRUNCATION, passes
 from ..ids import NO_EPOCH
 from .leader_queries import LeaderQueries
 from .truncation import TruncationPoint, TruncationStrategy, latest_epoch
@@ -141,8 +142,11 @@ class FollowerTruncation:
                 "warning",
                 f"{partition.topic_partition}: truncating to {point.offset}, below the HW {high}",
             )
+        host, tp = self._host, partition.topic_partition
+        passes(host.failpoints, host.trace, BEFORE_FOLLOWER_TRUNCATION, tp)
         if partition.truncate_to(point.offset):
             self._offsets.truncated(partition, before, f"{self._strategy.name}: {cause}")
+            passes(host.failpoints, host.trace, AFTER_FOLLOWER_TRUNCATION, tp)
         if partition.high_watermark != high:
             self._offsets.high_watermark(partition, "truncated")
 

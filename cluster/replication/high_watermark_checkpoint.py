@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import HarrowError
+from ..host.seam.failpoints import BEFORE_MARK_CHECKPOINT, passes
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
@@ -90,6 +91,7 @@ class HighWatermarkCheckpoint:
             self._host.tasks.spawn(self._write_beside(), name="high-watermark-checkpoint")
 
     async def _write_beside(self) -> None:
+        passes(self._host.failpoints, self._host.trace, BEFORE_MARK_CHECKPOINT)
         try:
             await self._host.tasks.run_blocking(self._write, self._snapshot())
         finally:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HarrowError, IsrMemberChangedError
+from ..host.seam.failpoints import AFTER_ISR_WRITE, passes
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
@@ -183,6 +184,8 @@ class IsrWrites:
                 await self._host.tasks.sleep(pause_ms)
                 pause_ms = min(pause_ms * 2, RETRY_MOST_MS)
                 continue
+            tp = partition.topic_partition
+            passes(self._host.failpoints, self._host.trace, AFTER_ISR_WRITE, tp)
             self._apply_write_result(partition, proposal, version)
             return
 

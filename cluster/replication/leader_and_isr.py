@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, HarrowError, KafkaError, RegistryError, StorageError
+from ..host.seam.failpoints import BEFORE_FOLLOWER, BEFORE_LEADER, passes
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
 from ..wire.topic_ids import text_of
@@ -219,6 +220,8 @@ class LeaderAndIsrHandler:
         if state.leader == services.node_id:
             self._lead(partition, state, leaders, fresh=fresh)
             return
+        if fresh:
+            self._passes(BEFORE_FOLLOWER, partition)
         partition.become_follower(state)
         if fresh:
             followers.append(partition)
@@ -235,6 +238,8 @@ class LeaderAndIsrHandler:
         services = self._services
         isr, high = partition.isr, partition.high_watermark
         now_ms = self._host.clock.monotonic_ms()
+        if fresh:
+            self._passes(BEFORE_LEADER, partition)
         partition.become_leader(state, now_ms)
         if fresh:
             leaders.append(partition)
@@ -245,6 +250,9 @@ class LeaderAndIsrHandler:
             # A write of this leader whose outcome it did not know, or the controller's without a new epoch.
             moved = partition.advance_high_watermark(now_ms)
             services.isr_changes.committed(partition, "leader-and-isr", hw_moved=moved)
+
+    def _passes(self, name: str, partition: Partition) -> None:
+        passes(self._host.failpoints, self._host.trace, name, partition.topic_partition)
 
     def _finish(self, leaders: list[Partition], followers: list[Partition]) -> None:
         services = self._services

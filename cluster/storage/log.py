@@ -23,7 +23,14 @@ from collections.abc import Callable, Sequence
 from ..config import TopicConfig
 from ..errors import StorageError
 from ..host.seam import Buffer, Host
-from ..host.seam.failpoints import BEFORE_APPEND
+from ..host.seam.failpoints import (
+    AFTER_ROLL,
+    AFTER_TRUNCATION,
+    BEFORE_APPEND,
+    BEFORE_ROLL,
+    BEFORE_SEGMENT_REMOVAL,
+    passes,
+)
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
 from ..wire.batches import headers, validate
@@ -269,13 +276,18 @@ class Log(ReadableLog):
         with self.refusals("roll"):
             # When all records are durable, the next segment's name guarantees it at recovery: then the indexes of
             # the old segment must be durable before that name exists.
+            self._passes(BEFORE_ROLL)
             segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
             if segment is None:
                 return self._segments.active
             self.producers.map_end = base
             self.producers.take_snapshot()
+        self._passes(AFTER_ROLL)
         self._host.tasks.spawn(self._flush_rolled(base), name=f"log.flush {self.topic_partition}")
         return segment
+
+    def _passes(self, name: str) -> None:
+        passes(self._host.failpoints, self._host.trace, name, self.topic_partition)
 
     async def _flush_rolled(self, offset: Offset) -> None:
         with contextlib.suppress(StorageError):  # `failed` is set and logged; appends are refused
@@ -398,6 +410,7 @@ class Log(ReadableLog):
         self._tail.truncate_to(end)
         self.epochs.truncate_from_end(end)
         self._check_borders()
+        self._passes(AFTER_TRUNCATION)
         self.on_cut(end)
 
     def _check_borders(self) -> None:
@@ -429,6 +442,7 @@ class Log(ReadableLog):
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Remove segments (not the active one) now, `log.segments-deleted`; their files are deleted later (B7)."""
         self.check_usable()
+        self._passes(BEFORE_SEGMENT_REMOVAL)
         with self.refusals("delete segments of"):
             self._local.remove(list(segments), reason)
 

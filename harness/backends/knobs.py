@@ -99,12 +99,18 @@ class HostKnobs:
         """Reset the connections with these peers; return how many there were."""
         return int(self._call("links.reset", peers=list(peers))["links"])
 
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the open connections with these peers; return how many there were."""
+        return int(self._call("links.freeze", peers=list(peers))["links"])
+
     def links(self) -> LinkStatus:
         """Return the link rules and what they did."""
         response = self._call("links")
         return LinkStatus(
             rules=len(response["rules"]),
-            held=int(response["held_in_bytes"]) + int(response["held_out_bytes"]),
+            held=int(response["held_in_bytes"])
+            + int(response["held_out_bytes"])
+            + int(response.get("waiting_connects", 0)),
             delayed=int(response.get("delayed_bytes", 0)) + int(response.get("delayed_frames", 0)),
             facts=response,
         )
@@ -140,6 +146,15 @@ class HostKnobs:
             lambda: self._call("failpoints")["failpoints"],
             ("name", name),
             lambda: self._call("failpoint.disarm", name=name),
+        )
+
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> HostRule:
+        """Let the wall clock be wrong."""
+        rule = self._call("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)["id"]
+        return HostRule(
+            lambda: self._call("clock")["rules"], ("id", rule), lambda: self._call("clock.clear")
         )
 
     def fail_disk(

@@ -7,15 +7,21 @@ or fork and return; the kernel's process table shows later what became of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harrow.cluster.broker_folder import data_folders
 from harrow.cluster.errors import ClusterError
+from harrow.cluster.host.knobs.disk_faults import DiskFaults
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
 
+from .disk_damage import PendingDamage
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
+from .operator_requests import OperatorRequests
+from .process_limits import DescriptorLimit
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
@@ -28,15 +34,22 @@ EVERYWHERE = frozenset(
         "links",
         "registry-links",
         "client-links",
+        "half-open",
         "responses",
         "failpoints",
+        "clocks",
         "disk-errors",
         "disk-delays",
         "wipe",
         "slow-disk",
+        "descriptors",
+        "disk-damage",
+        "reassignments",
     }
 )
-WITH_SETTINGS = frozenset({"registry", "power-loss", "power-loss-kept-fraction"})
+WITH_SETTINGS = frozenset(
+    {"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"}
+)
 """What depends on the settings of the cluster."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
 
@@ -142,6 +155,7 @@ class LocalBroker(LocalProcess, HostKnobs):
         self._lost: Mapping[str, int] | None = None
         self._wipe_due = False
         self._removed_files: int | None = None
+        self._damage = PendingDamage()
 
     def _control(self, op: str, **fields: object) -> dict[str, Any]:
         state = self._process.state
@@ -174,11 +188,37 @@ class LocalBroker(LocalProcess, HostKnobs):
             self._removed_files = self._cluster.brokers[self._node].wipe(names)
         return self._removed_files
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """Send a signal; the files are damaged when the process is dead, and before it is started again."""
+        self._damage.plan(damages, partitions, seed)
+        end = self.terminate if clean else self.kill
+        end()
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Damage the files if that is due; return what was damaged."""
+        return self._damage.look(
+            self._process.state == DEAD, lambda: RealDisk(DiskFaults()), self._data_folders
+        )
+
+    def _data_folders(self) -> list[str]:
+        folder = self._cluster.brokers[self._node].folder
+        return [str(path) for path in data_folders(folder, self._cluster.log_dirs()[self._node])]
+
     def start(self) -> None:
-        """Fork it, after what a power loss or a wipe left to do."""
+        """Fork it, after what a power loss, a wipe or damage left to do."""
         self.power_lost()
         self.wiped()
+        self.disk_damaged()
         LocalProcess.start(self)
+
+    def limit_descriptors(self) -> DescriptorLimit:
+        """Lower the limit of the process."""
+        pid = self._process.pid
+        if self._process.state == DEAD or pid is None:
+            raise ClusterError(f"broker {self._node} is dead and has no limit of open files")
+        return DescriptorLimit(pid)
 
     def slow_disk(self, delay_ms: int) -> RuleGroup:
         """Delay every write and fsync."""
@@ -191,12 +231,13 @@ class LocalBroker(LocalProcess, HostKnobs):
         return RuleGroup(rules)
 
 
-class LocalSystem:
+class LocalSystem(OperatorRequests):
     """A `Cluster` as the fault layer's `System`."""
 
     backend = "local"
 
     def __init__(self, cluster: Cluster) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
         self._own_registry = not cluster.config.text("zookeeper.connect")
@@ -205,7 +246,7 @@ class LocalSystem:
     @property
     def capabilities(self) -> frozenset[str]:
         """Everything; power loss where the cluster writes its journal, the registry where Harrow started it."""
-        more = {"registry"} if self._own_registry else set[str]()
+        more = {"registry", "registry-operations"} if self._own_registry else set[str]()
         if self._cluster.config.flag("harrow.power.loss"):
             more |= {"power-loss", "power-loss-kept-fraction"}
         return EVERYWHERE | more
@@ -235,6 +276,16 @@ class LocalSystem:
         if self._registry is None:
             self._registry = LocalProcess(self._cluster.registry)
         return self._registry
+
+    def expire_session(self, node: int) -> int:
+        """Over the registry's control socket."""
+        return len(
+            self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"]
+        )
+
+    def depose_controller(self) -> None:
+        """Over the registry's control socket."""
+        self._cluster.registry_control("controller.depose")
 
     def describe(self) -> ClusterView:
         """Read the registry; ClusterError at once when it does not run."""

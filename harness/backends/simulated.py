@@ -6,22 +6,35 @@ with the incarnation in which they were set, as they do in a real process.
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.broker_folder import DATA
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.errors import ClusterError
+from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
+from harrow.faults.errors import CapabilityError
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
 
+from .disk_damage import PendingDamage
 from .knobs import HostKnobs
+from .operator_requests import (
+    TIMEOUT_MS,
+    OperatorRequest,
+    is_final,
+    preferred_election,
+    reassignment,
+)
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.faults.nemesis import Nemesis
+
+    from ..simulation.wire import WireClient
 
 CAPABILITIES = frozenset(
     {
@@ -30,15 +43,21 @@ CAPABILITIES = frozenset(
         "links",
         "registry-links",
         "client-links",
+        "half-open",
         "responses",
         "failpoints",
         "disk-errors",
+        "clocks",
         "slow-disk",
+        "disk-damage",
+        "reassignments",
+        "registry-operations",
         "power-loss",
         "wipe",
         "registry",
     }
 )
+OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
 
@@ -108,6 +127,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         HostKnobs.__init__(self, self._operation)
         self._power_lost = False
         self._removed_files: int | None = None
+        self._damage = PendingDamage()
 
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
         host = self._process.machine.host
@@ -121,6 +141,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """Boot it, with nothing of what was set in an earlier incarnation."""
         if self._process.state == DEAD:
             self._process.forget_link_rules()
+            self.disk_damaged()
             self._process.begin()
 
     def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
@@ -142,6 +163,25 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """How many files the last wipe removed."""
         return self._removed_files
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """End it; its disk is damaged when it is dead, and before it boots again."""
+        self._damage.plan(damages, partitions, seed)
+        end = self.terminate if clean else self.kill
+        end()
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Damage the disk if that is due; return what was damaged."""
+        machine = self._process.machine
+        return self._damage.look(
+            self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"]
+        )
+
+    def limit_descriptors(self) -> SlowDiskRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
     def slow_disk(self, delay_ms: int) -> SlowDiskRule:
         """Make every BLOCKS call of the disk take about `delay_ms`."""
         return SlowDiskRule(self._process.machine, delay_ms)
@@ -160,6 +200,7 @@ class SimulatedSystem:
         self.offsets_partitions = config.number("offsets.topic.num.partitions")
         self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
         self.registry = SimulatedControl(cluster.registry)
+        self._operator: WireClient | None = None
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -172,11 +213,49 @@ class SimulatedSystem:
 
     def describe(self) -> ClusterView:
         """Read the registry's tree; ClusterError while it does not run, as a real registry does not respond then."""
+        return parse(self._registry_call("tree")["tree"])
+
+    def _registry_call(self, op: str, **fields: object) -> dict[str, Any]:
         process = self._cluster.registry
         host = process.machine.host
         if process.state != RUNNING or host is None:
             raise ClusterError(f"the registry is {process.state} and does not respond")
-        return parse(host.control.call("tree")["tree"])
+        return host.control.call(op, **fields)
+
+    def expire_session(self, node: int) -> int:
+        """By a control operation of the registry."""
+        return len(self._registry_call("session.expire", name=f"broker {node}")["sessions"])
+
+    def depose_controller(self) -> None:
+        """By a control operation of the registry."""
+        self._registry_call("controller.depose")
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition."""
+        self._operate(reassignment(topic, partition, replicas))
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election."""
+        self._operate(preferred_election(topic, partition))
+
+    def _operate(self, request: OperatorRequest) -> None:
+        """Send it to the brokers in turn, from a machine of the operator's, until the controller responds."""
+        from ..simulation.wire import WireClient
+
+        if (
+            self._operator is None
+        ):  # only where a schedule needs it: its machine draws random numbers
+            host = self._cluster.client(OPERATOR)
+            self._operator = WireClient(host, OPERATOR, self._cluster.bootstrap)
+        client = self._operator
+
+        async def send() -> None:
+            for address in client.bootstrap:
+                with contextlib.suppress(OSError, TimeoutError, WireError):
+                    if is_final(await client.ask(address, *request, timeout_ms=TIMEOUT_MS)):
+                        return
+
+        client.host.tasks.spawn(send(), name="operator-of-faults")
 
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the high watermarks of topics that are not internal."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from harrow import faults
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
-from harrow.faults.targets import registry
 
 INDENT = "        "
 WIDTH = 100
@@ -64,16 +63,17 @@ def _names(schedule: Schedule) -> Iterator[str]:
             yield "fault_from_json"
             continue
         yield step.fault.kind
-        if step.fault.target != registry:
-            yield step.fault.target.role
+        if not step.fault.has_fixed_target:
+            yield from (target.role for target in step.fault.targets())
 
 
 def _has_function(fault: Fault) -> bool:
     """Whether the text of the fault, evaluated with the names of `harrow.faults`, is the fault."""
     make = getattr(faults, fault.kind, None)
-    if make is None or not (fault.target == registry or hasattr(faults, fault.target.role)):
+    targets = () if fault.has_fixed_target else fault.targets()
+    if make is None or not all(hasattr(faults, target.role) for target in targets):
         return False
-    given = () if fault.target == registry else (fault.target,)
+    given = (fault.target,) if targets else ()
     try:
         return bool(make(*given, **fault.parameters()) == fault)
     except Exception:  # a function with other arguments

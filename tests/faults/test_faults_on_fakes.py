@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,34 +17,56 @@ from harrow.faults import (
     CapabilityError,
     Fault,
     TargetError,
+    bridge,
     controller,
+    crash_during_recovery,
+    crash_loop,
     cut,
+    damage_disk,
     delay_request,
+    disconnect,
     disk_error,
     duplicate_request,
+    elect_controller,
+    exhaust_descriptors,
+    expire_session,
     failpoint,
     fault_from_json,
+    follower,
+    freeze_clock,
+    half_open,
+    halves,
     isolate,
+    jump_clock,
     kill,
     leader,
     lose_request,
     lose_response,
+    majorities_ring,
+    move_leader,
     one,
     pause,
     pause_registry,
     power_loss,
+    reassign,
     refuse_request,
+    registry,
     reset,
     restart,
     restart_registry,
+    rolling_restart,
+    skew_clock,
     slow_disk,
     slow_link,
+    slow_start,
+    strobe_clock,
     terminate,
     throttle,
+    throttle_cpu,
     wipe,
+    zombie_controller,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
-from harrow.faults.targets import registry
 
 AT_ONCE: list[Fault] = [
     kill(leader("orders", 0)),
@@ -68,6 +91,23 @@ AT_ONCE: list[Fault] = [
     restart_registry(),
     restart_registry(seconds=0),
     pause_registry(seconds=(0.5, 4)),
+    rolling_restart(),
+    rolling_restart(one, kill=True, await_isr=False),
+    isolate(registry()),
+    isolate(one, peers="registry"),
+    disconnect(leader("orders", 0), follower("orders", 0), heals_by="reset"),
+    disconnect(registry(), leader("orders", 1)),
+    halves(),
+    halves(clients=True, registry_side="smaller", seconds=(1, 2)),
+    bridge(),
+    majorities_ring(heals_by="deliver"),
+    half_open(leader("orders", 0), clients=True),
+    half_open(one, peers="any"),
+    elect_controller(),
+    expire_session(leader("orders", 0)),
+    damage_disk("torn-write", leader("orders", 0)),
+    damage_disk("corrupt-checkpoint", one),
+    damage_disk(None, one),
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
@@ -83,8 +123,23 @@ WAITING: list[Fault] = [
     disk_error("write", leader("orders", 0), error="", delay_ms=20),
     disk_error("rename", one, count=1),
     slow_disk(leader("orders", 0), delay_ms=30),
+    jump_clock(leader("orders", 0), by_s=-60),
+    skew_clock(leader("orders", 0)),
+    freeze_clock(leader("orders", 0), seconds=(1, 2)),
+    strobe_clock(leader("orders", 0), by_s=(1, 5), period_ms=20),
+    exhaust_descriptors(leader("orders", 0)),
+]
+OF_SEVERAL_STEPS: list[Fault] = [
+    move_leader("orders"),
+    reassign("orders", 2, seconds=1),
+    zombie_controller(),
+    crash_loop(one, alive_s=(0.1, 2)),
+    crash_during_recovery(one, crashes=3),
+    slow_start(one),
+    throttle_cpu(one, share=0.5),
 ]
 ALL = AT_ONCE + WAITING
+EVERY = ALL + OF_SEVERAL_STEPS
 
 
 def fire(system: FakeSystem, fault: Fault) -> None:
@@ -223,8 +278,19 @@ def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
     assert (injection.nodes, injection.duration_ms) == ((), 2000)
     assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
-    with pytest.raises(TargetError, match="registry: no running broker"):
-        kill(registry).resolve(snapshot, random.Random(1))
+    with pytest.raises(
+        ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"
+    ):
+        terminate(registry())
+
+
+def test_kill_pause_and_isolate_of_the_registry_are_the_faults_of_the_registry() -> None:
+    assert kill(registry(), seconds=1) == restart_registry(seconds=1)
+    assert pause(registry(), seconds=1) == pause_registry(seconds=1)
+    fault = isolate(registry(), seconds=1)
+    assert str(fault) == "isolate(all_brokers, seconds=1, peers='registry')"
+    injection = fault.resolve(take_snapshot(FakeSystem()), random.Random(3))
+    assert injection.nodes == (1, 2, 3)
 
 
 @pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
@@ -250,8 +316,7 @@ def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
 
 
 def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
-    refining = {"registry-links"}  # says which peers the capability "links" means
-    assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES) - refining
+    assert set().union(*(fault.capabilities() for fault in EVERY)) == set(CAPABILITIES)
 
 
 def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
@@ -279,7 +344,7 @@ def test_pauses_straddle_the_session_timeout() -> None:
     assert all(500 <= ms <= 4000 for ms in bounds)
 
 
-@pytest.mark.parametrize("fault", ALL, ids=str)
+@pytest.mark.parametrize("fault", EVERY, ids=str)
 def test_faults_are_values_and_json(fault: Fault) -> None:
     again = fault_from_json(fault.to_json())
     assert again == fault
@@ -310,6 +375,18 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
         (lambda: fault_from_json({"name": "kill"}), "no target"),
+        (lambda: move_leader("") , "expected a topic"),
+        (lambda: jump_clock(one, by_s=0), "seconds other than 0"),
+        (lambda: skew_clock(one, rate=-1), "from 0 to 100"),
+        (lambda: strobe_clock(one, period_ms=0), "from 1 to"),
+        (lambda: damage_disk("rust", one), "expected one of bit-flip"),
+        (lambda: throttle_cpu(one, share=1), "a share between 0 and 1"),
+        (lambda: halves(registry_side="left"), "larger, smaller, both"),
+        (lambda: bridge(heals_by="magic"), "deliver or reset"),
+        (lambda: crash_loop(one, alive_s=(2, 1)), "least, most"),
+        (lambda: crash_during_recovery(one, crashes=0), "from 1 to 20"),
+        (lambda: fault_from_json({"name": "disconnect", "target": {"role": "one"}, "peer": "x"}), "peer: expected"),
+        (lambda: fault_from_json({"name": "halves", "target": {"role": "one"}}), "about all brokers"),
         (lambda: fault_from_json({"name": "slow", "target": {"role": "one"}}), "now called 'slow_link'"),
         (lambda: fault_from_json({"name": "slow_link", "target": {"role": "one"}, "ms": 9}), "now called 'delay_ms'"),
         (lambda: fault_from_json({"name": "power_loss", "target": {"role": "one"}, "keep": 0}), "now called 'kept_fr"),
@@ -346,3 +423,32 @@ def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
 def test_disk_faults_that_no_disk_has_are_refused(make: Callable[[], Fault]) -> None:
     with pytest.raises(ConfigError):
         make()
+
+
+def test_a_disk_is_damaged_only_where_other_replicas_have_the_records() -> None:
+    system = FakeSystem()
+    row = system.topics["orders"][0]
+    system.topics["orders"] = {
+        0: replace(row, isr=(1, 2)),  # broker 1 is one of two good copies of three
+        1: replace(row, isr=(1, 2, 3)),
+        2: replace(row, isr=(1,), replicas=(1,)),
+        3: replace(row, isr=(1, 2), replicas=(1, 2)),
+    }
+    injection = damage_disk("bit-flip", 1).resolve(take_snapshot(system), random.Random(3))
+    assert sorted(injection.details["partitions"]) == ["orders-1", "orders-3"]
+    disturbed = take_snapshot(system, frozenset({2}))
+    with pytest.raises(TargetError, match="replication factor of 3"):
+        damage_disk("bit-flip", 1).resolve(disturbed, random.Random(3))
+
+
+def test_a_broker_with_damaged_files_is_healed_when_it_is_in_the_isr() -> None:
+    system = FakeSystem()
+    fault = damage_disk("bit-flip", leader("orders", 0))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
+    fault.inject(system, injection)
+    row = system.topics["orders"][0]
+    system.topics["orders"][0] = replace(row, isr=(2, 3), leader=2)
+    fault.heal(system, injection)
+    assert not fault.probe_healed(system, injection).proved
+    system.topics["orders"][0] = row
+    assert fault.probe_healed(system, injection).proved

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from faults_under_traffic import lines, run, traffic
 from harrow import (
     Harrow,
     Topic,
@@ -40,52 +36,6 @@ from harrow import (
 from harrow.faults import Fault
 from harrow.harness.backends.local import gone, process_state
 from waiting import until
-
-Acked = Counter[str]
-
-
-@contextmanager
-def traffic(harrow: Harrow, topic: Topic) -> Generator[Acked]:
-    """Produce until the block ends; everything is acknowledged by then, or the test fails."""
-    acked, stop = Acked(), threading.Event()
-    producer = harrow.producer(linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20)
-
-    def delivered(error: Any, _: Any) -> None:
-        acked["failed" if error else "acknowledged"] += 1
-
-    def send() -> None:
-        while not stop.is_set():
-            if len(producer) < 50:
-                acked["sent"] += 1
-                producer.produce(topic.name, str(acked["sent"]), on_delivery=delivered)
-            producer.poll(0.005)
-
-    thread = threading.Thread(target=send, name="traffic")
-    thread.start()
-    try:
-        yield acked
-    finally:
-        stop.set()
-        thread.join(30)
-        producer.flush(60)
-    assert acked["acknowledged"] == acked["sent"], dict(acked)
-
-
-def lines(harrow: Harrow) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
-
-
-def run(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]:
-    """Let one fault happen under traffic; its lines by event."""
-    with traffic(harrow, topic), harrow.chaos(fault) as chaos:
-        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
-    rows = {line["event"]: line for line in lines(harrow)}
-    assert list(rows) == ["inject", "effect", "heal", "healed"]
-    assert chaos.effects == 1
-    assert all(broker.state == "running" for broker in harrow.cluster.brokers.values())
-    harrow.cluster.await_converged(60)
-    return rows
-
 
 FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "kill": lambda topic: kill(leader(topic, 0), seconds=2),

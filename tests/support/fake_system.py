@@ -7,7 +7,7 @@ Actions take effect at once, unless a test says otherwise: `start_fails` (so man
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harrow.cluster.errors import ClusterError
@@ -17,6 +17,7 @@ from harrow.faults.system import (
     DEAD,
     PAUSED,
     RUNNING,
+    STARTING,
     HasTraffic,
     LinkStatus,
     ProcessStatus,
@@ -32,6 +33,9 @@ class FakeProcess:
         self.incarnation = 1
         self.start_fails = 0
         self.ends_slowly = False
+        self.start_turns = 0
+        """How many times `time_passes` until a started process runs."""
+        self._starting = 0
         self.actions: list[str] = []
 
     def status(self) -> ProcessStatus:
@@ -53,7 +57,7 @@ class FakeProcess:
     def resume(self) -> None:
         self.actions.append("resume")
         if self.state == PAUSED:
-            self.state = RUNNING
+            self.state = STARTING if self._starting else RUNNING
 
     def forget(self) -> None:
         """A new incarnation has nothing of the earlier one's memory."""
@@ -67,7 +71,14 @@ class FakeProcess:
         if self.start_fails:
             self.start_fails -= 1
             raise ClusterError("it did not start")
-        self.state = RUNNING
+        self._starting = self.start_turns
+        self.state = STARTING if self._starting else RUNNING
+
+    def time_passes(self) -> None:
+        if self.state == STARTING:
+            self._starting -= 1
+            if not self._starting:
+                self.state = RUNNING
 
 
 @dataclass(kw_only=True)
@@ -107,6 +118,7 @@ class FakeBroker(FakeProcess):
         self.wipes = 0
         self.link_state = FakeLinks()
         self.rules: list[FakeRule] = []
+        self.damages: list[tuple[str, str, str]] = []
 
     def forget(self) -> None:
         self.rules.clear()
@@ -152,6 +164,11 @@ class FakeBroker(FakeProcess):
         self.actions.append(f"reset {', '.join(peers)}")
         return self.link_state.open
 
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        self._asked()
+        self.link_state.rules += [{"frozen": peer} for peer in peers]
+        return self.link_state.open
+
     def links(self) -> LinkStatus:
         self._asked()
         rules = self.link_state.rules
@@ -188,6 +205,26 @@ class FakeBroker(FakeProcess):
             operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
         )
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        end = self.terminate if clean else self.kill
+        end()
+        self.damages.append((damages[0], partitions[0], seed))
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        if not self.damages:
+            return None
+        return {"partition": self.damages[-1][1], "files": {"a file": self.damages[-1][0]}}
+
+    def limit_descriptors(self) -> FakeRule:
+        return self._arm(limit="descriptors")
+
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> FakeRule:
+        return self._arm(kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
+
     def slow_disk(self, delay_ms: int) -> FakeRule:
         return self._arm(delay_ms=delay_ms)
 
@@ -204,6 +241,8 @@ class FakeSystem:
         self.registry = FakeProcess()
         self.capabilities = frozenset(CAPABILITIES)
         self.controller: int | None = 2
+        self.controller_epoch = 1
+        self.operations: list[tuple[object, ...]] = []
         self.traffic = True
         self.asked_for_traffic = 0
         nodes = self.nodes
@@ -223,11 +262,35 @@ class FakeSystem:
     def broker(self, node: int) -> FakeBroker:
         return self.brokers[node]
 
+    def expire_session(self, node: int) -> int:
+        self.operations.append(("expire", node))
+        return 1
+
+    def depose_controller(self) -> None:
+        self.operations.append(("depose",))
+        self.controller_epoch += 1
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        self.operations.append(("reassign", topic, partition, tuple(replicas)))
+        row = self.topics[topic][partition]
+        leader = row.leader if row.leader in replicas else replicas[0]
+        self.topics[topic][partition] = replace(
+            row, replicas=tuple(replicas), isr=tuple(sorted(replicas)), leader=leader
+        )
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        self.operations.append(("elect", topic, partition))
+        row = self.topics[topic][partition]
+        self.topics[topic][partition] = replace(row, leader=row.replicas[0])
+
     def describe(self) -> ClusterView:
         if self.registry.state != RUNNING:
             raise ClusterError("the registry does not respond")
         return ClusterView(
-            live=frozenset(self.brokers), controller=self.controller, topics=self.topics
+            live=frozenset(self.brokers),
+            controller=self.controller,
+            topics=self.topics,
+            controller_epoch=self.controller_epoch,
         )
 
     def watch_traffic(self) -> HasTraffic:

@@ -12,6 +12,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links.throttle     peers, bytes_per_s                             sends to all these peers together no faster
     links.heal         mode "deliver" or "reset", peers               removes rules; delivers or drops what was held
     links.reset        peers                                          resets the links once; how many there were
+    links.freeze       peers                                          holds back all on the links that are open now
     links              none                                           the rules, what they hold back, what left late
     responses.lose     api_key, nth, client                           the id of a rule: the response does not leave
     responses          none                                           the rules, and which of them fired
@@ -26,16 +27,21 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"
     failpoint.disarm   name                                           disarms
     failpoints         none                                           declared names; hits; what fired
+    clock.set          kind, by_ms, rate, period_ms                   the id of the error of the wall clock
+    clock              none                                           the error, how far it is off, how often read
+    clock.clear        none                                           the wall clock is right again
     disk.fail          operation, path, error, nth, count, delay_ms   the id of a rule: system calls fail, or are late
     disk.faults        none                                           the rules and what they did
     disk.clear         id (without id: all)                           removes rules
     state              none                                           a broker's replicas: leader, epoch, ISR, offsets
     metrics            none                                           a broker's metrics, and the port of their page
     tree               none                                           every node of the registry, by path
+    session.expire     name                                           ends the sessions of a client of the registry
+    controller.depose  none                                           removes the registry's node of the controller
     proxy              none                                           the brokers behind a proxy, and their addresses
 
-`cluster/host/` registers all down to `disk.clear`, `cluster/broker.py` the others, `cluster/registry/process.py`
-`tree`, and `cluster/proxy/process.py` `proxy`.
+`cluster/host/` registers all down to `disk.clear`, `cluster/registry/process.py` `tree`, `session.expire` and
+`controller.depose`, `cluster/broker.py` the others, and `cluster/proxy/process.py` `proxy`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
 exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...broker_folder import CONTROL_SOCKET
+from ..knobs.clock_faults import clock_operations
 from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
@@ -55,7 +56,8 @@ class RealHost:
         loop = asyncio.get_running_loop()
         self.name = name
         self.folder = folder
-        self.clock: Clock = RealClock()
+        clock = RealClock()
+        self.clock: Clock = clock
         disk_faults = DiskFaults()
         self.disk = make_disk(disk_faults)
         # Seeded by name and number of the start: the hosts of a run draw different numbers; a restarted host draws
@@ -72,8 +74,10 @@ class RealHost:
         self.network: Network = self._network
         self.tap: Tap = self._tap
         self.control = ControlServer(os.path.join(folder, CONTROL_SOCKET), self._trace.log)
-        for room in (self._network, self._failpoints, disk_faults):
-            for op, operation in room.operations().items():
+        clock_faults = clock_operations(clock.faults, clock.true_times, self._trace)
+        rooms = [room.operations() for room in (self._network, self._failpoints, disk_faults)]
+        for operations in (*rooms, clock_faults):
+            for op, operation in operations.items():
                 self.control.register(op, operation)
         loop.set_exception_handler(self._uncaught)
 

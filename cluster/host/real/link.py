@@ -57,6 +57,7 @@ LINGER_S = 30.0
 RESET = struct.pack("ii", 1, 0)
 
 PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
+FROZEN = Blocked(inward=True, outward=True)
 
 
 class FrameHeldError(Exception):
@@ -67,9 +68,28 @@ class RealLink:
     """A connected socket; `start(handler)` begins to read."""
 
     __slots__ = (
-        "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_drained", "_fd", "_gates", "_handler",
-        "_large", "_linger", "_max_frame_bytes", "_out_held", "_peer", "_queue", "_reading", "_rest",
-        "_scheduled", "_slow", "_sock", "_writing",
+        "_at_close",
+        "_backlog",
+        "_choke_bytes",
+        "_context",
+        "_delivering",
+        "_drained",
+        "_fd",
+        "_gates",
+        "_handler",
+        "_large",
+        "_linger",
+        "_max_frame_bytes",
+        "_out_held",
+        "_peer",
+        "_queue",
+        "_reading",
+        "_rest",
+        "_scheduled",
+        "_slow",
+        "_sock",
+        "_writing",
+        "frozen",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +116,8 @@ class RealLink:
         self._rest = b""  # the beginning of a small frame
         self._large = LargeFrame()
         self._queue = SendQueue(sock)
+        self.frozen = False
+        """Whether a fault holds back everything on this one link."""
         self._out_held = False
         self._slow: SlowSend | None = None  # while a rule makes it slow
         self._drained: tuple[int, Callable[[], object]] | None = None
@@ -180,7 +202,8 @@ class RealLink:
     def apply(self) -> None:
         """Apply the rules: hold back, delay or release frames in both directions; no frame is lost."""
         rules = self._context.rules
-        blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
+        blocked = FROZEN if self.frozen else rules.blocked(self._peer)
+        delay_ms = rules.delay_ms(self._peer)
         bytes_per_s = rules.bytes_per_s(self._peer)
         if blocked.inward:
             self._shut(HELD)

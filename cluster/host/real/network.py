@@ -136,6 +136,7 @@ class RealNetwork:
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
         self._acceptors: list[RealAcceptor] = []
+        self._waiting_connects = 0
         self._healed: asyncio.Future[None] = loop.create_future()
 
     def log(self, level: str, message: str) -> None:
@@ -219,7 +220,11 @@ class RealNetwork:
     async def _passable(self, peer: Peer) -> None:
         # a handshake needs both ways; the future is replaced at every healing
         while any(self._rules.blocked(peer)):
-            await asyncio.shield(self._healed)
+            self._waiting_connects += 1
+            try:
+                await asyncio.shield(self._healed)
+            finally:
+                self._waiting_connects -= 1
 
     def block(self, peers: Sequence[str], direction: str = "both") -> None:
         """Block what these peers send, are sent, or both, on live links and new ones."""
@@ -245,6 +250,8 @@ class RealNetwork:
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self._links if any(link.blocked)]
         self._rules.heal(peers)
+        for link in held:
+            link.frozen = False
         self._context.bandwidth.clear()
         freed = [link for link in held if not any(self._rules.blocked(link.peer))]
         if mode == "reset":
@@ -255,6 +262,15 @@ class RealNetwork:
         self._healed = self.loop.create_future()
         self._trace.emit("links.healed", mode=mode, links=len(freed))
         return len(freed)
+
+    def freeze(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the live links that match one of `peers`, not on later ones; how many there were."""
+        met = [link for link in self._links if matches_any(str(link.peer), peers)]
+        for link in met:
+            link.frozen = True
+        self._apply()
+        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        return len(met)
 
     def reset(self, peers: Sequence[str]) -> int:
         """Reset every live link with a peer that matches one of `peers`; how many there were."""
@@ -287,18 +303,22 @@ class RealNetwork:
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
             **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         links = [link.report() for link in self._links]
         return {
-            "rules": self._rules.report(),
+            "rules": [
+                *self._rules.report(),
+                *({"frozen": str(link.peer)} for link in self._links if link.frozen),
+            ],
             "links": sorted(links, key=lambda link: link["peer"]),
             "held_in_bytes": sum(link["held_in_bytes"] for link in links),
             "held_out_bytes": sum(link["held_out_bytes"] for link in links),
             "delayed_bytes": sum(link["delayed_bytes"] for link in links),
+            "waiting_connects": self._waiting_connects,
         }
 
     def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -315,6 +335,9 @@ class RealNetwork:
     def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
         return {}
+
+    def _op_freeze(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.freeze(list(fields["peers"]))}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.reset(list(fields["peers"]))}

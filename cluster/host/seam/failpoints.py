@@ -105,6 +105,94 @@ BEFORE_COMPLETE = declare(
 )
 AFTER_COMPLETE = declare("transaction.after-complete", "CompleteCommit or CompleteAbort is logged")
 
+BEFORE_ROLL = declare("log.before-roll", "a segment is full, before the next one is created")
+AFTER_ROLL = declare(
+    "log.after-roll",
+    "the next segment and the producers' snapshot exist, the old segment is not fsynced yet",
+)
+AFTER_TRUNCATION = declare(
+    "log.after-truncation", "a log was truncated, before its checkpoints are lowered"
+)
+BEFORE_SEGMENT_REMOVAL = declare(
+    "log.before-segment-removal", "the log start has moved, before old segments are removed"
+)
+BEFORE_MARK_CHECKPOINT = declare(
+    "replica.before-high-watermark-checkpoint", "before the high watermarks are checkpointed"
+)
+BEFORE_LEADER = declare(
+    "replica.before-leader", "LeaderAndIsr names this broker, before its replica becomes the leader"
+)
+BEFORE_FOLLOWER = declare(
+    "replica.before-follower", "LeaderAndIsr names another leader, before the replica follows it"
+)
+BEFORE_FOLLOWER_TRUNCATION = declare(
+    "replica.before-truncation", "a follower knows where it diverges, before it truncates its log"
+)
+AFTER_FOLLOWER_TRUNCATION = declare(
+    "replica.after-truncation", "a follower has truncated its log, before it fetches"
+)
+AFTER_ISR_WRITE = declare(
+    "partition.after-isr-write", "the registry has the new ISR, before the leader uses it"
+)
+AFTER_ELECTION = declare(
+    "controller.after-election",
+    "a broker has won the election, before it loads the cluster's state",
+)
+BEFORE_STATE_WRITE = declare(
+    "controller.before-state-write", "leaders and ISRs are decided, before the registry has them"
+)
+AFTER_STATE_WRITE = declare(
+    "controller.after-state-write",
+    "the registry has new leaders and ISRs, before any broker is notified",
+)
+AFTER_ASSIGNMENT = declare(
+    "controller.after-assignment",
+    "the registry has a new assignment, before any broker is notified",
+)
+BEFORE_ASSIGNMENT_END = declare(
+    "controller.before-assignment-end",
+    "the new replicas are in sync, before the registry ends the reassignment",
+)
+AFTER_ASSIGNMENT_END = declare(
+    "controller.after-assignment-end",
+    "the registry has ended a reassignment, before old replicas are deleted",
+)
+BEFORE_TOPIC_REMOVAL = declare(
+    "controller.before-topic-removal",
+    "every replica of a topic is deleted, before the registry forgets the topic",
+)
+BEFORE_OFFSETS = declare(
+    "group.before-offsets", "OffsetCommit, before the coordinator logs the offsets"
+)
+AFTER_OFFSETS = declare("group.after-offsets", "committed offsets are logged, before the response")
+BEFORE_LOAD = declare(
+    "coordinator.before-load",
+    "a coordinator partition has a new leader, before its records are read",
+)
+BEFORE_ACTIVE = declare(
+    "coordinator.before-active", "a coordinator partition is read, before it serves"
+)
+BEFORE_WRITE = declare(
+    "coordinator.before-write", "before a coordinator appends any record of groups or transactions"
+)
+AFTER_WRITE = declare(
+    "coordinator.after-write", "a coordinator's records are committed, before it uses them"
+)
+BEFORE_REGISTRATION = declare(
+    "broker.before-registration", "a broker has a session, before it is registered"
+)
+AFTER_REGISTRATION = declare(
+    "broker.after-registration", "a broker is registered, before its rooms know the epoch"
+)
+AFTER_LEADERS_MOVED = declare(
+    "broker.after-leaders-moved",
+    "controlled shutdown, the leaders have moved, nothing is closed yet",
+)
+BEFORE_CLEAN_SHUTDOWN = declare(
+    "broker.before-clean-shutdown",
+    "controlled shutdown, the session has ended, before the logs are closed",
+)
+
 
 class Failpoints(Protocol):
     """The failpoints of one process."""

@@ -81,7 +81,16 @@ class InFlightFrame(NamedTuple):
 class LinkDirection:
     """One direction of a connection."""
 
-    __slots__ = ("blocked", "connection", "fabric", "last_ns", "queue", "source", "target")
+    __slots__ = (
+        "blocked",
+        "connection",
+        "fabric",
+        "frozen",
+        "last_ns",
+        "queue",
+        "source",
+        "target",
+    )
 
     def __init__(self, fabric: Fabric, connection: int) -> None:
         self.fabric = fabric
@@ -91,6 +100,8 @@ class LinkDirection:
         self.queue: deque[InFlightFrame] = deque()
         self.last_ns = 0
         self.blocked = False
+        self.frozen = False
+        """Whether a fault holds back everything on this one connection."""
 
     def push(self, frame: bytes, end: str = "") -> None:
         """Send a frame or, with `end`, the end of the connection."""
@@ -113,7 +124,7 @@ class LinkDirection:
     def apply(self) -> None:
         """Apply changed link rules: hold back the frames in flight, or deliver the held frames."""
         source, target = self.source.network_node, self.target.network_node
-        blocked = self.fabric.blocked(source, target)
+        blocked = self.frozen or self.fabric.blocked(source, target)
         if blocked == self.blocked:
             return
         self.blocked = blocked
@@ -152,6 +163,15 @@ class Fabric:
         self._directions: dict[LinkDirection, None] = {}
         self._made = 0
         self._waiting: list[Callable[[], None]] = []
+        self.waiting_handshakes: list[tuple[Incarnation, NetworkNode, NetworkNode]] = []
+        """Which incarnation waits to connect from which machine to which."""
+
+    def waiting_connects(self, node: NetworkNode) -> int:
+        """How many live processes wait to connect to this machine, or wait on it."""
+        return sum(
+            incarnation.alive and node in (client, server)
+            for incarnation, client, server in self.waiting_handshakes
+        )
 
     def latency_ns(self, source: NetworkNode, target: NetworkNode) -> int:
         """Draw the latency of a frame from `source` to `target`."""

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from ...errors import ClusterError
+from ..knobs.clock_faults import ClockFaults, clock_operations
 from ..knobs.failpoints import Armed, FailpointError, RealFailpoints
 from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
@@ -42,12 +43,14 @@ Operation = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[
 class SimClock:
     """The world's time as one machine sees it."""
 
-    __slots__ = ("_loop", "skew_ms")
+    __slots__ = ("_loop", "faults", "skew_ms")
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
-        """Error of its wall clock."""
+        """Error of its wall clock, for as long as the machine exists."""
+        self.faults = ClockFaults()
+        """The error that a fault has set; it ends with the incarnation."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds on a clock that never moves back."""
@@ -59,7 +62,13 @@ class SimClock:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
-        return EPOCH_MS + self._loop.now_ns // NS_PER_MS + self.skew_ms
+        wall_ms, monotonic_ms = self.true_times()
+        return self.faults.read(wall_ms, monotonic_ms) if self.faults.active else wall_ms
+
+    def true_times(self) -> tuple[int, int]:
+        """Wall time without the error of a fault, and monotonic time."""
+        monotonic_ms = self._loop.now_ns // NS_PER_MS
+        return EPOCH_MS + monotonic_ms + self.skew_ms, monotonic_ms
 
 
 class WorldTrace:
@@ -223,8 +232,10 @@ class SimHost:
         self.trace: Trace = self._trace
         self.tap: Tap = NoTap()
         self.control = SimControl()
+        clock = machine.clock
+        clock_faults = clock_operations(clock.faults, clock.true_times, self._trace)
         rooms = (self._network, self._failpoints, machine.disk.faults)
-        for operations in [room.operations() for room in rooms]:
+        for operations in (*(room.operations() for room in rooms), clock_faults):
             for op, operation in operations.items():
                 self.control.register(op, operation)
 
@@ -256,7 +267,7 @@ class Machine:
         """Duration of a BLOCKS call in later incarnations; `slow_disk` changes the current incarnation, too."""
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
-        self.on_death: list[Callable[[], None]] = []
+        self.on_death: list[Callable[[], None]] = [self.clock.faults.clear]
         self.on_power_loss: list[Callable[[], None]] = []
         world.machines[name] = self
         world.fabric.network_nodes[name] = self.network_node

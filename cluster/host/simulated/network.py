@@ -96,6 +96,7 @@ class SimNetwork:
             log=trace.log,
         )
         self.links = self._context.links
+        self._frozen: list[SimLink] = []
 
     # ------------------------------------------------------------------ seam
 
@@ -169,7 +170,12 @@ class SimNetwork:
             # one promise for each waiter: a waiter that is cancelled cancels no other
             promise: SimPromise[None] = self._tasks.promise()
             self.fabric.when_changed(partial(set_none, promise))
-            await promise
+            handshake = (self.incarnation, self.network_node, owner)
+            self.fabric.waiting_handshakes.append(handshake)
+            try:
+                await promise
+            finally:
+                self.fabric.waiting_handshakes.remove(handshake)
 
     def lose_response(self, peer: Peer, api_key: int) -> bool:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
@@ -212,6 +218,7 @@ class SimNetwork:
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
         self.network_node.rules.heal(peers)
+        self._unfreeze()
         self.fabric.end_throttle(self.network_node)
         if mode == "reset":
             for link in held:
@@ -219,6 +226,21 @@ class SimNetwork:
         self.fabric.changed()
         self._trace.emit("links.healed", mode=mode, links=len(held))
         return len(held)
+
+    def freeze(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the links that are open now with a matching machine; returns how many links."""
+        met = [link for link in self.links if self._matches(link, peers)]
+        for link in met:
+            link.inward.frozen = link.outward.frozen = True
+        self._frozen += met
+        self.fabric.changed()
+        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        return len(met)
+
+    def _unfreeze(self) -> None:
+        for link in self._frozen:
+            link.inward.frozen = link.outward.frozen = False
+        self._frozen.clear()
 
     def reset(self, peers: Sequence[str]) -> int:
         """Reset every link with a matching machine; returns how many links."""
@@ -236,6 +258,9 @@ class SimNetwork:
         """The process has ended; `silently`: by a power loss."""
         for number in list(self._listening):
             self.unlisten(number)
+        if self._frozen:
+            self._unfreeze()
+            self.fabric.changed()
         for link in list(self.links):
             link.die(silently=silently)
 
@@ -244,7 +269,7 @@ class SimNetwork:
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
             **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
@@ -254,8 +279,10 @@ class SimNetwork:
             held_in += link.inward.held_bytes
             held_out += link.outward.held_bytes
         return {
-            "rules": self.network_node.rules.report(), "held_in_bytes": held_in, "held_out_bytes": held_out,
+            "rules": [*self.network_node.rules.report(), *({"frozen": str(link.peer)} for link in self._frozen)],
+            "held_in_bytes": held_in, "held_out_bytes": held_out,
             "delayed_frames": self.network_node.delayed_frames,
+            "waiting_connects": self.fabric.waiting_connects(self.network_node),
         }  # fmt: skip
 
     def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -265,6 +292,9 @@ class SimNetwork:
     def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
         return {}
+
+    def _op_freeze(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.freeze(list(fields["peers"]))}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.reset(list(fields["peers"]))}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import HasTraffic, ProcessControl
@@ -12,12 +12,15 @@ from ...backend_choice import APACHE
 from ..knobs import HostKnobs, HostRule
 from ..local import LocalProcess
 from ..local_traffic import AcknowledgedTraffic
+from ..operator_requests import OperatorRequests
 from .kafka_cluster import NO_REGISTRY, KafkaCluster
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
-CAPABILITIES = frozenset({"process", "pause", "client-links", "responses"})
+CAPABILITIES = frozenset(
+    {"process", "pause", "client-links", "half-open", "responses", "reassignments"}
+)
 RELAYED = frozenset({"links"})
 """Where the links between the nodes pass the proxy."""
 
@@ -47,15 +50,30 @@ class KafkaBroker(LocalProcess, HostKnobs):
         """Nothing was wiped."""
         return None
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """Kafka's files are not Harrow's."""
+        raise CapabilityError(f"no {damages} in the files of {partitions} ({seed}, {clean})")
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Nothing was damaged."""
+        return None
+
+    def limit_descriptors(self) -> HostRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Kafka's disk is the machine's."""
         raise CapabilityError(f"Kafka's disk cannot be slowed down by {delay_ms} ms")
 
 
-class KafkaSystem:
+class KafkaSystem(OperatorRequests):
     """A `KafkaCluster` as the fault layer's `System`."""
 
     def __init__(self, cluster: KafkaCluster, backend: str = APACHE) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self.backend = backend
         self._cluster = cluster
         self.capabilities = CAPABILITIES | (RELAYED if cluster.relayed else frozenset[str]())
@@ -83,6 +101,14 @@ class KafkaSystem:
     @property
     def registry(self) -> ProcessControl:
         """There is none."""
+        raise CapabilityError(NO_REGISTRY)
+
+    def expire_session(self, node: int) -> int:
+        """There is no registry."""
+        raise CapabilityError(f"no session of broker {node} to end: {NO_REGISTRY}")
+
+    def depose_controller(self) -> None:
+        """There is no registry."""
         raise CapabilityError(NO_REGISTRY)
 
     def describe(self) -> ClusterView:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import RUNNING, HasTraffic, ProcessControl, ProcessStatus
@@ -11,12 +11,13 @@ from harrow.faults.system import RUNNING, HasTraffic, ProcessControl, ProcessSta
 from ...backend_choice import EXTERNAL
 from ..knobs import HostKnobs, HostRule
 from ..local_traffic import AcknowledgedTraffic
+from ..operator_requests import OperatorRequests
 from .external_cluster import NO_REGISTRY, ExternalCluster
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
-CAPABILITIES = frozenset({"client-links", "responses"})
+CAPABILITIES = frozenset({"client-links", "half-open", "responses"})
 
 
 class ExternalBrokerControl(HostKnobs):
@@ -68,6 +69,20 @@ class ExternalBrokerControl(HostKnobs):
         """Nothing was wiped."""
         return None
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """Kafka's files are not Harrow's."""
+        raise CapabilityError(f"no {damages} in the files of {partitions} ({seed}, {clean})")
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Nothing was damaged."""
+        return None
+
+    def limit_descriptors(self) -> HostRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Harrow cannot."""
         raise CapabilityError(
@@ -75,13 +90,14 @@ class ExternalBrokerControl(HostKnobs):
         )
 
 
-class ExternalSystem:
+class ExternalSystem(OperatorRequests):
     """An `ExternalCluster` as the fault layer's `System`."""
 
     backend = EXTERNAL
     capabilities = CAPABILITIES
 
     def __init__(self, cluster: ExternalCluster) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
         self._brokers: dict[int, ExternalBrokerControl] = {}
 
@@ -109,6 +125,14 @@ class ExternalSystem:
     @property
     def registry(self) -> ProcessControl:
         """There is none."""
+        raise CapabilityError(NO_REGISTRY)
+
+    def expire_session(self, node: int) -> int:
+        """There is no registry."""
+        raise CapabilityError(f"no session of broker {node} to end: {NO_REGISTRY}")
+
+    def depose_controller(self) -> None:
+        """There is no registry."""
         raise CapabilityError(NO_REGISTRY)
 
     def describe(self) -> ClusterView:

@@ -30,7 +30,7 @@ from harrow.faults.errors import ConfigError, FaultError
 from harrow.faults.planning import in_turn, overlapping_schedule, possible_kinds, random_schedule
 from harrow.faults.process_faults import Kill
 from harrow.faults.system import ClusterSnapshot, take_snapshot
-from harrow.faults.target_checks import brokers_at_once
+from harrow.faults.targets import brokers_at_once
 from harrow.harness.run_settings import RunSettings
 from harrow.harness.simulation.run import run_schedule
 

@@ -1,0 +1,137 @@
+"""Faults of a broker's resources, without root (K5): processor time and file descriptors.
+
+`throttle_cpu`         the broker runs for `share` of each `period_ms`, and is paused by SIGSTOP for the rest.
+                       Evidence: it was seen paused in several periods
+`exhaust_descriptors`  the limit of open files is lowered to those that are open: nothing can be opened or accepted. A
+                       broker that must open a file (a new segment) fails as with a failed disk: its data folder is
+                       offline, or it ends. Evidence: the limit is in force, and no descriptor is left
+
+Healed: the broker runs. After `exhaust_descriptors` it is a later incarnation, which has the former limit and all its
+data folders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .errors import ConfigError
+from .evidence import Evidence
+from .process_faults import (
+    Pause,
+    ProcessFault,
+    ended,
+    hit_once,
+    is_over,
+    running_again,
+    shown,
+    start_again,
+    statuses,
+)
+from .rules import arm_once, armed_in, disarm, fired
+from .spec import Fault, Injection, Seconds
+from .system import PAUSED, RUNNING, System
+from .targets import Target
+
+SHARE = 0.3
+PERIOD_MS = 100
+PERIOD_MS_LEAST, PERIOD_MS_MOST = 50, 10_000
+"""A nemesis has a turn every 10 ms."""
+PERIODS_PROVED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleCpu(Pause):
+    """A broker that gets a share of the processor time."""
+
+    kind: ClassVar[str] = "throttle_cpu"
+    share: float = SHARE
+    period_ms: int = PERIOD_MS
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if not 0 < self.share < 1 or not PERIOD_MS_LEAST <= self.period_ms <= PERIOD_MS_MOST:
+            raise ConfigError(
+                f"throttle_cpu(share={self.share!r}, period_ms={self.period_ms!r}): expected a share between 0 and 1, "
+                f"and a period from {PERIOD_MS_LEAST} to {PERIOD_MS_MOST}"
+            )
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Note the brokers; `advance` pauses them."""
+        hit_once(system, injection, lambda _node, _broker: None)
+
+    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
+        """Pause or resume each broker, as the time in the period says."""
+        begun_ms: int = injection.notes.setdefault("begun_ms", now_ms)
+        passed_ms = now_ms - begun_ms
+        runs = passed_ms % self.period_ms < self.share * self.period_ms
+        seen: dict[int, set[int]] = injection.notes.setdefault("seen", {})
+        for node, status in statuses(system, injection).items():
+            if status.state == PAUSED:
+                seen.setdefault(node, set()).add(passed_ms // self.period_ms)
+                if runs:
+                    system.broker(node).resume()
+            elif status.state == RUNNING and not runs:
+                system.broker(node).pause()
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker was seen paused in several periods."""
+        found = statuses(system, injection)
+        seen: dict[int, set[int]] = injection.notes.get("seen", {})
+        periods = {str(node): len(seen.get(node, ())) for node in found}
+        proved = bool(found) and all(count >= PERIODS_PROVED for count in periods.values())
+        return Evidence(proved=proved, facts={**shown(found), "paused_in_periods": periods})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExhaustDescriptors(ProcessFault):
+    """A broker without free file descriptors."""
+
+    kind: ClassVar[str] = "exhaust_descriptors"
+    needs: ClassVar[frozenset[str]] = frozenset({"descriptors", "process"})
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Lower the limit of each broker once."""
+        arm_once(system, injection, lambda broker: broker.limit_descriptors())
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker has no descriptor left, or has ended for want of one."""
+        facts = fired(system, injection)
+        proved = bool(facts) and all(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"brokers": facts})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Raise the limit again, and restart the broker: a data folder that is offline is opened only by a start."""
+        disarm(system, injection)
+        restarted: list[int] = injection.notes.setdefault("restarted", [])
+        for node, incarnation, _ in armed_in(injection):
+            broker = system.broker(node)
+            status = broker.status()
+            if not is_over(status, incarnation) and node not in restarted:
+                restarted.append(node)
+                broker.terminate()
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, in a later incarnation."""
+        over = not armed_in(injection) or ended(system, injection).proved
+        running = running_again(system, injection)
+        return Evidence(proved=over and running.proved, facts=running.facts)
+
+
+def throttle_cpu(
+    target: Target | int,
+    *,
+    share: float = SHARE,
+    period_ms: int = PERIOD_MS,
+    seconds: Seconds | None = None,
+) -> ThrottleCpu:
+    """Let a broker run for `share` of the time only."""
+    return ThrottleCpu(target=target, share=share, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def exhaust_descriptors(
+    target: Target | int, *, seconds: Seconds | None = None
+) -> ExhaustDescriptors:
+    """Let a broker open no further file and accept no further connection."""
+    return ExhaustDescriptors(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -1,0 +1,93 @@
+"""Requests of an operator for faults of the cluster (K7): reassignments and preferred elections.
+
+`sent_in_thread` sends one to the brokers in turn, in a thread of its own, until the controller responds: an action of a
+fault returns at once. Nothing is known of the outcome; the fault looks at the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.listeners import Address
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from ..raw_requests import ask
+
+ELECT_VERSION, REASSIGN_VERSION = 2, 0
+TIMEOUT_MS = 2_000
+PREFERRED = 0
+
+
+class OperatorRequest(NamedTuple):
+    """One request; a broker that is not the controller forwards it (KRaft) or refuses it."""
+
+    api_key: int
+    version: int
+    entity: Any
+
+
+def reassignment(topic: str, partition: int, replicas: Sequence[int]) -> OperatorRequest:
+    """AlterPartitionReassignments of one partition."""
+    schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
+    row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
+    entity = schema.AlterPartitionReassignmentsRequest(
+        topics=(schema.ReassignableTopic(name=topic, partitions=(row,)),),
+        timeout=messages.milliseconds(TIMEOUT_MS),
+    )
+    return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
+
+
+def preferred_election(topic: str, partition: int) -> OperatorRequest:
+    """ElectLeaders of one partition."""
+    schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
+    entity = schema.ElectLeadersRequest(
+        election_type=PREFERRED, timeout=messages.milliseconds(TIMEOUT_MS),
+        topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
+    )  # fmt: skip
+    return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
+
+
+def is_final(response: Any) -> bool:
+    """Whether the controller responded, or a broker that forwarded the request to it."""
+    return int(response.error_code) != int(ErrorCode.not_controller)
+
+
+def addresses_of(bootstrap_servers: str) -> list[Address]:
+    """Return the addresses of `host:port,…`."""
+    pairs = (server.rpartition(":") for server in bootstrap_servers.split(","))
+    return [Address(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def sent_in_thread(bootstrap_servers: str, *requests: OperatorRequest) -> threading.Thread:
+    """Begin to send the requests, one after the other."""
+
+    def send() -> None:
+        for request in requests:
+            for address in addresses_of(bootstrap_servers):
+                with contextlib.suppress(HarrowError, OSError):
+                    if is_final(ask(address, *request, timeout_s=TIMEOUT_MS / 1000)):
+                        break
+
+    thread = threading.Thread(target=send, name="harrow-operator", daemon=True)
+    thread.start()
+    return thread
+
+
+class OperatorRequests:
+    """The part of a `System` that sends requests of an operator to `bootstrap_servers`."""
+
+    def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition."""
+        sent_in_thread(self._bootstrap_servers(), reassignment(topic, partition, replicas))
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election."""
+        sent_in_thread(self._bootstrap_servers(), preferred_election(topic, partition))

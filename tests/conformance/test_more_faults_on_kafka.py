@@ -1,0 +1,61 @@
+"""Restarts in several steps, partitions and moved leaders on Apache Kafka, which needs no more than it has (J2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apache_kafka import MISSING
+from harrow import (
+    Harrow,
+    crash_loop,
+    disconnect,
+    follower,
+    half_open,
+    halves,
+    jump_clock,
+    leader,
+    move_leader,
+    rolling_restart,
+    throttle_cpu,
+)
+from harrow.faults.errors import CapabilityError
+from harrow.harness.backends.apache.installation import find_kafka
+from harrow.harness.backends.apache.source import KafkaClusters
+from kafka_reference import JARS
+from load_on_cluster import produce_numbers
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Harrow]:
+    """A `Harrow` on Apache Kafka."""
+    with Harrow(tmp_path / "run", seed=5, clusters=KafkaClusters(find_kafka(str(JARS)))) as harrow:
+        yield harrow
+
+
+def test_faults_of_several_steps_and_brokers_act_on_kafka(kafka: Harrow) -> None:
+    orders = kafka.topic("orders", partitions=1)
+    faults = (
+        move_leader(orders, 0),
+        disconnect(leader(orders, 0), follower(orders, 0), seconds=1),
+        half_open(leader(orders, 0), peers="clients", seconds=0.5),
+        halves(seconds=2),
+        throttle_cpu(leader(orders, 0), share=0.5, seconds=1),
+        crash_loop(leader(orders, 0), alive_s=(0.5, 1), seconds=1),
+        rolling_restart(),
+    )
+    sent = 0
+    with kafka.chaos(*faults) as chaos:
+        while chaos.running:
+            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
+            sent += 20
+    assert chaos.effects == len(faults)
+    assert kafka.verify(orders, guarantee="no-loss").valid
+    with (
+        pytest.raises(CapabilityError, match=r"'clocks'.*'apache'"),
+        kafka.chaos(jump_clock(leader(orders))),
+    ):
+        pass

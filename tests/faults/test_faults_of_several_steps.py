@@ -1,0 +1,236 @@
+"""Faults that `advance` from step to step, on a fake system: restarts, crash loops, operations on partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_system import FakeSystem
+from harrow.faults import (
+    Fault,
+    Schedule,
+    ScheduledFault,
+    crash_during_recovery,
+    crash_loop,
+    kill,
+    move_leader,
+    reassign,
+    rolling_restart,
+    slow_start,
+    throttle_cpu,
+    zombie_controller,
+)
+from harrow.faults.nemesis import TICK_MS, Nemesis, Row
+from harrow.faults.system import STARTING
+
+LATEST_MS = 400_000
+
+
+class Run:
+    """A nemesis on a fake system, turn by turn."""
+
+    def __init__(self, *faults: Fault, start_turns: int = 0, cap: int = 1, seed: int = 3) -> None:
+        self.system = FakeSystem()
+        for broker in self.system.brokers.values():
+            broker.start_turns = start_turns
+        steps = tuple(
+            ScheduledFault(id=str(number), fault=fault, trigger="traffic")
+            for number, fault in enumerate(faults, 1)
+        )
+        self.rows: list[Row] = []
+        self.disturbed_most = 0
+        self.now_ms = 0
+        schedule = Schedule(steps=steps, seed=seed, cap=cap)
+        self.nemesis = Nemesis(self.system, schedule, write=self.rows.append)
+
+    def turn(self) -> None:
+        self.nemesis.turn(self.now_ms)
+        down = [b for b in self.system.brokers.values() if b.state != "running"]
+        self.disturbed_most = max(self.disturbed_most, len(down))
+        for broker in self.system.brokers.values():
+            broker.time_passes()
+        self.now_ms += TICK_MS
+
+    def to_the_end(self) -> None:
+        while not self.nemesis.over:
+            assert self.now_ms < LATEST_MS, self.rows
+            self.turn()
+
+    def events(self) -> list[str]:
+        return [row["event"] for row in self.rows]
+
+
+WHOLE = ["inject", "effect", "heal", "healed"]
+
+
+@pytest.mark.parametrize("kill_them", [False, True])
+def test_a_rolling_restart_ends_one_broker_at_a_time(kill_them: bool) -> None:
+    run = Run(rolling_restart(kill=kill_them), start_turns=7)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    assert [broker.incarnation for broker in run.system.brokers.values()] == [2, 2, 2]
+    ended = "kill" if kill_them else "terminate"
+    assert all(broker.actions == [ended, "start"] for broker in run.system.brokers.values())
+    assert run.disturbed_most == 1
+
+
+def test_a_rolling_restart_waits_until_the_broker_is_in_its_isrs() -> None:
+    run = Run(rolling_restart())
+    partition = run.system.topics["orders"][0]
+    run.system.topics["orders"][0] = replace(partition, isr=(2, 3))
+    for _ in range(100):
+        run.turn()
+    assert [broker.incarnation for broker in run.system.brokers.values()] == [2, 1, 1]
+    run.system.topics["orders"][0] = partition
+    run.to_the_end()
+    assert [broker.incarnation for broker in run.system.brokers.values()] == [2, 2, 2]
+    assert run.nemesis.problems == []
+
+
+def test_a_rolling_restart_that_cannot_go_on_is_a_problem() -> None:
+    run = Run(rolling_restart())
+    partition = run.system.topics["orders"][0]
+    run.system.topics["orders"][0] = replace(partition, isr=(2, 3))
+    run.to_the_end()
+    assert run.nemesis.problems == ["rolling_restart(all_brokers) did not come to its end in time"]
+
+
+def test_a_rolling_restart_counts_as_one_disturbed_broker() -> None:
+    run = Run(rolling_restart(), kill(3, seconds=1), start_turns=3, cap=2)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.disturbed_most == 2
+    assert run.system.brokers[3].actions.count("terminate") == 1
+
+
+def test_a_run_that_is_stopped_leaves_the_other_brokers_alone() -> None:
+    run = Run(rolling_restart(), start_turns=3)
+    run.turn()
+    run.nemesis.stop()
+    run.to_the_end()
+    assert [broker.incarnation for broker in run.system.brokers.values()] == [2, 1, 1]
+    assert run.system.undisturbed()
+
+
+@pytest.mark.parametrize("start_turns", [0, 5, 200])
+def test_a_crash_loop_kills_the_broker_again_after_each_start(start_turns: int) -> None:
+    run = Run(crash_loop(2, alive_s=(0, 0.3), seconds=2), start_turns=start_turns)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    kills = run.system.brokers[2].actions.count("kill")
+    assert kills >= 5
+    assert run.system.brokers[2].incarnation == kills + 1
+    assert run.system.undisturbed()
+
+
+@pytest.mark.parametrize("start_turns", [0, 1, 5, 200])
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_a_crash_during_recovery_hits_a_broker_that_starts(start_turns: int, crashes: int) -> None:
+    run = Run(crash_during_recovery(2, crashes=crashes, seconds=0.1), start_turns=start_turns)
+    broker = run.system.brokers[2]
+    states: list[str] = []
+    kill_it = broker.kill
+
+    def noted() -> None:
+        states.append(broker.state)
+        kill_it()
+
+    broker.kill = noted  # type: ignore[method-assign]
+    run.to_the_end()
+    if not start_turns:  # it serves at once, and cannot be hit before
+        assert "had no effect" in run.nemesis.problems[0]
+    else:
+        assert run.nemesis.problems == []
+        assert states.count(STARTING) == crashes
+        assert run.rows[1]["evidence"]["starts"]["2"]["hits_while_starting"] == crashes
+    assert run.system.undisturbed()
+
+
+@pytest.mark.parametrize("start_turns", [1, 5, 200])
+def test_a_slow_start_pauses_a_broker_before_it_serves(start_turns: int) -> None:
+    run = Run(slow_start(2, seconds=1), start_turns=start_turns)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    assert run.rows[1]["evidence"]["brokers"]["2"]["state"] == "paused"
+    assert run.system.brokers[2].actions[-2:] == ["pause", "resume"]
+    assert run.system.undisturbed()
+
+
+def test_a_moved_leader_is_the_preferred_one_of_a_new_order_that_is_undone() -> None:
+    run = Run(move_leader("orders", 0))
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    heir = run.rows[0]["evidence"]["replicas"][0]
+    assert heir in (2, 3)
+    order = (heir, *(node for node in (1, 2, 3) if node != heir))
+    assert run.system.operations == [
+        ("reassign", "orders", 0, order),
+        ("elect", "orders", 0),
+        ("reassign", "orders", 0, (1, 2, 3)),
+    ]
+    assert run.system.topics["orders"][0].leader == heir
+
+
+def test_a_reassigned_replica_moves_to_a_broker_without_one_and_back() -> None:
+    run = Run(reassign("orders", 0))
+    row = run.system.topics["orders"][0]
+    run.system.topics["orders"][0] = replace(row, isr=(1, 2), replicas=(1, 2))
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    first, second = run.system.operations
+    assert first in (("reassign", "orders", 0, (3, 2)), ("reassign", "orders", 0, (1, 3)))
+    assert second == ("reassign", "orders", 0, (1, 2))
+
+
+def test_a_reassignment_that_is_refused_is_sent_again() -> None:
+    run = Run(move_leader("orders", 0))
+    refused: list[tuple[int, ...]] = []
+    accept = run.system.reassign
+
+    def refuse_once(topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+        if refused:
+            accept(topic, partition, replicas)
+        refused.append(tuple(replicas))
+
+    run.system.reassign = refuse_once  # type: ignore[method-assign, assignment]
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert refused[0] == refused[1]
+    assert run.system.topics["orders"][0].replicas == (1, 2, 3)
+
+
+def test_a_partition_with_a_replica_on_each_broker_cannot_be_reassigned() -> None:
+    run = Run(reassign("orders", 0))
+    run.to_the_end()
+    assert "start more brokers than its replication factor" in run.nemesis.problems[0]
+
+
+def test_a_zombie_is_paused_until_another_broker_is_the_controller() -> None:
+    run = Run(zombie_controller())
+    for _ in range(50):
+        run.turn()
+    assert run.events() == ["inject"]
+    assert run.system.brokers[2].state == "paused"
+    run.system.controller = 3
+    run.to_the_end()
+    assert run.events() == WHOLE
+    assert run.rows[1]["evidence"]["controller"] == 3
+
+
+def test_a_throttled_broker_runs_for_its_share_of_the_time() -> None:
+    run = Run(throttle_cpu(2, share=0.3, period_ms=100, seconds=2))
+    running = 0
+    while not run.nemesis.over:
+        run.turn()
+        running += run.system.brokers[2].state == "running"
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    turns = run.now_ms / TICK_MS
+    assert 0.25 <= running / turns <= 0.35
+    assert run.system.brokers[2].actions.count("pause") >= 20
+    assert run.system.undisturbed()
