@@ -30,7 +30,7 @@ LAG_PARTS = (0.7, 1.3)
 """Durations, as parts of the time after which a follower leaves the ISR."""
 TAIL_MS = 1_200
 """How long a shortened run goes on after its last fault began."""
-STEPS_MOST = 24
+STEPS_MOST = 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from harrow.faults.request_faults import RequestFault
 from harrow.faults.schedule import Schedule
 from harrow.faults.spec import Fault
 from harrow.faults.targets import (
+    REGISTRY,
     Target,
     follower,
     group_coordinator,
@@ -110,6 +111,8 @@ def varied_fault(fault: Fault, rng: random.Random, options: SimulationOptions) -
     """Return the fault, or one of the same kind with a drawn role or request, or one at a place in the code."""
     if isinstance(fault, RequestFault):
         return replace(fault, api=rng.choice(APIS[options.workload]), nth=rng.choice(NUMBERS))
+    if fault.target == REGISTRY:
+        return fault
     if not options.resends and rng.random() < FAILPOINT_PART:
         action = rng.choice(FAILPOINT_ACTIONS)
         return Failpoint(

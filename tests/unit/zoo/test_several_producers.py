@@ -1,4 +1,4 @@
-"""Each planted bug of logs, disks and reads is found by a directed run, and the same run without it is valid."""
+"""Simulations with several producers, and what no simulation has."""
 
 from __future__ import annotations
 
@@ -10,28 +10,6 @@ from harrow.cluster.simulation import SimulatedCluster
 from harrow.harness.run_settings import SAME_BROKER, RunSettings
 from harrow.harness.simulation import SimulationOptions, plan_seed, run_schedule
 from harrow.harness.simulation.workload import SimulatedWorkload
-from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
-from harrow.harness.zoo.storage import BUGS
-
-SEEDS = {
-    "kip_966": 1,
-    "kafka_10778": 3,
-    "kafka_7866": 1,
-    "kafka_14704": 2,
-    "kafka_9835": 8,
-    "kip_903": 1,
-}
-"""A seed of each bug whose first run shows it."""
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_directed_run_shows_the_bug_and_without_the_bug_it_is_valid(bug: Bug) -> None:
-    schedule = plan_directed(bug, SEEDS[bug.name])
-    found = run_schedule(schedule)
-    assert {name for name, _ in found.anomalies} & bug.seen_as, found.anomalies
-    assert bug.module in found.planted[0]
-    without = run_schedule(unplanted(schedule))
-    assert (without.status, without.anomalies) == ("valid", ()), without.reasons
 
 
 def test_a_workload_that_no_simulation_has_is_refused() -> None:
