@@ -30,7 +30,7 @@ from ..zoo.bug import Bug
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.rates import wilson_interval
 from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
-from ..zoo.table import Measured, check_page, markdown, terminal_table, write_into
+from ..zoo.table import Measured, check_page, terminal_table, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, SEARCHES, Trial, run_trial
 from .out_option import out_option
 from .progress import ProgressLine
@@ -108,7 +108,7 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
 )
 @click.option(
     "--write", "page", type=click.Path(dir_okay=False, path_type=Path), default=None,
-    help="write the table into this page, such as docs/zoo.md",
+    help="write the rows of the measured bugs into the table of this page, such as docs/zoo.md",
 )  # fmt: skip
 @click.option(
     "--suite", metavar="COMMAND", default=None,
@@ -153,7 +153,7 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     title = f"{settings.search} search{' on real processes' if given['real'] else ' in simulation'}"
     Console().print(terminal_table(rows, title))
     if given["page"] is not None:
-        write_into(given["page"], markdown(rows))
+        write_into(given["page"], rows)
     alarms = [trial for row in rows for trial in row.trials if trial.false_alarms]
     sys.exit(0 if not alarms and all(row.rate >= given["floor"] for row in rows) else 1)
 

@@ -79,14 +79,21 @@ def terminal_table(rows: Iterable[Measured], title: str) -> Table:
     return table
 
 
-def markdown(rows: Iterable[Measured]) -> str:
-    """Return the table for a page; anomalies are code."""
+def markdown(rows: Iterable[Measured], before: str = "") -> str:
+    """Return the table for a page; anomalies are code. Rows of `before` stay where their bug was not measured now."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    by_number = {number_of(line): line for line in before.splitlines() if number_of(line)}
     for row in rows:
         *cells, names = row.cells()
         checks = names if names == NOTHING else ", ".join(f"`{name}`" for name in names.split(", "))
-        lines.append(f"| {' | '.join([*cells, checks])} |")
-    return "\n".join(lines)
+        by_number[row.bug.number] = f"| {' | '.join([*cells, checks])} |"
+    return "\n".join([*lines, *(by_number[number] for number in sorted(by_number))])
+
+
+def number_of(line: str) -> int:
+    """Return the bug's number of a row of the table; 0 for another line."""
+    first = line.split("|")[1].strip() if line.count("|") > len(COLUMNS) else ""
+    return int(first) if first.isdigit() else 0
 
 
 def check_page(page: Path) -> None:
@@ -98,9 +105,10 @@ def check_page(page: Path) -> None:
         )
 
 
-def write_into(page: Path, text: str) -> None:
-    """Replace what stands between the two marks of a page."""
+def write_into(page: Path, rows: Iterable[Measured]) -> None:
+    """Replace the rows of the measured bugs between the two marks of a page."""
     check_page(page)
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
+    old, _, after = rest.partition(END)
+    text = markdown(rows, old)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

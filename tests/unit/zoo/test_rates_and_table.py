@@ -79,11 +79,17 @@ def test_a_bug_that_was_not_found_has_no_median() -> None:
     )
 
 
-def test_a_page_keeps_what_stands_around_the_table(tmp_path: Path) -> None:
+def test_a_page_keeps_what_stands_around_the_table_and_rows_that_were_not_measured(
+    tmp_path: Path,
+) -> None:
     page = tmp_path / "zoo.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_into(page, "new")
-    assert page.read_text() == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
+    rest = "| x | 1 of 1 | 21-100 | 1.0 | 1 | 1 | `lost-write` |"
+    page.write_text(f"before\n{BEGIN}\n| 99 {rest}\n| 100 {rest}\n| 7 {rest}\n{END}\nafter\n")
+    measured = Measured(bug=BUG, trials=[trial(0, seconds=60.0)])
+    write_into(page, [measured])
+    *head, new = markdown([measured]).splitlines()
+    table = "\n".join([*head, f"| 7 {rest}", new, f"| 100 {rest}"])
+    assert page.read_text() == f"before\n{BEGIN}\n\n{table}\n\n{END}\nafter\n"
 
 
 @pytest.mark.parametrize("text", [None, "", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n"])
@@ -94,7 +100,7 @@ def test_a_page_without_a_place_is_an_error_and_stays_as_it_is(
     if text is not None:
         page.write_text(text)
     with pytest.raises(ConfigError, match="add the two lines"):
-        write_into(page, "new")
+        write_into(page, [])
     assert (page.read_text() if page.exists() else None) == text
 
 
