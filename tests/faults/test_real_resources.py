@@ -27,8 +27,10 @@ def test_a_broker_without_descriptors_is_restarted_with_its_former_limit(harrow:
     rows = run(harrow, topic, exhaust_descriptors(leader(topic, 0), seconds=0.5))
     [node] = rows["inject"]["targets"]
     found = rows["effect"]["evidence"]["brokers"][str(node)]
-    assert found["free"] == 0
-    assert found["limit"] < usual[node][0]
+    assert found["fired"] == 1
+    if found.get("state") != "dead":  # a broker that had to open a file at once has ended
+        assert found["free"] == 0
+        assert found["limit"] < usual[node][0]
     broker = harrow.cluster.brokers[node]
     assert broker.incarnations == 2
     assert resource.prlimit(broker.pid or 0, resource.RLIMIT_NOFILE) == usual[node]
