@@ -73,7 +73,7 @@ def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Pa
     runs = 2 * len(ZOO)
     sources = {plan_unplanted(number, ZOO)[0] for number in range(runs)}
     assert sources == {"random", *(bug.name for bug in ZOO)}
-    code, output = zoo("--alarms", "8", "--jobs", "1", "--out", str(tmp_path))
+    code, output = zoo("--alarms", "2", "--jobs", "1", "--out", str(tmp_path))
     assert code == 0, output
     assert "0 false alarms" in output
 
