@@ -152,7 +152,7 @@ class Broker:
     async def start(self) -> None:
         """Recover, serve brokers, register, serve clients; return when the cluster knows this broker."""
         self._register_control_operations()
-        await self._host.tasks.run_blocking(self.logs.load)
+        await self.logs.start()
         await self.registry.start()
         # before the log schedule: a topic may keep its records longer than the default retention
         await self.settings.start()

@@ -7,7 +7,7 @@ They have several steps, which `advance` takes one after the other; none waits.
                          runs). Evidence: the first incarnation has ended; it is done when each has
 `crash_loop`             SIGKILL, a start, and again a SIGKILL `alive_s` after the start, before or after the broker
                          serves. Evidence: at least two crashes
-`crash_during_recovery`  SIGKILL, a start, and again SIGKILL while the broker starts, `crashes` times.
+`crash_during_recovery`  SIGKILL (`clean=True`: SIGTERM), a start, and SIGKILL while the broker starts, `crashes` times.
                          Evidence: so many times it was starting when it was killed
 `slow_start`             SIGKILL, a start, and SIGSTOP while the broker starts; it is resumed when the fault is healed.
                          Evidence: the new incarnation is paused before it served
@@ -164,7 +164,7 @@ class RepeatedStart(ProcessFault):
         def act(node: int, broker: BrokerControl) -> None:
             rng = random.Random(f"{seed}/{node}")  # noqa: S311 - repeatable, not secret
             starts[node] = _Start(crashes=1, rng=rng)
-            broker.kill()
+            self.end(broker)
 
         hit_once(system, injection, act)
 
@@ -187,6 +187,10 @@ class RepeatedStart(ProcessFault):
             start.within_ms /= 1 if state == STARTING else 2
             self.hit(broker, start, state)
 
+    def end(self, broker: BrokerControl) -> None:
+        """End a broker that runs, before its start."""
+        broker.kill()
+
     @abc.abstractmethod
     def continues(self, start: _Start) -> bool:
         """Whether there is something left to do for this broker."""
@@ -202,10 +206,12 @@ class RepeatedStart(ProcessFault):
 
     def hit(self, broker: BrokerControl, start: _Start, state: str) -> None:
         """Hit a broker that is starting or running."""
-        del state
         start.crashes += 1
         start.hit_ms = None
-        broker.kill()
+        if state == RUNNING:
+            self.end(broker)
+        else:
+            broker.kill()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run, in a later incarnation than the first."""
@@ -275,10 +281,11 @@ class CrashLoop(RepeatedStart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashDuringRecovery(RepeatedStart):
-    """A broker that is killed while it starts, `crashes` times."""
+    """A broker that is killed while it starts, `crashes` times; `clean`: after a controlled shutdown."""
 
     kind: ClassVar[str] = "crash_during_recovery"
     crashes: int = 1
+    clean: bool = False
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -286,6 +293,13 @@ class CrashDuringRecovery(RepeatedStart):
             raise ConfigError(
                 f"crash_during_recovery(crashes={self.crashes!r}): expected a number from 1 to {CRASHES_MOST}"
             )
+
+    def end(self, broker: BrokerControl) -> None:
+        """End a broker that runs."""
+        if self.clean:
+            broker.terminate()
+        else:
+            broker.kill()
 
     def continues(self, start: _Start) -> bool:
         """Until it was killed often enough."""
@@ -359,10 +373,13 @@ def crash_loop(
 
 
 def crash_during_recovery(
-    target: Target | int, *, crashes: int = 1, seconds: Seconds | None = None
+    target: Target | int, *, crashes: int = 1, clean: bool = False, seconds: Seconds | None = None
 ) -> CrashDuringRecovery:
-    """Kill a broker, and again `crashes` times while it starts; it stays dead for `seconds`."""
-    return CrashDuringRecovery(target=target, crashes=crashes, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    """Kill a broker, and again `crashes` times while it starts; it stays dead for `seconds`.
+
+    `clean=True`: it is not killed at first, it gets a SIGTERM (a controlled shutdown).
+    """
+    return CrashDuringRecovery(target=target, crashes=crashes, clean=clean, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def slow_start(target: Target | int, *, seconds: Seconds | None = None) -> SlowStart:

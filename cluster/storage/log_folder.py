@@ -23,7 +23,12 @@ from ..wire.topic_ids import draw_topic_id, text_of
 from .checkpoints import OffsetCheckpoint
 from .files import HIGH_WATERMARKS, LOCK, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
 from .log import Log
-from .metadata_files import MetaProperties, take_clean_shutdown, write_clean_shutdown
+from .metadata_files import (
+    MetaProperties,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
 
 
 def log_folders(config: BrokerConfig, base: str) -> list[str]:
@@ -63,7 +68,7 @@ class LogFolder:
     # -- start
 
     def open(self) -> None:
-        """BLOCKS. Create the folder if it is absent, lock it, read its clean-shutdown marker."""
+        """BLOCKS. Create the folder if it is absent, lock it, read its clean-shutdown marker and remove it."""
         self._disk.make_folder(self.path)
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
@@ -72,7 +77,12 @@ class LogFolder:
                 f"the data folder {self.path} is in use by another process; stop that one, or use another"
             ) from None
         self.meta = MetaProperties.read(self._disk, self.path)
-        self.was_clean, self.previous_broker_epoch = take_clean_shutdown(self._disk, self.path)
+        self.was_clean, self.previous_broker_epoch = read_clean_shutdown(self._disk, self.path)
+        self.remove_marker()
+
+    def remove_marker(self) -> None:
+        """BLOCKS briefly. Remove the clean-shutdown marker durably, before a log is opened (KAFKA-10471)."""
+        remove_clean_shutdown(self._disk, self.path)
 
     def partitions(self) -> Iterable[tuple[TopicPartition | None, str]]:
         """The log folders in it: partition (None: not a log folder, or a deleted one) and path."""

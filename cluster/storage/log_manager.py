@@ -45,6 +45,8 @@ class LogManager:
         self._host = host
         self._disk = host.disk
         self._config = config
+        self.tasks = host.tasks
+        """Of the host."""
         paths = [folders] if isinstance(folders, str) else list(folders)
         self.folders = [LogFolder(host, path) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
@@ -78,6 +80,10 @@ class LogManager:
         return min(folder.previous_broker_epoch for folder in self.folders)
 
     # -- start
+
+    async def start(self) -> None:
+        """Load the logs off the loop; errors as of `load`."""
+        await self.tasks.run_blocking(self.load)
 
     def load(self) -> None:
         """BLOCKS. Open every log of every folder, recovering those that need it (B9).

@@ -94,17 +94,29 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int) -> None:
 
 
 def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
-    """BLOCKS briefly. Remove the marker durably; returns whether the shutdown was clean, and its broker epoch or -1.
+    """BLOCKS briefly. Read the marker and remove it durably; returns what `read_clean_shutdown` found."""
+    found = read_clean_shutdown(disk, folder)
+    remove_clean_shutdown(disk, folder)
+    return found
+
+
+def remove_clean_shutdown(disk: Disk, folder: str) -> None:
+    """BLOCKS briefly. Remove the marker durably; no error where there is none.
 
     Otherwise a power loss soon after the start would count as a clean shutdown.
     """
     path = f"{folder}/{CLEAN_SHUTDOWN}"
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_file(folder)
+
+
+def read_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
+    """Return whether the shutdown was clean, and its broker epoch or -1."""
     try:
-        data = disk.read(path)
+        data = disk.read(f"{folder}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return False, -1
-    disk.remove(path)
-    disk.sync_file(folder)
     try:
         content: Any = json.loads(data)
         return True, int(content["brokerEpoch"])

@@ -13,6 +13,7 @@
     kafka_6082              11  KAFKA-6082                       `WonElection.check`, `get_many`       not-converged
     kafka_14704             12  KAFKA-14704                      `ReplicaFetcher.diverged`            lost-write
     kafka_9835              13  KAFKA-9835                       `FetchReader.read_limit`             lost-write
+    kafka_10471             14  KAFKA-10471                      `LogFolder.remove_marker`, indexes lost-write
     kafka_10778             15  KAFKA-10778                      `LogAvailability.fence`               lost-write
     kafka_7866              16  KAFKA-7866                       `Log.finish_append`                inconsistent-offsets
     kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`   duplicate

@@ -5,6 +5,7 @@ begins later than another replica's, is an anomaly where no trace has the event 
 
 * `log.cleaning` precedes everything that compaction removes: below `first_uncleanable` records of a key may be gone;
 * `log.segments-deleted` names the segments that a replica removed from its beginning (retention, DeleteRecords);
+  by time it is legal only when a record can be as old as the topic keeps it (`removed_too_early`; simulations ask it);
 * `partition.leader` has the topic's id: another id means that the topic was deleted and created again.
 """
 
@@ -61,3 +62,21 @@ def log_changes(events: Iterable[Event], topics: Iterable[str]) -> dict[Place, L
             last = max(map(int, event["base_offsets"]))
             change.deleted_heads[node] = max(change.deleted_heads.get(node, -1), last)
     return changes
+
+
+def removed_too_early(
+    events: Iterable[Event], topic: str, partition: int, begun_ns: int, keep_ms: int
+) -> int | None:
+    """Return the first offset that retention by time removed although no record was `keep_ms` old; None without one.
+
+    `begun_ns`: the clock of the traces when no record was written yet; `keep_ms`: -1 for ever. For runs in which no
+    fault has changed a broker's clock, and records have the time of their send.
+    """
+    removed = (
+        event["base_offsets"]
+        for event in events
+        if (event["event"], event.get("topic"), event.get("partition")) == (REMOVAL_EVENTS[1], topic, partition)
+        and event["reason"] == "retention.ms"
+        and (keep_ms < 0 or event["t_ns"] - begun_ns <= keep_ms * 1_000_000)
+    )  # fmt: skip
+    return min((int(base) for bases in removed for base in bases), default=None)

@@ -22,16 +22,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harrow.cluster.broker import preload
+from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
+from harrow.faults.clock_faults import ClockFault
 from harrow.faults.nemesis import Nemesis, Row
 from harrow.faults.outside import OutsideFault
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
+from ..checks.log_changes import removed_too_early
 from ..histories.memory import MemoryHistory
 from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
 from ..search.coverage import Coverage, coverage_of
@@ -219,7 +222,7 @@ class SimulatedRun:
             low = 0
             for replica in replicas:
                 if replica.is_leader:
-                    low = replica.low
+                    low = self._legal_start(tp, replica.low)
                     read_finally(final_read, tp, replica.data, low, replica.high)
             logs = {
                 replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}")
@@ -242,6 +245,23 @@ class SimulatedRun:
         return found + (
             workload.findings.anomalies if isinstance(workload, TransformWorkload) else []
         )
+
+    def _legal_start(self, tp: TopicPartition, low: int) -> int:
+        """Return up to where a log that starts at `low` may lack records, by age or on request."""
+        settings, world = self._settings, self._cluster.world
+        clocks = any(isinstance(step.fault, ClockFault) for step in self._planned.steps)
+        if low == 0 or clocks or settings.clock_jump_ms:
+            return low
+        keep_ms = (
+            BrokerConfig.parse(settings.config).topic(settings.topic_config).number("retention.ms")
+        )
+        events = (
+            {**fields, "event": event, "t_ns": t_ns}
+            for t_ns, _, event, fields in world.trace.events
+            if event == "log.segments-deleted"
+        )
+        early = removed_too_early(events, tp.topic, tp.partition, world.trace.events[0][0], keep_ms)
+        return low if early is None else min(early, low)
 
     def _result(
         self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,

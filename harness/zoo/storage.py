@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from harrow.faults.disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
 from harrow.faults.network_faults import Isolate, Reset, SlowLink
 from harrow.faults.process_faults import Kill, Pause
+from harrow.faults.restart_faults import CrashDuringRecovery
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
 from harrow.faults.targets import all_brokers, follower, leader
@@ -127,6 +128,20 @@ def follower_loses_its_disk_on_its_way_back(
     )
 
 
+def follower_dies_while_it_loads_its_logs(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """A follower shuts down cleanly, and is killed while it starts; later the leader dies for long."""
+    end_ms = 1_000 * settings.seconds
+    crash = CrashDuringRecovery(target=follower(TOPIC, 0), clean=True)
+    begin_ms, lasts_ms = rng.uniform(500, 1_500), rng.uniform(0.5, 1.5) * SESSION_MS
+    leader_dies_ms = begin_ms + lasts_ms + rng.uniform(3, 5) * SESSION_MS
+    return (
+        step(1, begin_ms, crash, lasts_ms),
+        step(2, leader_dies_ms, Kill(target=leader(TOPIC, 0)), end_ms),
+    )
+
+
 BUGS: tuple[Bug, ...] = (
     Bug(
         number=8,
@@ -203,5 +218,20 @@ BUGS: tuple[Bug, ...] = (
             config={**TIMES, **ONE_BATCH_A_FETCH, "zookeeper.session.timeout.ms": 1_500},
         ),
         steps=follower_loses_its_disk_on_its_way_back,
+    ),
+    Bug(
+        number=14,
+        name="kafka_10471",
+        known_as="KAFKA-10471",
+        seen_as=frozenset({"lost-write"}),
+        # two replicas: the follower alone can be elected
+        options=SimulationOptions(
+            brokers=2,
+            seconds=7.0,
+            partitions=1,
+            topic_config={"min.insync.replicas": "1"},
+            config={**TIMES, "log.segment.bytes": 1 << 20, "log.retention.check.interval.ms": 300},
+        ),
+        steps=follower_dies_while_it_loads_its_logs,
     ),
 )

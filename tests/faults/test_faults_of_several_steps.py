@@ -148,6 +148,29 @@ def test_a_crash_during_recovery_hits_a_broker_that_starts(start_turns: int, cra
     assert run.system.undisturbed()
 
 
+@pytest.mark.parametrize(("clean", "first"), [(True, "terminate"), (False, "kill")])
+def test_a_clean_crash_during_recovery_kills_only_a_broker_that_starts(
+    clean: bool, first: str
+) -> None:
+    run = Run(crash_during_recovery(2, crashes=2, clean=clean, seconds=0.1), start_turns=3)
+    broker = run.system.brokers[2]
+    states: list[str] = []
+    kill_it = broker.kill
+
+    def noted() -> None:
+        states.append(broker.state)
+        kill_it()
+
+    broker.kill = noted  # type: ignore[method-assign]
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    ends = [action for action in broker.actions if action in ("terminate", "kill")]
+    assert ends[0] == first
+    assert states.count(STARTING) == 2
+    assert ("running" in states) == (not clean)
+    assert run.system.undisturbed()
+
+
 @pytest.mark.parametrize("start_turns", [1, 5, 200])
 def test_a_slow_start_pauses_a_broker_before_it_serves(start_turns: int) -> None:
     run = Run(slow_start(2, seconds=1), start_turns=start_turns)

@@ -85,7 +85,8 @@ class OffsetIndex(SparseIndex):
         relative = offset - 1 - self.base_offset
         self.keep_entries(self._search(lambda view, count: _floor(view, count, relative)) + 1)
 
-    def _check(self) -> None:
+    def check_entries(self) -> None:
+        """CorruptLogError when the last entry cannot belong to this segment."""
         offset, position = self.entry(self._entries - 1)
         # the first batch of a segment never has an entry: zeroes are preallocated bytes after a crash
         if offset < self.base_offset or position <= 0:

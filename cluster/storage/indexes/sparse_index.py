@@ -158,13 +158,13 @@ class SparseIndex:
         self._entries = size // self.ENTRY.size
         if self._entries:
             try:
-                self._check()
+                self.check_entries()
             except CorruptLogError:
                 self._entries = 0
                 self.give_up_map()
                 raise
 
-    def _check(self) -> None:
+    def check_entries(self) -> None:
         """CorruptLogError when the entries cannot belong to this segment."""
         raise NotImplementedError
 

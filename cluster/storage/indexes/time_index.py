@@ -77,7 +77,8 @@ class TimeIndex(SparseIndex):
 
         self.keep_entries(self._search(keep))
 
-    def _check(self) -> None:
+    def check_entries(self) -> None:
+        """CorruptLogError when the last entry lies before the first."""
         first, last = self.entry(0), self.entry(self._entries - 1)
         if (
             last[1] < self.base_offset

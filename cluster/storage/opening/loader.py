@@ -77,7 +77,7 @@ class _Findings:
 def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions) -> Log:
     """BLOCKS. The log in `folder`, which exists; an empty folder gives an empty log."""
     while True:
-        loader = _Loader(host, folder, topic_partition, options)
+        loader = LogLoader(host, folder, topic_partition, options)
         try:
             return loader.load()
         except OffsetOverflowError as overflow:
@@ -86,7 +86,7 @@ def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: 
             split_segment(host.disk, folder, overflow.segment.base_offset, overflow.position)
 
 
-class _Loader:
+class LogLoader:
     """The opening of one log."""
 
     def __init__(
@@ -110,6 +110,7 @@ class _Loader:
         self._producers = self._new_producers()
 
     def load(self) -> Log:
+        """BLOCKS. Open the log; OffsetOverflowError where a segment must be split first."""
         sweep(self._disk, self._folder)
         names = self._disk.list(self._folder)
         self._bases = sorted(base for name in names if (base := offset_of(name, LOG)) is not None)
@@ -175,7 +176,7 @@ class _Loader:
             try:
                 segment.load_indexes()
                 if base == self._bases[-1]:
-                    load_end(segment)
+                    self.end_of(segment)
             except CorruptLogError as error:
                 self._found.reasons.append(str(error))
                 producers = self._new_producers()
@@ -244,7 +245,11 @@ class _Loader:
             segment = self._open_segment(start)
             segment.reset_indexes()
             self._segments, self._bases = [segment], [start]
-        return load_end(self._segments[-1])
+        return self.end_of(self._segments[-1])
+
+    def end_of(self, segment: LogSegment) -> Offset:
+        """The end of the last segment; CorruptLogError where its indexes, which were loaded, are not its own."""
+        return load_end(segment)
 
     def _start_over(self, start: Offset, end: Offset) -> None:
         self._found.reasons.append(

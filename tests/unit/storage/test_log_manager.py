@@ -8,7 +8,8 @@ import pytest
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import StorageError
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
-from harrow.cluster.storage import LogManager
+from harrow.cluster.storage import Log, LogManager
+from harrow.cluster.storage.opening.loader import LogLoader
 from harrow.cluster.wire.batches import build_batch
 from storage_host import TP, StorageHost
 
@@ -53,6 +54,26 @@ def test_created_log_is_loaded_after_a_clean_shutdown(tmp_path: Path) -> None:
     assert logs.create(TP, ID, CONFIG.topic({"retention.ms": 9})) is found
     assert found.config.number("retention.ms") == 9
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_the_clean_shutdown_marker_is_gone_before_a_log_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = manager(tmp_path)
+    logs.create(TP, ID, CONFIG.topic()).append_as_leader(batch(), EPOCH)
+    logs.close(clean=True)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    found: list[bool] = []
+
+    def crash(_loader: LogLoader) -> Log:
+        found.append((tmp_path / ".kafka_cleanshutdown").exists())
+        raise OSError("the broker dies while it loads its logs")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogLoader, "load", crash)
+        with pytest.raises(OSError, match="the broker dies"):
+            manager(tmp_path)
+    assert found == [False]
 
 
 def test_load_after_an_unclean_shutdown_recovers_the_log(tmp_path: Path) -> None:
