@@ -9,7 +9,7 @@ from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEF
 from harrow.faults.disk_faults import PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.network_faults import Isolate, SlowLink
-from harrow.faults.process_faults import Kill, Restart
+from harrow.faults.process_faults import Kill, Pause, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
@@ -190,6 +190,16 @@ def preferred_leader_dies_before_it_appends(
     )
 
 
+def follower_paused_past_its_session(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """A follower is removed from the ISR for its lag, loses its session, and fetches before it registers again."""
+    session_ms, _ = times_ms(settings)
+    at_ms = rng.uniform(0.05, 0.3) * settings.seconds * 1_000
+    lasts_ms = rng.uniform(1.2, 1.6) * session_ms
+    return (step(1, Pause(target=follower(TOPIC)), at_ms, lasts_ms),)
+
+
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     """The next such request that a broker of `target` gets from another broker is served late."""
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
@@ -277,6 +287,14 @@ BUGS: tuple[Bug, ...] = (
         seen_as=frozenset({"lost-write"}),
         options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=60, config=QUICK),
         steps=leader_cut_off_from_brokers,
+    ),
+    Bug(
+        number=10,
+        name="kip_841",
+        known_as="KIP-841",
+        seen_as=frozenset({"fenced-in-isr"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=5.0, batches=60, config=QUICK),
+        steps=follower_paused_past_its_session,
     ),
     Bug(
         number=11,
