@@ -19,6 +19,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     partition.leader         T, topic_id, leader, leader_epoch, isr, leo, hw, C (by the broker that becomes leader)
     partition.follower       T, topic_id, leader, leader_epoch, isr, leo, hw, C (by a broker that becomes follower)
     partition.isr            T, leader_epoch, isr, C
+    partition.isr-expansion  T, leader, leader_epoch, isr, added, live (a proposal; live: in its metadata)
     partition.hw             T, hw, leo, C        at most once in `harrow.trace.hw.interval.ms` for a partition
     partition.leo            T, hw, leo, C        the same
     partition.follower_leo   T, node, leo, C      with `harrow.trace.hw.interval.ms` = 0 only

@@ -17,8 +17,10 @@ from ..ids import BrokerEpoch, NodeId, Offset
 if TYPE_CHECKING:
     from ..host.seam import Host
     from ..wire.fetch import FetchPartition, FetchRequest
+    from .cluster_metadata import ClusterMetadata
     from .fetch_reads import RequestedPartition
     from .fetch_session import FetchSessionRow
+    from .isr import IsrProposal
     from .isr_writes import IsrWrites
     from .offset_trace import OffsetTrace
     from .partition import Partition
@@ -31,9 +33,15 @@ class FollowerFetchState:
     """Takes in the offsets that followers fetch from."""
 
     def __init__(
-        self, host: Host, wake_ups: WakeUps, isr_writes: IsrWrites, offsets: OffsetTrace
+        self,
+        host: Host,
+        wake_ups: WakeUps,
+        isr_writes: IsrWrites,
+        offsets: OffsetTrace,
+        metadata: ClusterMetadata,
     ) -> None:
         self._host = host
+        self._metadata = metadata
         self._wake_ups = wake_ups
         self._isr_writes = isr_writes
         self._offsets = offsets
@@ -74,11 +82,26 @@ class FollowerFetchState:
             if node not in partition.isr:
                 proposal = partition.propose_expansion(node)
                 if proposal is not None:
+                    self._trace_expansion(partition, node, proposal)
                     self._isr_writes.submit(partition, proposal)
         if acknowledged:
             # Producers wait for it, while this fetch itself is about to wait.
             self._host.network.flush()
         return urgent
+
+    def _trace_expansion(self, partition: Partition, node: NodeId, proposal: IsrProposal) -> None:
+        """Say which replicas were live when `node` was proposed: a verdict reads it (`fenced-in-isr`)."""
+        topic, index = partition.topic_partition
+        self._host.trace.emit(
+            "partition.isr-expansion",
+            topic=topic,
+            partition=index,
+            leader=partition.node_id,
+            leader_epoch=proposal.leader_epoch,
+            isr=list(proposal.isr),
+            added=node,
+            live=[replica for replica in partition.replicas if self._metadata.is_alive(replica)],
+        )
 
 
 def is_prefix(partition: Partition, row: FetchPartition) -> bool:

@@ -369,12 +369,16 @@ class Partition:
             and remote.log_end_offset >= self.epoch_start
         )
 
+    def is_isr_eligible(self, node: NodeId) -> bool:
+        """Rule of KIP-841: only a broker that is registered joins, by what this broker's metadata says."""
+        return self._alive(node)
+
     def propose_expansion(self, node: NodeId) -> IsrProposal | None:
-        """Propose an ISR with `node`, if it may join and is alive; None: not now."""
+        """Propose an ISR with `node`, if it has caught up and is eligible; None: not now."""
         remote = self._remotes.get(node)
         if self.proposal is not None or not self.is_leader or remote is None or node in self.isr:
             return None
-        if not self.may_join_isr(remote) or not self._alive(node):
+        if not self.may_join_isr(remote) or not self.is_isr_eligible(node):
             return None
         return self._propose((*self.isr, node), "expand")
 

@@ -136,10 +136,10 @@ class ReplicaManager:
         self._appends = Appends(host, self.directory, self.wake_ups, log_failed)
         self.transaction_checks = TransactionChecks(host, config, self.directory)
         """Asks transaction coordinators; the broker connects it to them."""
-        follower_state = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets)
+        followers = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets, metadata)
         read_replicas = ReadReplicas(node_id, config, metadata)
         self._fetch = FetchHandler(
-            host, self.directory, self.wake_ups, follower_state, log_failed, config, read_replicas
+            host, self.directory, self.wake_ups, followers, log_failed, config, read_replicas
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata

@@ -10,6 +10,7 @@
     kip_497                 7   KIP-497                          `IsrState.maximal_isr`                lost-write
     kip_966                 8   KIP-966                          `Log.messages_before_fsync`           lost-write
     kip_903                 9   KIP-903                          `RegistryIsrStore.checks`            lost-write
+    kip_841                 10  KIP-841                          `is_isr_eligible`, `checks`           fenced-in-isr
     kafka_6082              11  KAFKA-6082                       `WonElection.check`, `get_many`       not-converged
     kafka_14704             12  KAFKA-14704                      `ReplicaFetcher.diverged`            lost-write
     kafka_9835              13  KAFKA-9835                       `FetchReader.read_limit`             lost-write

@@ -199,6 +199,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "controller epoch had more than one controller",
         "controller epochs had more than one controller",
     ),
+    _kind(
+        "fenced-in-isr",
+        "ISR was to get a broker that its leader did not know to be live",
+        "ISRs were to get brokers that their leaders did not know to be live",
+    ),
     # what only a simulation can find
     _kind(
         "invariant-violated",

@@ -14,7 +14,8 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
   epoch that decreases;
 * `epoch-cache-mismatch`: the leader epoch cache of a replica gives a batch another epoch than the batch has;
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
-  controller epoch.
+  controller epoch;
+* `fenced-in-isr`: a leader proposed to add a broker to an ISR that was not live by the leader's own metadata.
 
 What the taps of the coordinators show (`kernels/transactions.py`, `kernels/groups.py` have the exact definitions):
 
@@ -72,7 +73,7 @@ LOSS = frozenset({"lost-write", "unseen", "missing"}) | {
 }
 INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
-    | {"epoch-cache-mismatch", "two-leaders", "two-controllers"}
+    | {"epoch-cache-mismatch", "two-leaders", "two-controllers", "fenced-in-isr"}
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
@@ -85,7 +86,7 @@ ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "sp
 
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})
-    | {"epoch-cache-mismatch", "two-leaders", "two-controllers"},
+    | {"epoch-cache-mismatch", "two-leaders", "two-controllers", "fenced-in-isr"},
     "no-loss": LOSS | INTEGRITY | LIVENESS,
     "at-least-once": LOSS | INTEGRITY | LIVENESS,
     "at-most-once": INTEGRITY | DUPLICATION,

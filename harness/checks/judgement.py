@@ -39,7 +39,7 @@ from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .spark_client import SparkHandle
 from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
-from .traces import judged_events, leadership_claims, planted_bugs
+from .traces import claims_of_brokers, judged_events, planted_bugs
 from .verdict import Status, Verdict
 
 LEADERS_ONLY = (
@@ -98,7 +98,7 @@ def judge_laid_out(
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     promised = promised or read_findings(place, topics) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
-    claims = [*leadership_claims(events, set(topics)), *groups.anomalies]
+    claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies]
     found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)

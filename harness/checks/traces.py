@@ -1,14 +1,15 @@
-"""The brokers' traces: at most one leader in each leader epoch, one controller in each controller epoch.
+"""The brokers' traces: one leader a leader epoch, one controller a controller epoch, no fenced broker in an ISR.
 
-A trace has an event for each election. The events are few and concern all brokers, so `judge` checks them itself, when
-it merges the results of the partitions. `log_changes.py` reads from the same events what Kafka removed legally.
+A trace has an event for each election, and for each broker that a leader proposes to add to an ISR. The events are few
+and concern all brokers, so `judge` checks them itself, when it merges the results of the partitions. `log_changes.py`
+reads from the same events what Kafka removed legally.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ from ..run_folder import trace_files
 from .log_changes import REMOVAL_EVENTS
 
 LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
-EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*LEADERSHIP_EVENTS, *REMOVAL_EVENTS))
+EXPANSION_EVENT = "partition.isr-expansion"
+JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT)
+"""What `claims_of_brokers` reads."""
+EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *REMOVAL_EVENTS))
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 
 
 def judged_events(folder: Path) -> list[dict[str, Any]]:
-    """Return every broker's events that a verdict reads: elections, and what was removed from logs.
+    """Return every broker's events that a verdict reads: elections, ISR expansions, and what was removed from logs.
 
     Lines that are not JSON, such as a torn last line, are skipped.
     """
@@ -61,6 +65,11 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def claims_of_brokers(events: Sequence[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+    """Return what `leadership_claims` and `fenced_in_isr` find."""
+    return [*leadership_claims(events, topics), *fenced_in_isr(events, topics)]
+
+
 def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
     """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies.
 
@@ -90,3 +99,30 @@ def _explain(name: str, epoch: object, events: Mapping[object, object]) -> str:
     role = "leader in leader epoch" if name == "two-leaders" else "controller in controller epoch"
     brokers = ", ".join(sorted(str(broker).removeprefix("broker-") for broker in events))
     return f"brokers {brokers} were all {role} {epoch}, expected at most one broker"
+
+
+def fenced_in_isr(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+    """Return the anomaly `fenced-in-isr`, once for each broker that was added under a leader epoch.
+
+    A leader is judged by what it knew itself: its event has the replicas that its metadata listed as live when it made
+    the proposal. So a broker that has just lost its session, or has just registered again, is no anomaly.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for event in events:
+        if event.get("event") != EXPANSION_EVENT or event.get("topic") not in topics:
+            continue
+        added, epoch = event["added"], event["leader_epoch"]
+        if added in event["live"]:
+            continue
+        text = (
+            f"broker {event['leader']}, leader in leader epoch {epoch}, proposed the ISR {event['isr']} with broker "
+            f"{added}, although its metadata listed only {event['live']} of the replicas as live"
+        )
+        found.setdefault(
+            (event["topic"], event["partition"], epoch, event["leader"], added),
+            {
+                "name": "fenced-in-isr", "topic": event["topic"], "partition": event["partition"], "offsets": [],
+                "operations": [event], "explanation": text,
+            },
+        )  # fmt: skip
+    return list(found.values())

@@ -3,7 +3,7 @@
 The oracle judges each topic-partition: what clients recorded, the log that the final leader has, every replica's
 log. The rest is here, for a simulation knows more than a history says:
 
-* `two-leaders`, `two-controllers`: by the trace, as `checks/traces.py` says it of real brokers;
+* `two-leaders`, `two-controllers`, `fenced-in-isr`: by the trace, as `checks/traces.py` says it of real brokers;
 * `unexpected`: a record is in the log that no client of the simulation sent;
 * `task-failed`: a broker's task ended with an exception (a bug of ours).
 
@@ -28,7 +28,7 @@ from harrow.cluster.wire.records import decode_records
 from ..checks.guarantees import forbidden, parse
 from ..checks.oracle import Oracle
 from ..checks.segments import LOG_COLUMNS, scan_batches
-from ..checks.traces import LEADERSHIP_EVENTS, leadership_claims
+from ..checks.traces import JUDGED_EVENTS, claims_of_brokers
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of
 
@@ -188,13 +188,13 @@ def judge_partition(
 
 
 def check_trace(trace: WorldTrace, topic: str) -> Iterable[FoundAnomaly]:
-    """At most one leader and one controller an epoch, and no task that failed."""
+    """At most one leader and one controller an epoch, no fenced broker in an ISR, and no task that failed."""
     events: list[dict[str, Any]] = []
     for t_ns, host, event, fields in trace.events:
-        if event in LEADERSHIP_EVENTS:
+        if event in JUDGED_EVENTS:
             events.append({**fields, "event": event, "broker": host})
         elif event == "task.failed":
             yield "task-failed", f"{host} at {t_ns}: {fields['name']}: {fields['error']}"
-    for claim in leadership_claims(events, {topic}):
+    for claim in claims_of_brokers(events, {topic}):
         hosts = ", ".join(sorted({row["broker"] for row in claim["operations"]}))
         yield claim["name"], f"{claim['explanation']}: {hosts}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEFORE_ISR_WRITE
 from harrow.faults.disk_faults import PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.network_faults import Isolate, SlowLink
-from harrow.faults.process_faults import Kill, Restart
+from harrow.faults.process_faults import Kill, Pause, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
@@ -97,13 +98,10 @@ def heir_dies_after_its_first_append(
     )
 
 
-def power_loss_of_leader_and_heir(
-    rng: random.Random, settings: RunSettings
+def leader_and_heir_end(
+    rng: random.Random, settings: RunSettings, *, end: type[Kill | PowerLoss]
 ) -> tuple[ScheduledFault, ...]:
-    """The leader loses its power, then its heir, before another follower has fetched from the heir.
-
-    The heir is back first.
-    """
+    """The leader ends, then its heir, before another follower has fetched from the heir. The heir is back first."""
     session_ms, lag_ms = times_ms(settings)
     at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
     late_fetch = late_request("Fetch", all_brokers, rng.uniform(0.5, 0.9) * lag_ms)
@@ -111,9 +109,9 @@ def power_loss_of_leader_and_heir(
     heir_lasts_ms = rng.uniform(1.1, 1.6) * session_ms
     lasts_ms = rng.uniform(3, 4) * session_ms
     return (
-        step(1, PowerLoss(target=leader(TOPIC)), at_ms, lasts_ms),
+        step(1, end(target=leader(TOPIC)), at_ms, lasts_ms),
         step(2, late_fetch, at_ms + 20, 0),
-        step(3, PowerLoss(target=leader(TOPIC)), heir_ms, heir_lasts_ms),
+        step(3, end(target=leader(TOPIC)), heir_ms, heir_lasts_ms),
     )
 
 
@@ -190,6 +188,16 @@ def preferred_leader_dies_before_it_appends(
     )
 
 
+def follower_paused_past_its_session(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """A follower is removed from the ISR for its lag, loses its session, and fetches before it registers again."""
+    session_ms, _ = times_ms(settings)
+    at_ms = rng.uniform(0.05, 0.3) * settings.seconds * 1_000
+    lasts_ms = rng.uniform(1.2, 1.6) * session_ms
+    return (step(1, Pause(target=follower(TOPIC)), at_ms, lasts_ms),)
+
+
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     """The next such request that a broker of `target` gets from another broker is served late."""
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
@@ -201,7 +209,8 @@ BUGS: tuple[Bug, ...] = (
         name="kip_101",
         known_as="KIP-101, first case",
         seen_as=frozenset({"lost-write"}),
-        options=SimulationOptions(),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=8.0, batches=120, config=QUICK),
+        steps=partial(leader_and_heir_end, end=Kill),
     ),
     Bug(
         number=2,
@@ -216,7 +225,7 @@ BUGS: tuple[Bug, ...] = (
             power_loss=True,
             config={**QUICK, "replica.high.watermark.checkpoint.interval.ms": 100},
         ),
-        steps=power_loss_of_leader_and_heir,
+        steps=partial(leader_and_heir_end, end=PowerLoss),
     ),
     Bug(
         number=3,
@@ -277,6 +286,14 @@ BUGS: tuple[Bug, ...] = (
         seen_as=frozenset({"lost-write"}),
         options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=60, config=QUICK),
         steps=leader_cut_off_from_brokers,
+    ),
+    Bug(
+        number=10,
+        name="kip_841",
+        known_as="KIP-841",
+        seen_as=frozenset({"fenced-in-isr"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=5.0, batches=60, config=QUICK),
+        steps=follower_paused_past_its_session,
     ),
     Bug(
         number=11,

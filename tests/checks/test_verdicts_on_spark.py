@@ -183,6 +183,13 @@ def two_controllers(run: RunFolder) -> None:
         run.trace(node, event="controller.elected", epoch=4)
 
 
+def fenced_member(run: RunFolder) -> None:
+    """A leader adds two followers to its ISR; its metadata lists one of them."""
+    good(run)
+    for added, isr in ((2, [1, 2]), (3, [1, 2, 3])):
+        run.expansion(added, isr, live=[1, 2])
+
+
 BAD: dict[str, tuple[Story, str, set[str]]] = {
     "acknowledged, gone": (acked_and_gone, "no-loss", {"lost-write"}),
     "acknowledged, overwritten": (overwritten, "no-loss", {"lost-write", "inconsistent-offsets"}),
@@ -207,6 +214,7 @@ BAD: dict[str, tuple[Story, str, set[str]]] = {
     "epoch cache wrong": (epoch_cache_wrong, "no-loss", {"epoch-cache-mismatch"}),
     "two leaders": (two_leaders, "no-loss", {"two-leaders"}),
     "two controllers": (two_controllers, "no-loss", {"two-controllers"}),
+    "fenced member": (fenced_member, "best-effort", {"fenced-in-isr"}),
 }
 
 
@@ -286,6 +294,13 @@ def above_the_high_watermark(run: RunFolder) -> None:
     run.logs(kept)
 
 
+def members_known_to_be_live(run: RunFolder) -> None:
+    """A leader adds both followers; its metadata lists them."""
+    good(run)
+    for added, isr in ((2, [1, 2]), (3, [1, 2, 3])):
+        run.expansion(added, isr, live=[1, 2, 3])
+
+
 GOOD: dict[str, Story] = {
     "plain": good,
     "with logs": good_with_logs,
@@ -296,6 +311,7 @@ GOOD: dict[str, Story] = {
     "retention": retention,
     "waited before a paused leader": waited_unread,
     "followers read ahead": above_the_high_watermark,
+    "members known to be live": members_known_to_be_live,
 }
 
 

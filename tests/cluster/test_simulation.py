@@ -252,9 +252,22 @@ def test_the_order_of_sends_and_reads_and_the_equality_of_replicas_are_checked()
     [
         ("partition.leader", {"topic": "orders", "partition": 0, "leader_epoch": 4}, "two-leaders"),
         ("controller.elected", {"epoch": 4}, "two-controllers"),
+        (
+            "partition.isr-expansion",
+            {
+                "topic": "orders",
+                "partition": 0,
+                "leader": 1,
+                "leader_epoch": 4,
+                "isr": [1, 3],
+                "added": 3,
+                "live": [1, 2],
+            },
+            "fenced-in-isr",
+        ),
     ],
 )
-def test_two_leaders_of_one_epoch_are_found(
+def test_what_the_trace_says_of_elections_and_isrs_is_found(
     event: str, fields: dict[str, object], name: str
 ) -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:

@@ -185,6 +185,13 @@ class RunFolder:
         with (self._broker(node) / broker_folder.TRACE).open("a") as file:
             file.write(json.dumps(event) + "\n")
 
+    def expansion(self, added: int, isr: Sequence[int], *, live: Sequence[int]) -> None:
+        """Broker 1, the leader, proposes to add a broker to the ISR; `live`: replicas that its metadata lists."""
+        self.trace(
+            1, event="partition.isr-expansion", topic=TOPIC, partition=0, leader=1, leader_epoch=4, isr=isr,
+            added=added, live=live,
+        )  # fmt: skip
+
     def done(self) -> Path:
         """Close the histories; return the folder."""
         self._history.close()

@@ -136,9 +136,12 @@ def test_follower_joins_the_isr_without_a_fetch_that_names_the_partition() -> No
     sim.elect(TPS[0], 1, [1, 2])
     sim.loop.run_for(1_200)
     assert sim.registry.states[TPS[0]].isr == [1, 2]
+    assert sim.brokers[1].traced("partition.isr-expansion") == []
     sim.missing_in_metadata.clear()
     sim.loop.run_for(1_200)
     assert sim.registry.states[TPS[0]].isr == [1, 2, 3]
+    [row] = sim.brokers[1].traced("partition.isr-expansion")
+    assert (row["leader"], row["isr"], row["added"], row["live"]) == (1, [1, 2, 3], 3, [1, 2, 3])
 
 
 def test_new_leader_of_one_partition_ends_the_session_and_the_others_continue() -> None:

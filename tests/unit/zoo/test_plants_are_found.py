@@ -15,7 +15,7 @@ from harrow.harness.zoo.trial import run_trial
 
 QUICK = frozenset({"kafka_9807", "kafka_5376"})
 """Bugs of transactions that the first run of a search shows."""
-SLOW = frozenset({"kip_101", "kafka_7415", "kafka_10778"})
+SLOW = frozenset({"kafka_7415", "kafka_10778"})
 """Bugs that a run shows rarely."""
 BUGS = [
     bug
