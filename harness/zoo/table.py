@@ -19,10 +19,12 @@ from .bug import Bug
 from .rates import wilson_interval
 from .trial import Trial
 
-COLUMNS = ("no.", "bug", "found", "95 %", "seconds", "faults", "shrunk", "seen as")
+COLUMNS = ("no.", "bug", "found", "95 %", "s", "faults", "shrunk", "seen as")
 BEGIN, END = "<!-- harrow zoo: begin -->", "<!-- harrow zoo: end -->"
 """Between these lines of a page `harrow zoo --write` puts the table."""
 CHECKS_SHOWN = 3
+WIDTHS = {"bug": 12, "seen as": 16}
+"""Of columns whose text may be broken, at least."""
 NOTHING = "none"
 
 
@@ -72,8 +74,8 @@ def terminal_table(rows: Iterable[Measured], title: str) -> Table:
     for name in COLUMNS:
         words = name in ("bug", "seen as")
         table.add_column(
-            name, justify="left" if words else "right", no_wrap=name != "seen as", overflow="fold"
-        )
+            name, justify="left" if words else "right", no_wrap=not words, min_width=WIDTHS.get(name), overflow="fold"
+        )  # fmt: skip
     for row in rows:
         table.add_row(*row.cells())
     return table
