@@ -23,7 +23,7 @@ from typing import Any
 
 from harrow.cluster.broker import preload
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.errors import ConfigError
+from harrow.cluster.errors import ConfigError, CorruptLogError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.simulation import SimulatedCluster
@@ -186,7 +186,12 @@ class SimulatedRun:
                 anomalies.append(("not-converged", describe_cluster(cluster, workload)))
                 anomalies += [("stuck-group", line) for line in workload.moving_groups()]
                 anomalies += [("stuck-lso", line) for line in workload.hanging()]
-            anomalies += self._judge(workload)
+            try:
+                anomalies += self._judge(workload)
+            except (
+                CorruptLogError
+            ) as error:  # a replica's log that cannot be read is not judged further
+                anomalies.append(("corrupt-batch", str(error)))
         return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
 
     def _break_and_heal(self, workload: SimulatedWorkload, nemesis: Nemesis) -> int:

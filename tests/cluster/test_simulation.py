@@ -12,10 +12,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from harrow.cluster.errors import ConfigError
+from harrow.cluster.errors import ConfigError, CorruptLogError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults import Schedule, disk_error
@@ -420,3 +421,13 @@ def test_the_command_replays_a_seed_and_keeps_a_ledger(tmp_path: Path) -> None:
         for line in (tmp_path / "simulate" / "ledger.jsonl").read_text().splitlines()
     ]
     assert sorted(row["seed"] for row in rows) == [3, 4]
+
+
+def test_a_log_that_cannot_be_read_is_an_anomaly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(_cluster: SimulatedCluster, tp: TopicPartition) -> list[Any]:
+        raise CorruptLogError(f"{tp}: no batch at byte 449: length 0")
+
+    monkeypatch.setattr("harrow.harness.simulation.run.replicas_of", unreadable)
+    result = run_seed(1, SimulationOptions(seconds=2.0, batches=10))
+    assert result.status == "invalid"
+    assert result.anomalies == (("corrupt-batch", "orders-0: no batch at byte 449: length 0"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from harrow.harness.commands import zoo as command_module
 from harrow.harness.schedule_files import read_schedule
 from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.alarms import Judged, plan_unplanted
-from harrow.harness.zoo.bug import plan_directed
+from harrow.harness.zoo.bug import Bug, plan_directed
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.table import BEGIN, END
 
@@ -83,7 +84,11 @@ def test_a_false_alarm_is_written_and_fails_the_command(
 ) -> None:
     shown = plan_directed(ZOO[0], 1)
     judged = Judged(source="random", status="invalid", anomalies=("lost-write",), schedule=shown)
-    monkeypatch.setattr(command_module, "judge_unplanted", lambda _numbers, _bugs: [judged])
+
+    def one_alarm(_numbers: Sequence[int], _bugs: Sequence[Bug]) -> list[Judged]:
+        return [judged]
+
+    monkeypatch.setattr(command_module, "judge_unplanted", one_alarm)
     code, output = zoo("--alarms", "1", "--jobs", "1", "--out", str(tmp_path))
     assert code == 1
     assert "1 false alarms" in output

@@ -69,7 +69,7 @@ def test_other_anomalies_are_named_and_do_not_count() -> None:
 
 
 def test_a_trial_ends_when_its_budget_is_used_up() -> None:
-    trial = run_trial(BUG, 0, where=ScriptedRuns(lambda *_: set()), budget_s=35.0)
+    trial = run_trial(BUG, 0, where=ScriptedRuns(lambda _seed, _bug: set()), budget_s=35.0)
     assert (trial.found, trial.runs, trial.seconds, trial.schedule) == (False, 4, 40.0, None)
 
 
