@@ -13,6 +13,8 @@ from harrow import faults
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
 
+from ..run_settings import RunSettings
+
 INDENT = "        "
 WIDTH = 100
 
@@ -44,7 +46,9 @@ def pasted_test(name: str, schedule: Schedule, found: str) -> str:
 
 def pasted_simulation(name: str, schedule: Schedule, found: str) -> str:
     """Return a test that simulates the schedule: a second, and the same each time."""
-    run = pprint.pformat(dict(schedule.run), width=WIDTH, compact=True, sort_dicts=False)
+    usual = RunSettings().to_json()
+    given = {name: value for name, value in schedule.run.items() if value != usual.get(name)}
+    run = pprint.pformat(given, width=WIDTH, compact=True, sort_dicts=False)
     return (
         "from dataclasses import replace\n\n"
         f"{schedule_text(schedule)}"
