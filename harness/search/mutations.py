@@ -10,6 +10,7 @@ that `simulation/planning.py` draws. All randomness comes from the `Random` that
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -74,9 +75,10 @@ def assembled(parent: Schedule, steps: Iterable[ScheduledFault], **run: object) 
     )[:STEPS_MOST]
     used, unique = set[str](), list[ScheduledFault]()
     for step in ordered:
-        name = step.id
-        while not name or name in used:
-            name = f"{step.id or 'x'}.{len(used)}"
+        names = (f"{step.id or 'x'}.{number}" for number in itertools.count(1))
+        name = (
+            step.id if step.id and step.id not in used else next(n for n in names if n not in used)
+        )
         used.add(name)
         unique.append(replace(step, id=name))
     return replace(parent, steps=tuple(unique), run=settings, duration_ms=last_ms + 1)

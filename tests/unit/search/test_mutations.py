@@ -116,6 +116,14 @@ def test_ids_stay_unique_and_times_stay_inside_of_the_run() -> None:
     assert len(child.steps) == 3
 
 
+@given(ids=st.lists(st.sampled_from(["", "x", "x.1", "x.2", "x.3", "1"]), max_size=STEPS_MOST))
+def test_ids_of_steps_become_unique_whatever_they_are(ids: list[str]) -> None:
+    schedule = plan_seed(5, SimulationOptions())
+    child = assembled(schedule, [replace(schedule.steps[0], id=name) for name in ids])
+    assert len({step.id for step in child.steps}) == len(ids)
+    assert "" not in {step.id for step in child.steps}
+
+
 def test_faults_of_the_registry_and_of_requests_keep_their_target() -> None:
     faults = [step.fault for seed in range(60) for step in plan_swarm(seed).steps]
     target = Target(role="controller")
