@@ -83,7 +83,7 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
 @click.option(
     "--search", type=click.Choice(list(SEARCHES)), default=DIRECTED, show_default=True,
     help="directed: faults in the order that the bug needs, at random times; random: faults, application and settings "
-    "are drawn, whichever bug is planted",
+    "are drawn, whichever bug is planted; guided: as random, and runs that reached something new are mutated",
 )  # fmt: skip
 @click.option(
     "--budget", "budget_s", type=click.FloatRange(1, 86_400), default=BUDGET_S, show_default=True,
