@@ -7,7 +7,7 @@ They have several steps, which `advance` takes one after the other; none waits.
                          runs). Evidence: the first incarnation has ended; it is done when each has
 `crash_loop`             SIGKILL, a start, and again a SIGKILL `alive_s` after the start, before or after the broker
                          serves. Evidence: at least two crashes
-`crash_during_recovery`  SIGKILL (`clean=True`: SIGTERM), a start, and SIGKILL while the broker starts, `crashes` times.
+`crash_during_recovery`  SIGKILL, or SIGTERM with `clean=True`; a start; SIGKILL while it starts, `crashes` times.
                          Evidence: so many times it was starting when it was killed
 `slow_start`             SIGKILL, a start, and SIGSTOP while the broker starts; it is resumed when the fault is healed.
                          Evidence: the new incarnation is paused before it served

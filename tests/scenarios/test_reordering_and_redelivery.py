@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
@@ -175,21 +176,24 @@ def test_a_bill_in_the_transaction_of_its_offset_is_written_once(harrow: Harrow)
 def test_a_job_with_transactions_bills_once_while_its_coordinator_is_killed(harrow: Harrow) -> None:
     orders, bills = harrow.topic("orders"), harrow.topic("bills")
     place_orders(harrow, orders, 0, 5)
-    placed = 5
+    placed, pace = [5], threading.Event()
 
-    def until() -> int:
-        nonlocal placed
-        if chaos.running:
-            place_orders(harrow, orders, placed, 1)
-            placed += 1
-        return placed
+    def place_more() -> None:
+        """A shop of its own: the job waits while its coordinator is dead, and each fault must meet traffic."""
+        while chaos.running:
+            place_orders(harrow, orders, placed[0], 1)
+            placed[0] += 1
+            pace.wait(0.05)
 
     faults = (
         kill(txn_coordinator(f"biller-{orders.name}"), seconds=2),
         kill(leader(bills), seconds=2),
     )
     with harrow.chaos(*faults) as chaos:
-        run_job(harrow, orders, bills, bill_without_crash, until)
+        shop = threading.Thread(target=place_more)
+        shop.start()
+        run_job(harrow, orders, bills, bill_without_crash, lambda: placed[0] + shop.is_alive())
+        shop.join(TIMEOUT_S)
     harrow.verify_pipeline(
         orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
     )
