@@ -35,7 +35,7 @@ from .request_faults import (
 )
 from .resource_faults import ExhaustDescriptors, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
-from .schedule import Schedule, ScheduledFault
+from .schedule import Schedule, ScheduledFault, timed_step
 from .spec import Fault, Seconds
 from .targets import (
     Target,
@@ -293,10 +293,7 @@ def overlapping_schedule(
         for _ in range(count)
     ]
     steps = tuple(
-        ScheduledFault(
-            id=str(number), fault=fault, at_ms=at_ms, trigger="traffic", required=False,
-            duration_ms=0 if isinstance(fault, Reset) else lasts_ms,
-        )
+        timed_step(number, at_ms, fault, 0 if isinstance(fault, Reset) else lasts_ms)
         for number, (at_ms, fault, lasts_ms) in enumerate(sorted(drawn, key=lambda row: row[0]), 1)
     )  # fmt: skip
     notes = {"planned_by": "overlapping_schedule", "kinds": kinds}

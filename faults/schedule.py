@@ -87,6 +87,19 @@ class ScheduledFault:
         )
 
 
+def timed_step(
+    name: int | str, at_ms: float, fault: Fault, lasts_ms: float, **details: object
+) -> ScheduledFault:
+    """Return a step at a time after the first traffic, which is left out where it cannot fire then.
+
+    `details` that are given are not drawn.
+    """
+    return ScheduledFault(
+        id=str(name), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
+        duration_ms=round(lasts_ms), details=details or None,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Steps in order. `seed` draws what the steps leave open."""

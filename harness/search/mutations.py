@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.schedule import Schedule, ScheduledFault, timed_step
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target, broker, controller, follower, isr_member, leader
 
@@ -124,10 +124,7 @@ def strike(
     settings = settings_of(parent.schedule)
     at_ms = max(0, moment.at_ms + rng.choice(OFFSETS_MS))
     before, after = keep_until(parent.schedule, at_ms)
-    step = ScheduledFault(
-        id="x", fault=fault, at_ms=at_ms, trigger="traffic", required=False,
-        duration_ms=drawn_duration_ms(rng, settings),
-    )  # fmt: skip
+    step = timed_step("x", at_ms, fault, drawn_duration_ms(rng, settings))
     run: dict[str, object] = {}
     if shorten:
         after = [other for other in after if other.at_ms <= at_ms + TAIL_MS]

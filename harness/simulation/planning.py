@@ -14,7 +14,7 @@ from typing import Any
 from harrow.faults.network_faults import Isolate
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
 from harrow.faults.process_faults import Kill
-from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.schedule import Schedule, ScheduledFault, timed_step
 from harrow.faults.targets import follower, leader
 
 from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, LEADER, ORDERS, SINK, TOPIC, RunSettings
@@ -144,9 +144,7 @@ def with_unclean_election(
         (last_ms, Kill(target=leader(SINK, partition)), 3 * session_ms),
     )
     added = [
-        ScheduledFault(
-            id=f"unclean-{number}", fault=fault, at_ms=at, trigger="traffic", required=False, duration_ms=lasts_ms
-        )
+        timed_step(f"unclean-{number}", at, fault, lasts_ms)
         for number, (at, fault, lasts_ms) in enumerate(heads, 1)
     ]  # fmt: skip
     return tuple(sorted((*steps, *added), key=lambda step: step.at_ms))

@@ -13,7 +13,7 @@ from harrow.faults.network_faults import Isolate, SlowLink
 from harrow.faults.process_faults import Kill, Pause, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
-from harrow.faults.spec import Fault
+from harrow.faults.schedule import timed_step as step
 from harrow.faults.targets import Target, all_brokers, controller, follower, leader
 
 from ..run_settings import TOPIC, RunSettings
@@ -29,14 +29,6 @@ IMBALANCE_CHECK = "leader.imbalance.check.interval.seconds"
 def times_ms(settings: RunSettings) -> tuple[int, int]:
     """Return the session timeout and the lag time, which the times of the steps depend on."""
     return int(str(settings.config[SESSION])), int(str(settings.config[LAG]))
-
-
-def step(number: int, fault: Fault, at_ms: float, lasts_ms: float) -> ScheduledFault:
-    """One fault at a time of its own."""
-    return ScheduledFault(
-        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
-        duration_ms=round(lasts_ms),
-    )  # fmt: skip
 
 
 def leader_stops_when_a_follower_joins(
@@ -56,12 +48,12 @@ def leader_stops_when_a_follower_joins(
     return (
         step(
             1,
-            Isolate(target=follower(TOPIC), heals_by="reset"),
             at_ms,
+            Isolate(target=follower(TOPIC), heals_by="reset"),
             rng.uniform(1.5, 2) * lag_ms,
         ),
-        step(2, leader_dies, armed_ms, end_ms),
-        step(3, heir_stops, armed_ms + 20, end_ms),
+        step(2, armed_ms, leader_dies, end_ms),
+        step(3, armed_ms + 20, heir_stops, end_ms),
     )
 
 
@@ -72,7 +64,7 @@ def leader_cut_off_from_brokers(
     session_ms, _ = times_ms(settings)
     at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
     lasts_ms = rng.uniform(1.1, 1.5) * session_ms
-    return (step(1, Isolate(target=leader(TOPIC)), at_ms, lasts_ms),)
+    return (step(1, at_ms, Isolate(target=leader(TOPIC)), lasts_ms),)
 
 
 def heir_dies_after_its_first_append(
@@ -91,10 +83,10 @@ def heir_dies_after_its_first_append(
     late_query = late_request("OffsetForLeaderEpoch", all_brokers, rng.uniform(1, 2) * lag_ms)
     heir_dies = Failpoint(target=all_brokers, point=AFTER_APPEND, action="crash")
     return (
-        step(1, behind, at_ms, rng.uniform(0.7, 0.9) * lag_ms),
-        step(2, Kill(target=leader(TOPIC)), dies_ms, end_ms),
-        step(3, late_query, at_ms + lag_ms, end_ms),
-        step(4, heir_dies, at_ms + lag_ms, rng.uniform(0.1, 1.2) * session_ms),
+        step(1, at_ms, behind, rng.uniform(0.7, 0.9) * lag_ms),
+        step(2, dies_ms, Kill(target=leader(TOPIC)), end_ms),
+        step(3, at_ms + lag_ms, late_query, end_ms),
+        step(4, at_ms + lag_ms, heir_dies, rng.uniform(0.1, 1.2) * session_ms),
     )
 
 
@@ -109,9 +101,9 @@ def leader_and_heir_end(
     heir_lasts_ms = rng.uniform(1.1, 1.6) * session_ms
     lasts_ms = rng.uniform(3, 4) * session_ms
     return (
-        step(1, end(target=leader(TOPIC)), at_ms, lasts_ms),
-        step(2, late_fetch, at_ms + 20, 0),
-        step(3, end(target=leader(TOPIC)), heir_ms, heir_lasts_ms),
+        step(1, at_ms, end(target=leader(TOPIC)), lasts_ms),
+        step(2, at_ms + 20, late_fetch, 0),
+        step(3, heir_ms, end(target=leader(TOPIC)), heir_lasts_ms),
     )
 
 
@@ -130,18 +122,18 @@ def follower_that_misses_two_elections(
     return (
         step(
             1,
-            Isolate(target=follower(TOPIC), heals_by="reset"),
             at_ms,
+            Isolate(target=follower(TOPIC), heals_by="reset"),
             rng.uniform(0.7, 0.9) * lag_ms,
         ),
-        step(2, late_request("LeaderAndIsr", follower(TOPIC), late_ms), at_ms + 30, end_ms),
+        step(2, at_ms + 30, late_request("LeaderAndIsr", follower(TOPIC), late_ms), end_ms),
         step(
             3,
-            Kill(target=leader(TOPIC)),
             at_ms + rng.uniform(0.3, 0.6) * lag_ms,
+            Kill(target=leader(TOPIC)),
             rng.uniform(1.1, 1.4) * session_ms,
         ),
-        step(4, Kill(target=leader(TOPIC)), heir_ms, end_ms),
+        step(4, heir_ms, Kill(target=leader(TOPIC)), end_ms),
     )
 
 
@@ -157,8 +149,8 @@ def controller_cut_off_at_its_check(
     restart_ms = check_ms * rng.uniform(1.1, 1.4)
     cut_ms = check_ms * rng.uniform(1.5, 1.9)
     return (
-        step(1, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
-        step(2, Isolate(target=controller()), cut_ms, session_ms * rng.uniform(1.2, 2)),
+        step(1, restart_ms, Restart(target=leader(TOPIC), kill=True), 0),
+        step(2, cut_ms, Isolate(target=controller()), session_ms * rng.uniform(1.2, 2)),
     )
 
 
@@ -179,12 +171,12 @@ def preferred_leader_dies_before_it_appends(
     late_ms = rng.uniform(0.6, 0.9) * lag_ms
     return (
         step(
-            1, SlowLink(target=follower(TOPIC), delay_ms=late_ms), restart_ms, back_ms - restart_ms
+            1, restart_ms, SlowLink(target=follower(TOPIC), delay_ms=late_ms), back_ms - restart_ms
         ),
-        step(2, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
-        step(3, late_request("Fetch", all_brokers, late_ms), cut_ms - 10, end_ms),
-        step(4, Isolate(target=follower(TOPIC), heals_by="reset"), cut_ms, back_ms - cut_ms),
-        step(5, Kill(target=leader(TOPIC)), back_ms + rng.uniform(100, 500), 2 * session_ms),
+        step(2, restart_ms, Restart(target=leader(TOPIC), kill=True), 0),
+        step(3, cut_ms - 10, late_request("Fetch", all_brokers, late_ms), end_ms),
+        step(4, cut_ms, Isolate(target=follower(TOPIC), heals_by="reset"), back_ms - cut_ms),
+        step(5, back_ms + rng.uniform(100, 500), Kill(target=leader(TOPIC)), 2 * session_ms),
     )
 
 
@@ -195,7 +187,7 @@ def follower_paused_past_its_session(
     session_ms, _ = times_ms(settings)
     at_ms = rng.uniform(0.05, 0.3) * settings.seconds * 1_000
     lasts_ms = rng.uniform(1.2, 1.6) * session_ms
-    return (step(1, Pause(target=follower(TOPIC)), at_ms, lasts_ms),)
+    return (step(1, at_ms, Pause(target=follower(TOPIC)), lasts_ms),)
 
 
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:

@@ -10,7 +10,7 @@ from harrow.faults.network_faults import Isolate, Reset, SlowLink
 from harrow.faults.process_faults import Kill, Pause
 from harrow.faults.restart_faults import CrashDuringRecovery
 from harrow.faults.schedule import ScheduledFault
-from harrow.faults.spec import Fault
+from harrow.faults.schedule import timed_step as step
 from harrow.faults.targets import all_brokers, follower, leader
 
 from ..run_settings import EXACTLY_ONCE, SAME_BROKER, SINK, TOPIC, RunSettings
@@ -22,16 +22,6 @@ SESSION_MS = 600
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": 1, "replica.fetch.response.max.bytes": 1}
 """An empty follower needs long, as it does for a log of real size."""
 TIMES = {"zookeeper.session.timeout.ms": SESSION_MS, "replica.lag.time.max.ms": 400}
-
-
-def step(
-    number: int, at_ms: float, fault: Fault, lasts_ms: float, **details: object
-) -> ScheduledFault:
-    """One fault of a directed run, `at_ms` after the first traffic; `details` that are given are not drawn."""
-    return ScheduledFault(
-        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
-        duration_ms=round(lasts_ms), details=details or None,
-    )  # fmt: skip
 
 
 def last_member_loses_power(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:

@@ -10,7 +10,7 @@ from harrow.faults.network_faults import Reset
 from harrow.faults.process_faults import Kill
 from harrow.faults.request_faults import delay_request
 from harrow.faults.schedule import ScheduledFault
-from harrow.faults.spec import Fault
+from harrow.faults.schedule import timed_step as step
 from harrow.faults.targets import leader, txn_coordinator
 
 from ..run_settings import CLASSIC, EXACTLY_ONCE, SINK, RunSettings
@@ -24,13 +24,6 @@ SHORT_JOB = SimulationOptions(
 """The application of transactions, shorter than that of `harrow simulate` and with faults that move few leaders."""
 NO_JOB_EVENTS = ("alter", "delete-records")
 """An operator who moves no leader."""
-
-
-def step(number: int, at_ms: float, fault: Fault, duration_ms: int | None = None) -> ScheduledFault:
-    """A fault at a time after the first traffic; the run goes on where no broker plays its role."""
-    return ScheduledFault(
-        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False, duration_ms=duration_ms
-    )  # fmt: skip
 
 
 def late_requests(
