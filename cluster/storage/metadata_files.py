@@ -93,13 +93,6 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int) -> None:
     disk.replace(f"{folder}/{CLEAN_SHUTDOWN}", content.encode())
 
 
-def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
-    """BLOCKS briefly. Read the marker and remove it durably; returns what `read_clean_shutdown` found."""
-    found = read_clean_shutdown(disk, folder)
-    remove_clean_shutdown(disk, folder)
-    return found
-
-
 def remove_clean_shutdown(disk: Disk, folder: str) -> None:
     """BLOCKS briefly. Remove the marker durably; no error where there is none.
 

@@ -27,8 +27,9 @@ from harrow.cluster.storage.files import (
     RECOVERY_POINTS,
 )
 from harrow.cluster.storage.metadata_files import (
+    read_clean_shutdown,
     read_topic_id,
-    take_clean_shutdown,
+    remove_clean_shutdown,
     write_clean_shutdown,
     write_topic_id,
 )
@@ -244,8 +245,9 @@ def test_writing_checkpoints_and_metadata_gives_the_bytes_of_kafka(tmp_path: Pat
             assert encode_snapshot(decode_snapshot(data, snapshot.name)) == data, snapshot.name
     marker = (GOLDEN / CLEAN_SHUTDOWN).read_bytes()
     shutil.copy(GOLDEN / CLEAN_SHUTDOWN, tmp_path)
-    clean, epoch = take_clean_shutdown(disk, str(tmp_path))
+    clean, epoch = read_clean_shutdown(disk, str(tmp_path))
     assert clean
+    remove_clean_shutdown(disk, str(tmp_path))
     write_clean_shutdown(disk, str(tmp_path), epoch)
     assert (tmp_path / CLEAN_SHUTDOWN).read_bytes() == marker
 

@@ -12,8 +12,9 @@ from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import LeaderEpochs, MetaProperties
 from harrow.cluster.storage.checkpoints import OffsetCheckpoint
 from harrow.cluster.storage.metadata_files import (
+    read_clean_shutdown,
     read_topic_id,
-    take_clean_shutdown,
+    remove_clean_shutdown,
     write_clean_shutdown,
     write_topic_id,
 )
@@ -161,14 +162,15 @@ def test_clean_shutdown_marker_is_read_once(
     tmp_path: Path, content: bytes | None, epoch: int
 ) -> None:
     disk, folder = RealDisk(), str(tmp_path)
-    assert take_clean_shutdown(disk, folder) == (False, -1)
+    assert read_clean_shutdown(disk, folder) == (False, -1)
     write_clean_shutdown(disk, folder, 42)
     marker = tmp_path / ".kafka_cleanshutdown"
     assert marker.read_bytes() == b'{"version":0,"brokerEpoch":42}'
     if content is not None:
         marker.write_bytes(content)
-    assert take_clean_shutdown(disk, folder) == (True, epoch)
-    assert take_clean_shutdown(disk, folder) == (False, -1)
+    assert read_clean_shutdown(disk, folder) == (True, epoch)
+    remove_clean_shutdown(disk, folder)
+    assert read_clean_shutdown(disk, folder) == (False, -1)
 
 
 def test_assign_of_a_negative_epoch_is_refused(tmp_path: Path) -> None:
