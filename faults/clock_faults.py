@@ -21,7 +21,7 @@ from harrow.cluster.host.knobs.clock_faults import BY_MS_MOST, RATE_MOST
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .rules import arm_once, disarm, disarmed, fired
+from .rules import all_fired, arm_once, disarm, disarmed
 from .spec import (
     Fault,
     Injection,
@@ -65,9 +65,7 @@ class ClockFault(Fault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has read the wrong time."""
-        facts = fired(system, injection, death_counts=False)
-        proved = bool(facts) and all(fact["fired"] for fact in facts.values())
-        return Evidence(proved=proved, facts={"clocks": facts})
+        return all_fired(system, injection, "clocks", death_counts=False)
 
     def heal(self, system: System, injection: Injection) -> None:
         """Let the clocks be right; a broker that another fault ended has a right clock."""

@@ -28,7 +28,7 @@ from .process_faults import (
     start_again,
     statuses,
 )
-from .rules import arm_once, armed_in, disarm, fired
+from .rules import all_fired, arm_once, armed_in, disarm
 from .spec import Fault, Injection, Seconds
 from .system import PAUSED, RUNNING, System
 from .targets import Target
@@ -96,9 +96,7 @@ class ExhaustDescriptors(ProcessFault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has no descriptor left, or has ended for want of one."""
-        facts = fired(system, injection)
-        proved = bool(facts) and all(fact["fired"] for fact in facts.values())
-        return Evidence(proved=proved, facts={"brokers": facts})
+        return all_fired(system, injection, "brokers")
 
     def heal(self, system: System, injection: Injection) -> None:
         """Raise the limit again, and restart the broker: a data folder that is offline is opened only by a start."""

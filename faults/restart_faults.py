@@ -195,9 +195,9 @@ class RepeatedStart(ProcessFault):
     def continues(self, start: _Start) -> bool:
         """Whether there is something left to do for this broker."""
 
-    @abc.abstractmethod
     def draw_alive_ms(self, start: _Start) -> float:
-        """Draw how long after its start a broker is hit."""
+        """Draw when it is hit after its start: within a part of the time in which earlier starts were not complete."""
+        return start.rng.uniform(0, start.within_ms) if start.within_ms > AT_ONCE_MS else 0.0
 
     def misses(self, start: _Start) -> bool:
         """Whether a broker that runs was to be hit before."""
@@ -305,10 +305,6 @@ class CrashDuringRecovery(RepeatedStart):
         """Until it was killed often enough."""
         return start.hits < self.crashes
 
-    def draw_alive_ms(self, start: _Start) -> float:
-        """Draw a part of the time in which earlier starts were not complete."""
-        return start.rng.uniform(0, start.within_ms) if start.within_ms > AT_ONCE_MS else 0.0
-
     def is_done(self, injection: Injection) -> bool:
         """Whether each broker was killed often enough."""
         return not any(self.continues(start) for start in starts_of(injection).values())
@@ -334,10 +330,6 @@ class SlowStart(RepeatedStart):
     def continues(self, start: _Start) -> bool:
         """Until it was paused while it was starting."""
         return not start.hits
-
-    def draw_alive_ms(self, start: _Start) -> float:
-        """Draw a part of the time in which earlier starts were not complete."""
-        return start.rng.uniform(0, start.within_ms) if start.within_ms > AT_ONCE_MS else 0.0
 
     def hit(self, broker: BrokerControl, start: _Start, state: str) -> None:
         """Pause it; kill it where it serves already."""

@@ -48,6 +48,15 @@ def fired(
     return facts
 
 
+def all_fired(
+    system: System, injection: Injection, name: str, *, death_counts: bool = True
+) -> Evidence:
+    """Observe whether the rule of every broker did something; `name`: of what it did, in the facts."""
+    facts = fired(system, injection, death_counts=death_counts)
+    proved = bool(facts) and all(fact["fired"] for fact in facts.values())
+    return Evidence(proved=proved, facts={name: facts})
+
+
 def disarm(system: System, injection: Injection) -> None:
     """Disarm every rule whose incarnation has not ended."""
     for node, incarnation, rule in armed_in(injection):
