@@ -85,6 +85,20 @@ class RunSettings:
     guarantee: str = GUARANTEE_OF_SIMULATIONS
     """Which the verdict is held to."""
 
+    def number(self, setting: str, usual: int | None = None) -> int:
+        """Return a broker setting of the run, `usual` where it is not given; KeyError where there is neither."""
+        return int(str(self.config[setting] if usual is None else self.config.get(setting, usual)))
+
+    @property
+    def session_ms(self) -> int:
+        """How long the registry waits for a broker, 1,000 where the run does not say."""
+        return self.number("zookeeper.session.timeout.ms", 1_000)
+
+    @property
+    def lag_ms(self) -> int:
+        """How long a follower may lag, 1,000 where the run does not say."""
+        return self.number("replica.lag.time.max.ms", 1_000)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
         return {

@@ -211,8 +211,7 @@ class GuidedSearch:
 
     def _following(self, moment: Moment, entry: Entry) -> Moment:
         """Return a moment soon after a strike, or after its session has expired."""
-        config = settings_of(entry.parent.schedule).config
-        session_ms = int(str(config.get("zookeeper.session.timeout.ms", 1_000)))
+        session_ms = settings_of(entry.parent.schedule).session_ms
         later_ms = [*FOLLOWS_MS, *(round(session_ms * part) for part in FOLLOWS_SESSIONS)]
         return replace(moment, at_ms=moment.at_ms + self._rng.choice(later_ms))
 

@@ -89,9 +89,8 @@ def assembled(parent: Schedule, steps: Iterable[ScheduledFault], **run: object) 
 
 def drawn_duration_ms(rng: random.Random, settings: RunSettings) -> int:
     """Draw a duration around the session timeout, or around the time after which a follower leaves the ISR."""
-    session_ms = int(str(settings.config.get("zookeeper.session.timeout.ms", 1_000)))
-    lag_ms = int(str(settings.config.get("replica.lag.time.max.ms", 1_000)))
-    parts = [session_ms * part for part in SESSION_PARTS] + [lag_ms * part for part in LAG_PARTS]
+    parts = [settings.session_ms * part for part in SESSION_PARTS]
+    parts += [settings.lag_ms * part for part in LAG_PARTS]
     return round(rng.choice(parts))
 
 

@@ -8,6 +8,7 @@ alone, so the two are independent; `judge_index` compares them in one replica.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from harrow.cluster.errors import WireError
 from harrow.cluster.ids import TopicPartition
@@ -73,40 +74,45 @@ def dropped_batches(batches: Iterable[BatchHeader], aborted: Iterable[tuple[int,
     return dropped
 
 
-def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:
-    """Return the committed records of a log in offset order, and the producer ids with an open transaction."""
-    opened: dict[int, list[Record]] = {}
-    found: list[Record] = []
+@dataclass(slots=True)
+class _LogRecords:
+    """The records of a log by what became of their transactions."""
+
+    committed: list[Record] = field(default_factory=list[Record])
+    """Also those outside of transactions."""
+    aborted: list[Record] = field(default_factory=list[Record])
+    opened: dict[int, list[Record]] = field(default_factory=dict[int, list[Record]])
+    """Of transactions without a marker, by producer id."""
+
+
+def _by_outcome(data: bytes) -> _LogRecords:
+    found = _LogRecords()
     for at, size, header in headers(data):
         batch = data[at : at + size]
         if header.is_control:
-            mine = opened.pop(header.producer_id, [])
+            mine = found.opened.pop(header.producer_id, [])
             for record in decode_records(batch):
                 assert record.key is not None, "a marker has a key"
-                if CONTROL_KEY.unpack(record.key)[1] == COMMIT:
-                    found += mine
+                is_commit = CONTROL_KEY.unpack(record.key)[1] == COMMIT
+                (found.committed if is_commit else found.aborted).extend(mine)
         elif header.is_transactional:
-            opened.setdefault(header.producer_id, []).extend(_records(batch))
+            found.opened.setdefault(header.producer_id, []).extend(_records(batch))
         else:
-            found += _records(batch)
-    return sorted(found), sorted(producer for producer, rows in opened.items() if rows)
+            found.committed.extend(_records(batch))
+    return found
+
+
+def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:
+    """Return the committed records of a log in offset order, and the producer ids with an open transaction."""
+    found = _by_outcome(data)
+    return sorted(found.committed), sorted(
+        producer for producer, rows in found.opened.items() if rows
+    )
 
 
 def aborted_records(data: bytes) -> set[Record]:
     """Return the records of a log that an abort marker follows."""
-    opened: dict[int, list[Record]] = {}
-    found: set[Record] = set()
-    for at, size, header in headers(data):
-        batch = data[at : at + size]
-        if header.is_control:
-            mine = opened.pop(header.producer_id, [])
-            for record in decode_records(batch):
-                assert record.key is not None, "a marker has a key"
-                if CONTROL_KEY.unpack(record.key)[1] != COMMIT:
-                    found.update(mine)
-        elif header.is_transactional:
-            opened.setdefault(header.producer_id, []).extend(_records(batch))
-    return found
+    return set(_by_outcome(data).aborted)
 
 
 def _records(batch: memoryview | bytes) -> Iterator[Record]:

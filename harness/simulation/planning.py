@@ -96,7 +96,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         weights["power_loss"] = POWER_LOSS_WEIGHT
     drawn = overlapping_schedule(
         seed, duration_ms=round(options.seconds * 1_000), brokers=options.brokers, topics=[TOPIC], weights=weights,
-        session_ms=int(str(settings.config["zookeeper.session.timeout.ms"])),
+        session_ms=settings.session_ms,
     )  # fmt: skip
     if settings.unclean_sink:
         rng = random.Random(f"{seed}/unclean")  # noqa: S311 - not cryptography
@@ -132,8 +132,7 @@ def with_unclean_election(
     The follower is isolated until it is outside of the ISR. Then the leader is killed, and its successor when there is
     one. The follower is back before they are.
     """
-    session_ms = int(str(settings.config["zookeeper.session.timeout.ms"]))
-    lag_ms = int(str(settings.config["replica.lag.time.max.ms"]))
+    session_ms, lag_ms = settings.session_ms, settings.lag_ms
     partition = rng.randrange(settings.partitions)
     at_ms = round(settings.seconds * 1_000 * rng.uniform(*UNCLEAN_START))
     kill_ms = at_ms + round(1.5 * lag_ms) + BEHIND_MS

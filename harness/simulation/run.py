@@ -188,9 +188,8 @@ class SimulatedRun:
                 anomalies += [("stuck-lso", line) for line in workload.hanging()]
             try:
                 anomalies += self._judge(workload)
-            except (
-                CorruptLogError
-            ) as error:  # a replica's log that cannot be read is not judged further
+            except CorruptLogError as error:
+                # a replica's log that cannot be read is not judged further
                 anomalies.append(("corrupt-batch", str(error)))
         return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
 
@@ -317,26 +316,20 @@ def has_converged(
     for topic in workload.topics:
         for number in range(settings.partitions):
             tp = TopicPartition(topic, number)
-            end = end_of_replicas(states, tp)
-            if end is None or workload.consumer.positions.get(tp, end) != end:
+            leader = leader_of_equal_replicas(states, tp)
+            if leader is None:
                 return False
-            leader = current_leader(states_of(states, tp))
-            assert leader is not None, f"{tp} has a log end and no leader"
+            end = int(leader["leo"])
+            if workload.consumer.positions.get(tp, end) != end:
+                return False
             leaders[tp] = leader
     return registry_agrees(cluster, leaders)
 
 
-def states_of(
+def leader_of_equal_replicas(
     states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition
-) -> list[dict[str, Any]]:
-    """Return the states of the replicas of a partition."""
-    return [
-        row for rows in states.values() for row in rows if (row["topic"], row["partition"]) == tp
-    ]
-
-
-def end_of_replicas(states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition) -> int | None:
-    """Return the log end offset that all replicas of `tp` have, with a full ISR; None where they differ."""
+) -> Mapping[str, Any] | None:
+    """Return the leader's state where all replicas of `tp` are at its log end, with a full ISR; else None."""
     rows = [
         (node, row) for node, rows_of in states.items() for row in rows_of
         if (row["topic"], row["partition"]) == tp
@@ -350,7 +343,7 @@ def end_of_replicas(states: Mapping[int, list[dict[str, Any]]], tp: TopicPartiti
         return None
     if len(held) != len(replicas) or set(leader["isr"]) != replicas:
         return None
-    return end if all((row["leo"], row["hw"]) == (end, end) for row in held) else None
+    return leader if all((row["leo"], row["hw"]) == (end, end) for row in held) else None
 
 
 def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:

@@ -26,11 +26,6 @@ QUICK: Mapping[str, object] = {SESSION: 1_500, LAG: 400}
 IMBALANCE_CHECK = "leader.imbalance.check.interval.seconds"
 
 
-def times_ms(settings: RunSettings) -> tuple[int, int]:
-    """Return the session timeout and the lag time, which the times of the steps depend on."""
-    return int(str(settings.config[SESSION])), int(str(settings.config[LAG]))
-
-
 def leader_stops_when_a_follower_joins(
     rng: random.Random, settings: RunSettings
 ) -> tuple[ScheduledFault, ...]:
@@ -39,7 +34,7 @@ def leader_stops_when_a_follower_joins(
     A follower is cut off until it is outside of the ISR. What waited for it is committed then, and the leader dies
     before another follower knows that. Its heir stops when it is about to let the slow follower into the ISR.
     """
-    _, lag_ms = times_ms(settings)
+    lag_ms = settings.lag_ms
     end_ms = settings.seconds * 1_000
     at_ms = rng.uniform(200, 800)
     armed_ms = at_ms + rng.uniform(0.4, 0.9) * lag_ms
@@ -61,7 +56,7 @@ def leader_cut_off_from_brokers(
     rng: random.Random, settings: RunSettings
 ) -> tuple[ScheduledFault, ...]:
     """The leader reaches neither followers nor registry, only clients, until another broker is elected."""
-    session_ms, _ = times_ms(settings)
+    session_ms = settings.session_ms
     at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
     lasts_ms = rng.uniform(1.1, 1.5) * session_ms
     return (step(1, at_ms, Isolate(target=leader(TOPIC)), lasts_ms),)
@@ -75,7 +70,7 @@ def heir_dies_after_its_first_append(
     One follower does not get the leader's last batches. The leader dies; its heir appends, and dies before another
     follower knows where to truncate. That one leads, and the heir comes back.
     """
-    session_ms, lag_ms = times_ms(settings)
+    session_ms, lag_ms = settings.session_ms, settings.lag_ms
     end_ms = settings.seconds * 1_000
     at_ms = rng.uniform(200, 800)
     behind = Isolate(target=follower(TOPIC), heals_by="reset")
@@ -94,7 +89,7 @@ def leader_and_heir_end(
     rng: random.Random, settings: RunSettings, *, end: type[Kill | PowerLoss]
 ) -> tuple[ScheduledFault, ...]:
     """The leader ends, then its heir, before another follower has fetched from the heir. The heir is back first."""
-    session_ms, lag_ms = times_ms(settings)
+    session_ms, lag_ms = settings.session_ms, settings.lag_ms
     at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
     late_fetch = late_request("Fetch", all_brokers, rng.uniform(0.5, 0.9) * lag_ms)
     heir_ms = at_ms + 0.5 * session_ms  # as soon as it leads
@@ -114,7 +109,7 @@ def follower_that_misses_two_elections(
 
     The leader dies and follows its heir, then the heir dies and the old leader leads again.
     """
-    session_ms, lag_ms = times_ms(settings)
+    session_ms, lag_ms = settings.session_ms, settings.lag_ms
     end_ms = settings.seconds * 1_000
     at_ms = rng.uniform(200, 800)
     late_ms = rng.uniform(4, 6) * session_ms
@@ -144,8 +139,8 @@ def controller_cut_off_at_its_check(
 
     The controller is back when another is elected, and before that one has checked for imbalances.
     """
-    session_ms, _ = times_ms(settings)
-    check_ms = 1_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    session_ms = settings.session_ms
+    check_ms = 1_000 * settings.number(IMBALANCE_CHECK)
     restart_ms = check_ms * rng.uniform(1.1, 1.4)
     cut_ms = check_ms * rng.uniform(1.5, 1.9)
     return (
@@ -163,8 +158,8 @@ def preferred_leader_dies_before_it_appends(
     is over, leads, and dies before the heir has fetched from it.
     """
     end_ms = settings.seconds * 1_000
-    session_ms, lag_ms = times_ms(settings)
-    check_ms = 2_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    session_ms, lag_ms = settings.session_ms, settings.lag_ms
+    check_ms = 2_000 * settings.number(IMBALANCE_CHECK)
     restart_ms = check_ms - rng.uniform(250, 600)
     back_ms = check_ms + rng.uniform(0.05, 0.3) * lag_ms
     cut_ms = restart_ms + rng.uniform(40, 70)
@@ -184,7 +179,7 @@ def follower_paused_past_its_session(
     rng: random.Random, settings: RunSettings
 ) -> tuple[ScheduledFault, ...]:
     """A follower is removed from the ISR for its lag, loses its session, and fetches before it registers again."""
-    session_ms, _ = times_ms(settings)
+    session_ms = settings.session_ms
     at_ms = rng.uniform(0.05, 0.3) * settings.seconds * 1_000
     lasts_ms = rng.uniform(1.2, 1.6) * session_ms
     return (step(1, at_ms, Pause(target=follower(TOPIC)), lasts_ms),)

@@ -49,7 +49,7 @@ def late_ends(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFa
 
 def dying_coordinators(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """Coordinators of the job's transactions are killed, one after another."""
-    session_ms = int(str(settings.config["zookeeper.session.timeout.ms"]))
+    session_ms = settings.session_ms
     at_ms, steps = rng.uniform(0.3, 0.8) * 1_000, list[ScheduledFault]()
     while at_ms < 900 * settings.seconds:
         coordinator = txn_coordinator(f"job-{rng.randint(1, 3)}")
