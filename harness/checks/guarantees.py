@@ -85,8 +85,7 @@ ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "sp
 }
 
 FORBIDDEN: dict[str, frozenset[str]] = {
-    "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})
-    | {"epoch-cache-mismatch", "two-leaders", "two-controllers", "fenced-in-isr"},
+    "best-effort": INTEGRITY - {"inconsistent-offsets"},
     "no-loss": LOSS | INTEGRITY | LIVENESS,
     "at-least-once": LOSS | INTEGRITY | LIVENESS,
     "at-most-once": INTEGRITY | DUPLICATION,

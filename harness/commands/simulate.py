@@ -36,7 +36,7 @@ from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_sch
 from .out_option import out_option
 from .progress import ProgressLine
 from .settings import plant_option
-from .worker_processes import results_of
+from .worker_processes import results_here_or_of
 
 BATCH = 20
 """Seeds that a worker runs for each task."""
@@ -190,10 +190,7 @@ def batches(
     size = min(GUIDED_BATCH, -(-len(seeds) // jobs)) if guided else BATCH
     run = run_guided if guided else run_batch
     tasks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
-    if jobs == 1:
-        yield from (run(task, options) for task in tasks)
-        return
-    yield from results_of(jobs, [partial(run, task, options) for task in tasks])
+    yield from results_here_or_of(jobs, [partial(run, task, options) for task in tasks])
 
 
 def line_of(result: SimulationResult) -> str:

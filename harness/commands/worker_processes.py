@@ -76,6 +76,14 @@ def results_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
             _end(channel, process)
 
 
+def results_here_or_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
+    """Run `tasks` as `results_of` does; a single job runs in this process."""
+    if jobs == 1:
+        yield from (task() for task in tasks)
+    else:
+        yield from results_of(jobs, tasks)
+
+
 def _start_worker() -> tuple[Connection, SpawnProcess]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from ..zoo.table import Measured, check_page, terminal_table, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, SEARCHES, Trial, run_trial
 from .out_option import out_option
 from .progress import ProgressLine
-from .worker_processes import results_of
+from .worker_processes import results_here_or_of
 
 SHRUNK_MOST = 3
 """How many schedules of each bug are shrunk."""
@@ -173,6 +173,7 @@ def measure(
 ) -> list[Measured]:
     """Run all trials; write the ledger and the schedules, and report false alarms as they come."""
     console = Console()
+    tasks = [partial(trial_of, bug, number, settings) for bug in bugs for number in range(trials)]
     done = defaultdict[str, list[Trial]](list)
     shrunk = defaultdict[str, list[int]](list)
 
@@ -185,7 +186,7 @@ def measure(
         (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
         ProgressLine(describe) as line,
     ):
-        for trial, steps in results(bugs, trials, jobs, settings):
+        for trial, steps in results_here_or_of(jobs, tasks):
             done[trial.bug].append(trial)
             if steps is not None:
                 shrunk[trial.bug].append(steps)
@@ -202,17 +203,6 @@ def measure(
                         f"false alarm without a bug: harrow simulate --schedule {file}", style="red"
                     )
     return [Measured(bug=bug, trials=done[bug.name], shrunk=shrunk[bug.name]) for bug in bugs]
-
-
-def results(
-    bugs: Sequence[Bug], trials: int, jobs: int, settings: Settings
-) -> Iterator[tuple[Trial, int | None]]:
-    """Yield the trials in the order in which they end; a single job runs in this process."""
-    tasks = [partial(trial_of, bug, number, settings) for bug in bugs for number in range(trials)]
-    if jobs == 1:
-        yield from (task() for task in tasks)
-        return
-    yield from results_of(jobs, tasks)
 
 
 def ledger_line(trial: Trial, steps: int | None) -> str:
@@ -235,11 +225,10 @@ def alarms_of_zoo(bugs: Sequence[Bug], runs: int, jobs: int, out: Path) -> int:
         for at in range(0, runs, ALARM_BATCH)
     ]
     console = Console()
-    judged = (task() for task in tasks) if jobs == 1 else results_of(jobs, tasks)
     with ProgressLine(
         lambda: f"{counts.total():,} of {runs:,} runs, {alarms} false alarms"
     ) as line:
-        for results_of_task in judged:
+        for results_of_task in results_here_or_of(jobs, tasks):
             for result in results_of_task:
                 counts[result.status] += 1
                 if not result.anomalies:
