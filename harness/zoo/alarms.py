@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harrow.cluster.broker import preload
 from harrow.faults.schedule import Schedule
 
 from ..simulation import run_schedule
@@ -42,7 +41,6 @@ def plan_unplanted(number: int, bugs: Sequence[Bug]) -> tuple[str, Schedule]:
 
 def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug]) -> list[Judged]:
     """Run some of them, one after the other."""
-    preload()
     results = list[Judged]()
     for number in numbers:
         source, schedule = plan_unplanted(number, bugs)

@@ -57,8 +57,3 @@ def plan_directed(bug: Bug, seed: int) -> Schedule:
 def unplanted(schedule: Schedule) -> Schedule:
     """The same run on brokers without a planted bug."""
     return replace(schedule, run={**schedule.run, "plants": []})
-
-
-def planted(schedule: Schedule, bug: Bug) -> Schedule:
-    """The same run on brokers with this bug alone."""
-    return replace(schedule, run={**schedule.run, "plants": [bug.module]})
