@@ -34,7 +34,7 @@ from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
 from kafka_reference import JARS
-from load_on_cluster import produce_numbers
+from load_on_cluster import produce_numbers, produce_while_faults_last
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -97,12 +97,7 @@ def test_faults_of_requests_and_of_links_act_on_kafka(kafka: Harrow) -> None:
         isolate(leader(orders, 0), peers="clients", seconds=0.5),
         pause(leader(orders, 0), seconds=0.5),
     )
-    sent = 0
-    with kafka.chaos(*faults) as chaos:
-        while chaos.running:
-            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
-            sent += 20
-    assert chaos.effects == len(faults)
+    produce_while_faults_last(kafka, "orders", *faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
     with (
         pytest.raises(CapabilityError, match=r"'slow-disk'.*'apache'"),

@@ -16,7 +16,7 @@ from harrow import Harrow, VerdictError, kill, leader, lose_response, pause
 from harrow.harness.backends.docker.daemon import connect
 from harrow.harness.backends.docker.source import DockerClusters
 from kafka_image import IMAGE, MISSING
-from load_on_cluster import produce_numbers
+from load_on_cluster import produce_numbers, produce_while_faults_last
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -48,12 +48,7 @@ def test_faults_of_containers_and_of_requests_act_and_are_healed(kafka: Harrow) 
         lose_response("Produce", nth=3, target=leader(orders, 0)),
     )
     begun = [broker.incarnations for broker in kafka.cluster.brokers.values()]
-    sent = 0
-    with kafka.chaos(*faults) as chaos:
-        while chaos.running:
-            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
-            sent += 20
-    assert chaos.effects == len(faults)
+    produce_while_faults_last(kafka, "orders", *faults)
     brokers = kafka.cluster.brokers.values()
     assert {broker.state for broker in brokers} == {"running"}
     assert sum(broker.incarnations for broker in brokers) == sum(begun) + 1

@@ -24,7 +24,7 @@ from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
 from kafka_reference import JARS
-from load_on_cluster import produce_numbers
+from load_on_cluster import produce_while_faults_last
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
@@ -47,12 +47,7 @@ def test_faults_of_several_steps_and_brokers_act_on_kafka(kafka: Harrow) -> None
         crash_loop(leader(orders, 0), alive_s=(0.5, 1), seconds=1),
         rolling_restart(),
     )
-    sent = 0
-    with kafka.chaos(*faults) as chaos:
-        while chaos.running:
-            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
-            sent += 20
-    assert chaos.effects == len(faults)
+    produce_while_faults_last(kafka, "orders", *faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
     with (
         pytest.raises(CapabilityError, match=r"'clocks'.*'apache'"),

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from harrow import Harrow
+from harrow.faults import Fault
 from harrow.harness.running_cluster import RunningCluster
 from kafka.admin import KafkaAdminClient
 from waiting import until
@@ -28,6 +30,16 @@ def produce_numbers(servers: str, topic: str, values: range, **config: object) -
         producer.produce(topic, str(value), key=str(value % 5), partition=0)
         producer.poll(0.001)
     assert producer.flush(60) == 0
+
+
+def produce_while_faults_last(harrow: Harrow, topic: str, *faults: Fault) -> None:
+    """Produces with acks=all until the last fault is healed; each of them must take effect."""
+    sent = 0
+    with harrow.chaos(*faults) as chaos:
+        while chaos.running:
+            produce_numbers(harrow.bootstrap_servers, topic, range(sent, sent + 20), acks="all")
+            sent += 20
+    assert chaos.effects == len(faults)
 
 
 @contextmanager
