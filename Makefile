@@ -9,9 +9,9 @@ SOURCES := pyproject.toml setup.py
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
-LONG := tests/checks/test_spark_server.py tests/plugin/test_a_users_test.py tests/plugin/test_zoo_of_a_suite.py tests/cluster/test_simulated_exactly_once.py tests/cluster/test_simulated_consumer_groups.py tests/cluster/test_backend_external.py tests/cluster/test_zoo_floor.py
+LONG := tests/checks/test_spark_server.py tests/checks/test_pipeline_checks_match_oracle.py tests/checks/test_promises_match_oracle.py tests/checks/test_promises_of_random_applications.py tests/checks/test_transaction_kernels_match_oracle.py tests/checks/test_kernels_match_oracle.py tests/checks/test_doubts_match_oracle.py tests/plugin/test_a_users_test.py tests/plugin/test_zoo_of_a_suite.py tests/cluster/test_simulated_exactly_once.py tests/cluster/test_simulated_transactions.py tests/cluster/test_simulated_consumer_groups.py tests/cluster/test_backend_external.py tests/cluster/test_zoo_floor.py tests/cluster/test_zoo_floor_on_processes.py
 
-.PHONY: help setup demo gallery test long conformance lint type wheels wheel bench clean
+.PHONY: help setup demo gallery test long conformance lint type wheels wheel image bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -62,6 +62,11 @@ wheels: $(STAMP)  ## check that each dependency installs without a compiler on e
 
 wheel: $(STAMP)  ## build the wheel, install it in an empty environment, and run the README's example there
 	@$(BIN)/python tests/wheel_as_a_stranger.py $(ARGS)
+
+image: $(STAMP)  ## build Harrow's brokers as the image harrow, from this source tree
+	@rm -f containers/wheels/*.whl
+	@$(BIN)/uv build --quiet --system-certs --wheel --out-dir containers/wheels .
+	@docker build --tag harrow $(ARGS) containers
 
 bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $${failed:-0}

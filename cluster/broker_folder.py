@@ -8,6 +8,7 @@ tap.commits      rows of offsets of groups                     (`host/coordinato
 tap.transactions rows of states of transactions                (`host/coordinator_tap.py`)
 tap.members      rows of partitions of members of groups       (`host/coordinator_tap.py`)
 tap.groups       rows of states of groups                      (`host/coordinator_tap.py`)
+tap.watermarks   rows of high watermarks and other ends of logs    (`host/watermark_tap.py`)
 tap.names        the names that all these rows refer to by number  (`host/tap_files.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
@@ -30,6 +31,7 @@ TAP_COMMITS = "tap.commits"
 TAP_TRANSACTIONS = "tap.transactions"
 TAP_MEMBERS = "tap.members"
 TAP_GROUPS = "tap.groups"
+TAP_WATERMARKS = "tap.watermarks"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

@@ -12,14 +12,16 @@
 
 `faults` and `harness` add theirs below `HarrowError` in their own `errors.py`.
 
-`ErrorCode` is kio's, imported at its first use: importing kio takes most of a second where hypothesis is installed, and
-a process that only supervises a cluster (a command, a user's test) does not need it.
+`ErrorCode` is kio's, imported at its first use: a process that only supervises a cluster (a command, a user's test)
+does not need kio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from . import kio_types
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
@@ -42,6 +44,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "ErrorCode":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    kio_types.load()
     from kio.schema.errors import ErrorCode
 
     globals()[name] = ErrorCode
@@ -50,6 +53,7 @@ def __getattr__(name: str) -> Any:
 
 def error_name(code: int) -> str:
     """Return Kafka's name of an error code, "NOT_ENOUGH_REPLICAS"; "error 999" for an unknown number."""
+    kio_types.load()
     from kio.schema.errors import ErrorCode
 
     try:

@@ -15,6 +15,11 @@ Children die with their parent, however it ends:
 A child whose options have a `program` (a list of words) executes it, with `environment` added: a foreign broker
 (`foreign_process.py`). Its output goes to `stdout.log` of its `folder`.
 
+A program of the user's (`user_program`) differs: `environment` is its whole environment, `cwd` its working folder. With
+`in_terminal` it stays in the supervising process's session, writes to the same terminal and reads the same stdin. An
+error of its exec is the response to the request, and how it ended is a line on its status pipe. When the fork server
+ends, SIGKILL goes to the process group of each such program.
+
 What may fail: the fork server itself (ClusterError; the next request starts another one).
 """
 
@@ -41,6 +46,8 @@ PR_SET_PDEATHSIG = 1
 MARKER = "HARROW_RUN"
 """Environment variable that marks every process of a run, for the sweep of orphans."""
 
+START_TIMEOUT_S = 180.0
+"""How long the imports may take: they end in a second, and in a minute where thirty processes share two cores."""
 RESPONSE_TIMEOUT_S = 30.0
 
 
@@ -75,7 +82,10 @@ class ForkServer:
             except OSError as error:
                 self._drop()
                 raise ClusterError(f"the fork server has ended ({error}); try again") from error
-        pid = json.loads(response)["pid"]
+        answer = json.loads(response)
+        if answer.get("error"):
+            raise ClusterError(f"{options['program'][0]!r} cannot be executed: {answer['error']}")
+        pid = answer["pid"]
         assert isinstance(pid, int)
         return pid
 
@@ -118,13 +128,19 @@ class ForkServer:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
-        ours.settimeout(RESPONSE_TIMEOUT_S)
+        ours.settimeout(START_TIMEOUT_S)
         self._socket, self._ready = ours, False
 
     def _await_ready(self, channel: socket.socket) -> None:
         try:
             _read_line(channel)
+            channel.settimeout(RESPONSE_TIMEOUT_S)
             self._ready = True
+        except TimeoutError as error:
+            self._drop()
+            raise ClusterError(
+                f"the fork server did not start within {START_TIMEOUT_S:g} s: has the machine too little CPU or memory?"
+            ) from error
         except OSError as error:
             self._drop()
             raise ClusterError(
@@ -184,34 +200,109 @@ def main(argv: list[str]) -> None:
         watched.register(fd, select.POLLIN)
     while True:
         if any(fd == parent for fd, _ in watched.poll()):
-            return
+            break
         line, fds = _receive(channel)
         if not line:
-            return
+            break
+        options = json.loads(line)
+        if options.get("user_program"):
+            channel.sendall(json.dumps(_programs.start(options, fds[0])).encode() + b"\n")
+            continue
         pid = os.fork()
         if pid == 0:
             channel.close()
             os.close(parent)
-            _become(json.loads(line), fds[0])
+            _become(options, fds[0])
         os.close(fds[0])
         channel.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+
+    _programs.kill_groups()
+
+
+class _Programs:
+    """The programs of the user's that run, and the pipes on which their ends are reported."""
+
+    def __init__(self) -> None:
+        self._pipes: dict[int, int] = {}
+        self._leaders: set[int] = set()
+        """Those that lead a process group."""
+
+    def start(self, options: dict[str, Any], status_fd: int) -> dict[str, Any]:
+        """Fork and execute one; return its pid, or the error of its exec."""
+        os.set_inheritable(status_fd, False)
+        failed, fails = os.pipe()  # both close on exec
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # until its pipe is known
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _execute(options, fails)
+            os.close(fails)
+            with os.fdopen(failed, "rb") as errors:
+                error = errors.read().decode()
+            if error:
+                os.close(status_fd)
+                return {"error": error}
+            self._pipes[pid] = status_fd
+            if not options.get("in_terminal"):
+                self._leaders.add(pid)
+            return {"pid": pid}
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+    def ended(self, pid: int, status: int) -> None:
+        """Report the exit code of a program (negative: the signal that ended it)."""
+        self._leaders.discard(pid)
+        pipe = self._pipes.pop(pid, None)
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                os.write(
+                    pipe, json.dumps({"exit": os.waitstatus_to_exitcode(status)}).encode() + b"\n"
+                )
+            os.close(pipe)
+
+    def kill_groups(self) -> None:
+        """Kill the processes that the programs started: the kernel kills only the programs themselves."""
+        for pid in self._leaders:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+_programs = _Programs()
+
+
+def _execute(options: dict[str, Any], fails: int) -> NoReturn:
+    """Become a program of the user's; an error is written to `fails`."""
+    try:
+        parent = os.getppid()
+        if options.get("in_terminal"):
+            with contextlib.suppress(OSError):  # such as a socket, which cannot be opened again
+                os.dup2(os.open(options["stdin"], os.O_RDONLY), 0)
+        else:
+            os.setsid()
+            _redirect(os.path.join(options["folder"], STDOUT))
+        die_with_parent(parent)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.chdir(options["cwd"])
+        program: list[str] = options["program"]
+        os.execvpe(program[0], program, options["environment"])  # noqa: S606 - the words of our own caller
+    except OSError as error:
+        os.write(fails, (error.strerror or str(error)).encode())
+    except BaseException as error:
+        os.write(fails, repr(error).encode())
+    os._exit(127)
 
 
 def _preload() -> None:
     """Do the heavy imports, which every child shares, and freeze their objects, so that no collection touches them.
 
-    No collection runs during the imports, because all their objects stay. Where hypothesis is installed, kio registers
-    strategies with it, which takes half of kio's import time and memory. Brokers do not use them, so
-    hypothesis cannot be imported here.
+    No collection runs during the imports, because all their objects stay.
     """
     gc.disable()
-    modules: dict[str, Any] = sys.modules
-    modules.setdefault("hypothesis", None)  # Python's way to say that an import fails
     from . import process
 
     process.preload()
-    if modules["hypothesis"] is None:
-        del modules["hypothesis"]
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -229,8 +320,8 @@ def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 def _reap(*_: object) -> None:
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            _programs.ended(*ended)
 
 
 def die_with_parent(parent_pid: int) -> None:

@@ -10,6 +10,7 @@ Source: Kafka's `org.apache.kafka.common.internals.Topic`, `GroupCoordinatorConf
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -75,9 +76,13 @@ INTERNAL_TOPICS: Mapping[str, InternalTopic] = {
 """By name. Clients may read these topics, but only brokers write them."""
 
 
+_utf_16 = codecs.getencoder("utf-16-be")
+"""Its module is imported here, and not by the first request: a broker may have no file descriptor then."""
+
+
 def java_hash(text: str) -> int:
     """`java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    units, _ = _utf_16(text, "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
         value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF

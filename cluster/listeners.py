@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .config import BrokerConfig
 
 __all__ = [
+    "ANY_HOST",
     "BROKERS",
     "CLIENTS",
     "Address",

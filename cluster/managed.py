@@ -16,11 +16,10 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from .broker_folder import LOG, STDOUT, data_folders
 from .errors import ClusterError
-from .forkserver import ForkServer
 from .host.power_loss.roll_back import lose_power
 from .host.power_loss.unsynced import UNSYNCED
 
@@ -30,19 +29,25 @@ STATUS_TIMEOUT_S = 1.0
 """How long the rest of a status line may take: a process writes it with one call."""
 
 
+class Starter(Protocol):
+    """What starts a process: the fork server, or a container of an image."""
+
+    def spawn(self, options: dict[str, Any], status_fd: int) -> int:
+        """Start a process that runs `options` and writes its status lines to `status_fd`; returns its pid."""
+        ...
+
+
 class ManagedProcess:
     """A broker or the registry; each start passes the current `options` to the new process."""
 
-    def __init__(
-        self, forks: ForkServer, label: str, folder: Path, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, starter: Starter, label: str, folder: Path, options: dict[str, Any]) -> None:
         self.label = label
         self.folder = folder
         self.options = options
         self.pid: int | None = None
         self.incarnations = 0
         """How often it has been started."""
-        self._forks = forks
+        self._starter = starter
         self._pidfd: int | None = None
         self._status: int | None = None
         self._status_bytes = b""
@@ -77,7 +82,7 @@ class ManagedProcess:
             self.folder.mkdir(parents=True, exist_ok=True)
             ours, theirs = os.pipe()
             try:
-                self.pid = self._forks.spawn(self.options, theirs)
+                self.pid = self._starter.spawn(self.options, theirs)
                 self.incarnations += 1
             except BaseException:
                 os.close(ours)

@@ -10,11 +10,14 @@ signals, status lines.
     folder        all                 the folder of its files (`broker_folder.py`)
     seed          all                 the seed of the process's random numbers
     listeners     registry            {"registry": port}
+    host          registry, optional  the address that it binds; the loopback address by default
     node_id       broker              the node id
     registry      broker              [address, port] of the registry
     config        broker              settings by Kafka's names, such as "listeners": "CLIENTS://127.0.0.1:9092,…"
     brokers       proxy               the foreign brokers (`proxy/process.py`)
     tap           optional            true: a broker or a proxy writes the tap (`host/tap.py`)
+    failpoints    broker, optional    failpoints that are armed before the broker begins: rows with the fields of
+                                      `failpoint.arm` (`host/knobs/control.py`)
     expect        broker, optional    the number of brokers that must be registered before the broker is ready
     plants        broker, optional    modules of planted bugs (`planting.py`)
     import_paths  broker, optional    folders in which the process finds these modules
@@ -96,7 +99,8 @@ def bound_sockets(options: Mapping[str, Any], config: BrokerConfig) -> dict[str,
         return {}  # each of its brokers has a host of its own
     if options["role"] == "registry":
         ports: Mapping[str, int] = options["listeners"]
-        return {name: bind(Address(LOOPBACK, port)) for name, port in ports.items()}
+        host = str(options.get("host", LOOPBACK))
+        return {name: bind(Address(host, port)) for name, port in ports.items()}
     from .broker import served_listeners
 
     return {listener.name: bind(listener.bind) for listener in served_listeners(config)}
@@ -137,6 +141,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     )
     await host.start()
     try:
+        host.arm(options.get("failpoints", ()))
         if plants:
             host.trace.emit(PLANTED_EVENT, plants=[plant.to_json() for plant in plants])
         server = _make(options, host)

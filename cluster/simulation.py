@@ -72,11 +72,16 @@ class SimulatedProcess:
             return "paused"
         return "running" if self.ready else "starting"
 
-    def begin(self) -> None:
-        """Start it; it serves some virtual milliseconds later. No-op while it is alive."""
+    def begin(self, failpoints: Sequence[Mapping[str, object]] = ()) -> None:
+        """Start it; it serves some virtual milliseconds later. No-op while it is alive.
+
+        `failpoints`: rows with the fields of `failpoint.arm`, armed before any code of the process runs.
+        """
         if self.machine.alive:
             return
         host = self.machine.boot()
+        for fields in failpoints:
+            host.control.call("failpoint.arm", **fields)
         host.tasks.spawn(self._main(host), name="main")
 
     async def _main(self, host: SimHost) -> None:

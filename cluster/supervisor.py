@@ -32,7 +32,7 @@ from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
-from .managed import STOP_TIMEOUT_S, ManagedProcess
+from .managed import STOP_TIMEOUT_S, ManagedProcess, Starter
 from .planting import import_paths, load_plants
 from .ports import LOOPBACK, ReservedPort
 from .view import ClusterView, parse
@@ -47,7 +47,7 @@ class BrokerProcess(ManagedProcess):
         self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]
     ) -> None:
         super().__init__(
-            fork_server(), f"broker {node_id}", cluster.folder / broker_name(node_id), options
+            cluster.starter, f"broker {node_id}", cluster.folder / broker_name(node_id), options
         )
         self.node_id = node_id
         self.listeners = {listener.name: listener for listener in listeners}
@@ -96,6 +96,7 @@ class Cluster(DescribedCluster):
         self.name = name
         self.seed = seed
         self._count = brokers
+        self._added = 0
         self._base_port = port
         self._given = None if folder is None else Path(folder).absolute()
         self.folder: Path = self._given or Path()
@@ -104,6 +105,11 @@ class Cluster(DescribedCluster):
         self._ports: list[ReservedPort] = []
         self._lock = threading.RLock()
         self._started = False
+
+    @property
+    def starter(self) -> Starter:
+        """What starts the processes."""
+        return fork_server()
 
     # ------------------------------------------------------------------ life
 
@@ -175,28 +181,55 @@ class Cluster(DescribedCluster):
         if not self.config.text("zookeeper.connect"):
             registry_port = self._hold()
             self._registry = ManagedProcess(
-                fork_server(),
+                self.starter,
                 "registry",
                 self.folder / REGISTRY,
                 self._options("registry", REGISTRY),
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
-            config = self._broker_config(node_id)
-            wanted = 0 if self._base_port is None else self._base_port + node_id
-            listeners = self._hold_listeners(parse_listeners(config), wanted)
-            options = self._options("broker", broker_name(node_id))
-            options |= {
-                "node_id": node_id,
-                "registry": [LOOPBACK, registry_port],
-                "config": config.overrides() | {"listeners": format_listeners(listeners)},
-                "tap": self.config.flag("harrow.tap"),
-                "expect": self._count,
-            }
-            if self.plants:
-                options["plants"] = [plant.module for plant in self.plants]
-                options["import_paths"] = import_paths()
-            self.brokers[node_id] = BrokerProcess(self, node_id, options, listeners)
+            self.brokers[node_id] = self._lay_out_broker(node_id, registry_port)
+
+    def add_broker(self) -> int:
+        """Begin to start one more broker, with the next node id, and return the id; it has no replica."""
+        with self._lock:
+            if not self.brokers:
+                raise ClusterError("the cluster is not started; call start() or use `with`")
+            if len(self.brokers) >= BROKERS_MOST:
+                raise ClusterError(f"the cluster has {BROKERS_MOST} brokers; remove one first")
+            port = 0 if self._registry is None else self._registry.options["listeners"]["registry"]
+            self._added += 1
+            node_id = self._count + self._added
+            broker = self._lay_out_broker(node_id, port)
+            broker.options["expect"] = 1
+            # a new dict: other threads may be reading the old one
+            self.brokers = {**self.brokers, node_id: broker}
+            broker.begin()
+            return node_id
+
+    def forget_broker(self, node_id: int) -> None:
+        """Take an added broker out of the cluster, and end it if it lives; its folder stays."""
+        with self._lock:
+            broker = self.brokers[node_id]
+            self.brokers = {own: row for own, row in self.brokers.items() if own != node_id}
+            broker.close()
+
+    def _lay_out_broker(self, node_id: int, registry_port: int) -> BrokerProcess:
+        config = self._broker_config(node_id)
+        wanted = 0 if self._base_port is None else self._base_port + node_id
+        listeners = self._hold_listeners(parse_listeners(config), wanted)
+        options = self._options("broker", broker_name(node_id))
+        options |= {
+            "node_id": node_id,
+            "registry": [LOOPBACK, registry_port],
+            "config": config.overrides() | {"listeners": format_listeners(listeners)},
+            "tap": self.config.flag("harrow.tap"),
+            "expect": self._count,
+        }
+        if self.plants:
+            options["plants"] = [plant.module for plant in self.plants]
+            options["import_paths"] = import_paths()
+        return BrokerProcess(self, node_id, options, listeners)
 
     def _broker_config(self, node_id: int) -> BrokerConfig:
         return BrokerConfig.parse(self.config.overrides() | self._own_config.get(node_id, {}))

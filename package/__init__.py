@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harrow.cluster import Cluster as Cluster
     from harrow.cluster import HarrowError as HarrowError
+    from harrow.faults import add_broker as add_broker
     from harrow.faults import add_extension as add_extension
     from harrow.faults import all_brokers as all_brokers
     from harrow.faults import bridge as bridge
@@ -28,33 +29,43 @@ if TYPE_CHECKING:
     from harrow.faults import disk_error as disk_error
     from harrow.faults import duplicate_request as duplicate_request
     from harrow.faults import elect_controller as elect_controller
+    from harrow.faults import exhaust_connections as exhaust_connections
     from harrow.faults import exhaust_descriptors as exhaust_descriptors
     from harrow.faults import expire_session as expire_session
     from harrow.faults import failpoint as failpoint
+    from harrow.faults import failpoint_at_start as failpoint_at_start
     from harrow.faults import follower as follower
     from harrow.faults import freeze_clock as freeze_clock
     from harrow.faults import group_coordinator as group_coordinator
     from harrow.faults import half_open as half_open
     from harrow.faults import halves as halves
+    from harrow.faults import hijack_transactional_id as hijack_transactional_id
     from harrow.faults import hookimpl as hookimpl
     from harrow.faults import isolate as isolate
+    from harrow.faults import isolate_client as isolate_client
     from harrow.faults import isr_member as isr_member
     from harrow.faults import jump_clock as jump_clock
     from harrow.faults import kill as kill
+    from harrow.faults import kill_program as kill_program
     from harrow.faults import leader as leader
+    from harrow.faults import limit_memory as limit_memory
     from harrow.faults import lose_request as lose_request
     from harrow.faults import lose_response as lose_response
     from harrow.faults import majorities_ring as majorities_ring
     from harrow.faults import majority as majority
     from harrow.faults import minority as minority
     from harrow.faults import move_leader as move_leader
+    from harrow.faults import next_leader as next_leader
     from harrow.faults import one as one
     from harrow.faults import pause as pause
+    from harrow.faults import pause_program as pause_program
     from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
     from harrow.faults import reassign as reassign
+    from harrow.faults import rebalance_storm as rebalance_storm
     from harrow.faults import refuse_request as refuse_request
     from harrow.faults import registry as registry
+    from harrow.faults import remove_broker as remove_broker
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
@@ -64,10 +75,13 @@ if TYPE_CHECKING:
     from harrow.faults import slow_link as slow_link
     from harrow.faults import slow_start as slow_start
     from harrow.faults import strobe_clock as strobe_clock
+    from harrow.faults import stuck_consumer as stuck_consumer
     from harrow.faults import terminate as terminate
+    from harrow.faults import terminate_program as terminate_program
     from harrow.faults import throttle as throttle
     from harrow.faults import throttle_cpu as throttle_cpu
     from harrow.faults import txn_coordinator as txn_coordinator
+    from harrow.faults import unclean_election as unclean_election
     from harrow.faults import wipe as wipe
     from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
@@ -93,6 +107,13 @@ if TYPE_CHECKING:
     from harrow.harness.topics import Topic as Topic
 
 _FAULTS = (
+    "hijack_transactional_id",
+    "rebalance_storm",
+    "stuck_consumer",
+    "isolate_client",
+    "kill_program",
+    "pause_program",
+    "terminate_program",
     "add_extension",
     "hookimpl",
     "bridge",
@@ -105,7 +126,9 @@ _FAULTS = (
     "rolling_restart",
     "slow_start",
     "registry",
+    "add_broker",
     "all_brokers",
+    "remove_broker",
     "broker",
     "controller",
     "cut",
@@ -113,16 +136,19 @@ _FAULTS = (
     "disk_error",
     "duplicate_request",
     "failpoint",
+    "failpoint_at_start",
     "follower",
     "group_coordinator",
     "isolate",
     "isr_member",
     "kill",
     "leader",
+    "limit_memory",
     "lose_request",
     "lose_response",
     "majority",
     "minority",
+    "next_leader",
     "one",
     "pause",
     "pause_registry",
@@ -136,6 +162,7 @@ _FAULTS = (
     "terminate",
     "throttle",
     "txn_coordinator",
+    "unclean_election",
     "wipe",
     "elect_controller",
     "zombie_controller",
@@ -147,6 +174,7 @@ _FAULTS = (
     "freeze_clock",
     "strobe_clock",
     "damage_disk",
+    "exhaust_connections",
     "exhaust_descriptors",
     "throttle_cpu",
 )
@@ -193,6 +221,7 @@ __all__ = [
     "Verdict",
     "VerdictError",
     "Window",
+    "add_broker",
     "add_extension",
     "all_brokers",
     "bridge",
@@ -207,9 +236,11 @@ __all__ = [
     "disk_error",
     "duplicate_request",
     "elect_controller",
+    "exhaust_connections",
     "exhaust_descriptors",
     "expire_session",
     "failpoint",
+    "failpoint_at_start",
     "files",
     "filtered",
     "flat_mapped",
@@ -221,13 +252,17 @@ __all__ = [
     "halves",
     "harrow_fixture",
     "harrow_session_fixture",
+    "hijack_transactional_id",
     "hookimpl",
     "identity",
     "isolate",
+    "isolate_client",
     "isr_member",
     "jump_clock",
     "kill",
+    "kill_program",
     "leader",
+    "limit_memory",
     "lose_request",
     "lose_response",
     "majorities_ring",
@@ -235,13 +270,17 @@ __all__ = [
     "mapped",
     "minority",
     "move_leader",
+    "next_leader",
     "one",
     "pause",
+    "pause_program",
     "pause_registry",
     "power_loss",
     "reassign",
+    "rebalance_storm",
     "refuse_request",
     "registry",
+    "remove_broker",
     "reset",
     "restart",
     "restart_registry",
@@ -251,11 +290,14 @@ __all__ = [
     "slow_link",
     "slow_start",
     "strobe_clock",
+    "stuck_consumer",
     "table",
     "terminate",
+    "terminate_program",
     "throttle",
     "throttle_cpu",
     "txn_coordinator",
+    "unclean_election",
     "windowed",
     "wipe",
     "zombie_controller",

@@ -171,6 +171,8 @@ class Controller:
             except RegistryUnavailableError as error:
                 self._host.trace.log("warning", f"controller: event {name!r} waits: {error}")
                 await self._recover()
+            except MemoryError as error:
+                self._host.tasks.out_of_memory(error)
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"
                 self._host.trace.emit("task.failed", name=f"controller event {name}", error=text)

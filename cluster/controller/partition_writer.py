@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..host.seam.failpoints import AFTER_STATE_WRITE, BEFORE_STATE_WRITE, passes
-from ..ids import TopicPartition
+from ..ids import NO_NODE, TopicPartition
 from ..registry import (
     Create,
     Created,
@@ -92,8 +92,21 @@ class PartitionWriter:
             if state is None or proposal is None:
                 continue
             assert proposal.version == state.version, f"{tp}: not decided on {state}: {proposal}"
+            if proposal.leader not in (NO_NODE, *state.isr):
+                self._trace_unclean(tp, state, proposal)
             decided.append((tp, replace(proposal, controller_epoch=self._won.epoch)))
         return decided
+
+    def _trace_unclean(self, tp: TopicPartition, state: LeaderAndIsr, next_: LeaderAndIsr) -> None:
+        """Say that committed records may be lost from this leader epoch on; a verdict reads it."""
+        self._registry.host.trace.emit(
+            "partition.unclean",
+            topic=tp.topic,
+            partition=tp.partition,
+            leader=next_.leader,
+            leader_epoch=next_.leader_epoch,
+            isr=list(state.isr),
+        )
 
     def _submit_set(self, chunk: Sequence[tuple[TopicPartition, LeaderAndIsr]]) -> Any:
         return self._registry.submit(self._won.multi([_set(tp, state) for tp, state in chunk]))

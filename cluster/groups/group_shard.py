@@ -14,7 +14,7 @@ Source: Kafka's GroupCoordinatorShard and GroupMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -174,30 +174,40 @@ class GroupShard:
             elif expired or removable:
                 self._write_tombstones(hosted, expired, and_group=removable)
 
+    def delete_offsets(self, partitions: Collection[TopicPartition]) -> None:
+        """Write tombstones for the offsets of partitions that were deleted: a topic of that name begins at 0.
+
+        Source: Kafka's `OffsetMetadataManager.onPartitionsDeleted`.
+        """
+        for hosted in self:
+            gone = [tp for tp in partitions if hosted.offsets.has_record(tp)]
+            if gone:
+                self._write_tombstones(hosted, gone, and_group=False)
+
     def _write_tombstones(
-        self, hosted: HostedGroup, expired: Sequence[TopicPartition], *, and_group: bool
+        self, hosted: HostedGroup, gone: Sequence[TopicPartition], *, and_group: bool
     ) -> None:
         group_id, generation, consumer = hosted.group_id, hosted.group.generation, hosted.consumer
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is not ErrorCode.none:
-                text = f"group {group_id}: expired offsets stay until the next check: {error.name}"
+                text = f"group {group_id}: {len(gone)} offsets were not removed: {error.name}"
                 self._host.trace.log("warning", text)
                 return
-            for delta, tp in enumerate(expired):
+            for delta, tp in enumerate(gone):
                 hosted.offsets.remove(tp, Offset(base_offset + delta))
             same_group = (hosted.group.generation, hosted.consumer) == (generation, consumer)
             unchanged = same_group and is_removable(hosted, 0)
             if and_group and unchanged and self.find(group_id) is hosted:
                 self.remove(hosted)
             self._host.trace.emit(
-                "group.offsets-expired",
+                "group.offsets-removed",
                 group=group_id,
                 partition=self.shard.number,
-                offsets=len(expired),
+                offsets=len(gone),
             )
 
-        tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in expired]
+        tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in gone]
         if and_group:
             tombstones.extend(metadata_tombstones(hosted))
         self.write(tombstones, on_result)

@@ -5,7 +5,7 @@ Owns: the coordinator runtime of `__consumer_offsets`, which hosts a `GroupShard
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
@@ -22,6 +22,7 @@ from .offset_expiration import OffsetRetention
 from .rebalance import GroupLimits
 
 if TYPE_CHECKING:
+    from ..ids import TopicPartition
     from ..metadata import MetadataCache
     from ..replication import ReplicaManager
 
@@ -55,6 +56,7 @@ class GroupService:
         self.topics_version = 0
         """Changes with every change of the cluster's topics."""
         cache.on_update.append(self._topics_changed)
+        cache.on_deleted.append(self._delete_offsets)
         self._environment = GroupEnvironment(
             host=host,
             consumer_rules=self.consumer_rules,
@@ -71,6 +73,10 @@ class GroupService:
 
     def _topics_changed(self) -> None:
         self.topics_version += 1
+
+    def _delete_offsets(self, partitions: Collection[TopicPartition]) -> None:
+        for shard in self.shards():
+            shard.delete_offsets(partitions)
 
     def new_uuid(self) -> str:
         """A random id in the form of a version 4 UUID."""

@@ -1,8 +1,8 @@
 """The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
-Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended). `coordinator_tap.py` has the files of the coordinators, and
-`tap_files.py` the names that all rows refer to by number. Rows are written with one `write` a call, before the
-response's bytes are sent: everything that a client received is in the tap.
+Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended). `coordinator_tap.py` has the files of the coordinators,
+`watermark_tap.py` that of high watermarks, and `tap_files.py` the names that all rows refer to by number. Rows are
+written with one `write` a call, before the response's bytes are sent: what a client received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
 numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
@@ -31,8 +31,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..broker_folder import TAP
-from .coordinator_tap import CoordinatorTap, NoCoordinatorTap
 from .seam import Buffer, Clock
+from .watermark_tap import NoWatermarkTap, WatermarkTap
 
 PRODUCED = 1
 FETCHED = 2
@@ -98,7 +98,7 @@ def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
         at = max(at - end, 0)
 
 
-class NoTap(NoCoordinatorTap):
+class NoTap(NoWatermarkTap):
     """The tap of a host without `harrow.tap`."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class NoTap(NoCoordinatorTap):
         """Nothing."""
 
 
-class RealTap(CoordinatorTap):
+class RealTap(WatermarkTap):
     """The tap of one host, appending to the files in `folder`."""
 
     enabled = True

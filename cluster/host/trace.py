@@ -20,23 +20,28 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     partition.follower       T, topic_id, leader, leader_epoch, isr, leo, hw, C (by a broker that becomes follower)
     partition.isr            T, leader_epoch, isr, C
     partition.isr-expansion  T, leader, leader_epoch, isr, added, live (a proposal; live: in its metadata)
+    partition.unclean        T, leader, leader_epoch, isr (the ISR before; by the controller, before it writes)
     partition.hw             T, hw, leo, C        at most once in `harrow.trace.hw.interval.ms` for a partition
     partition.leo            T, hw, leo, C        the same
     partition.follower_leo   T, node, leo, C      with `harrow.trace.hw.interval.ms` = 0 only
     partition.truncated      T, from, to, C
+    request.unanswered       api, client, correlation_id, invoked_ns, timeout_ms, looks, group
+    purgatory.missed         T, purgatory (a delayed operation that could have completed waited until its deadline)
     partition.reassignment   T, step, replicas, adding, removing
     log.recovered            T, truncated_bytes, reason, log_end_offset, recovery_point, segments_read,
                              segments_removed, removed_base_offsets
     log.rolled               T, base_offset, reason
-    log.segments-deleted     T, base_offsets, reason
-    log.cleaning             T, first_dirty, first_uncleanable (before anything is removed)
+    log.segments-deleted     T, base_offsets, reason, end (where the log begins now), bytes_left, retention_ms,
+                             retention_bytes
+    log.cleaning             T, first_dirty, first_uncleanable, delete_retention_ms, min_lag_ms (before anything is
+                             removed)
     log.cleaned              T, first_dirty, end, bytes_read, bytes_written, segments, map_full, took_ms
     log.gap-closed           T, log_end_offset, offsets_cut
     log.failed               T, error
     log.folder-failed        folder, logs, error
     group.state              group, partition, state, generation, members
     group.loaded             partition, groups, took_ms (where there were groups)
-    group.offsets-expired    group, partition, offsets
+    group.offsets-removed    group, partition, offsets (expired, or of deleted topics)
     transaction.state        transactional_id, state, producer_id, epoch, partitions
     transactions.loaded      partition, transactions, took_ms (where there were transactions)
     registry.ready           zxid, sessions
@@ -60,6 +65,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     proxy.closed             upstream (it does not)
     failpoint.fired          name, action, hit
     task.failed              name, error (a bug: it makes a test fail)
+    process.out-of-memory    error (an allocation failed; the process ends at once)
     process.failed           error (of a simulated process that could not start)
 
 A client that sends invalid frames must not fill the disk: of warnings that begin with the same three words,

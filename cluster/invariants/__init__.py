@@ -50,9 +50,9 @@ What these rules do not say, because Kafka does not promise it:
   UpdateMetadata, which comes later. `isr-admission` is about what the leader knew when it proposed.
 * `leader-completeness`, `in-sync-prefix` and `epoch-agreement` say nothing of a partition's older epochs once an
   unclean election has begun a new one, and nothing of a partition any more once a replica has lost power whose
-  topic does not set `flush.messages=1`. The epochs of compacted topics are not compared: each replica's cleaner
-  removes records, and where an epoch begins within a gap is then not the same everywhere. A failed log promises
-  nothing.
+  topic does not set `flush.messages=1`. The epochs of a topic that is compacted, or was, are not compared: each
+  replica's cleaner removes records, and where an epoch begins within a gap is then not the same everywhere. A failed
+  log promises nothing.
 * ISRs below `min.insync.replicas` are no exception: the high watermark then covers fewer replicas, but only these
   can be elected.
 

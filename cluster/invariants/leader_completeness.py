@@ -44,6 +44,8 @@ class CommittedPrefixes:
         self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
         self._first_epoch: dict[TopicPartition, int] = {}
         self._not_durable: set[tuple[TopicPartition, UUID]] = set()
+        self._compacted: set[tuple[TopicPartition, UUID]] = set()
+        """Partitions whose replicas were compacted at some time: what a cleaner removed stays removed."""
         self._leaders: dict[tuple[TopicPartition, UUID, int], str] = {}
 
     def unclean_election(self, tp: TopicPartition, leader_epoch: int) -> None:
@@ -56,6 +58,12 @@ class CommittedPrefixes:
         partition = replica.partition
         if partition.log.config.number("flush.messages") != 1:
             self._not_durable.add((partition.topic_partition, partition.topic_id))
+
+    def observed(self, replica: ObservedReplica) -> None:
+        """A replica was looked at: note whether its cleaner may remove records."""
+        partition = replica.partition
+        if "compact" in partition.log.config.text("cleanup.policy"):
+            self._compacted.add((partition.topic_partition, partition.topic_id))
 
     def _exempt(self, replica: ObservedReplica) -> bool:
         partition = replica.partition
@@ -124,8 +132,8 @@ class CommittedPrefixes:
     def _check_epochs(
         self, name: str, replica: ObservedReplica, epochs: Sequence[EpochEntry], low: int, end: int
     ) -> None:
-        log = replica.partition.log
-        if "compact" in log.config.text("cleanup.policy"):
+        partition, log = replica.partition, replica.partition.log
+        if (partition.topic_partition, partition.topic_id) in self._compacted:
             return
         if epochs and epochs[0].start_offset > low:
             low = epochs[0].start_offset  # the other log began to forget before
@@ -133,7 +141,7 @@ class CommittedPrefixes:
         if expected != found:
             raise InvariantViolation(
                 name,
-                f"{replica.partition.topic_partition} on {replica.owner}: the leader epochs of "
+                f"{partition.topic_partition} on {replica.owner}: the leader epochs of "
                 f"offsets {low} to {end} are {found}, committed as {expected}",
                 {"replica": replica.describe()},
             )

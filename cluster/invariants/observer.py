@@ -147,6 +147,7 @@ class ClusterInvariants:
 
     def _check_replica(self, replica: ObservedReplica) -> None:
         check_replica(replica, self.registry)
+        self.committed.observed(replica)
         elected = False
         if replica.partition.is_leader:
             elected = (

@@ -83,6 +83,8 @@ class Metrics:
         for source in self._sources:
             try:
                 samples = list(source())
+            except MemoryError:
+                raise  # ends the process
             except Exception:  # a bug in one source must not hide the samples of the others
                 failed += 1
                 continue

@@ -80,12 +80,19 @@ class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
-        "_connection", "api_key", "began_ns", "correlation_id", "done", "on_send", "parts", "version",
+        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "frame", "invoked_ns", "on_send",
+        "parts", "version",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, header: RequestHeader, began_ns: int) -> None:
+    def __init__(
+        self, connection: Connection, header: RequestHeader, frame: bytes, invoked_ns: int
+    ) -> None:
         self._connection = connection
-        self.began_ns = began_ns
+        self.frame = frame
+        """The request's bytes while it has no response; empty on a host without tap."""
+        self.body_at = header.body_at
+        self.client_id = header.client_id
+        self.invoked_ns = invoked_ns
         self.api_key = header.api_key
         self.version = header.version
         self.correlation_id = header.correlation_id
@@ -100,6 +107,7 @@ class ResponseSlot:
         assert not self.done, f"a second response to request #{self.correlation_id}"
         self.parts = parts
         self.on_send = on_send
+        self.frame = b""
         self.done = True
         self._connection.completed()
 
@@ -137,6 +145,12 @@ class Connection:
         """False as soon as either side ends the connection."""
         return self._open
 
+    def oldest_unanswered(self) -> ResponseSlot | None:
+        """Return the oldest request without a response; None without one, or where a fault drops the requests."""
+        if self._dropping or not self._open:
+            return None
+        return next((slot for slot in self._slots if not slot.done), None)
+
     # ---------------------------------------------------------------- frames
 
     def frame_received(self, frame: bytes) -> None:
@@ -148,7 +162,7 @@ class Connection:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             context = self._name(header.client_id)
         self.used_ns = now_ns = self._host.clock.monotonic_ns()
-        slot = ResponseSlot(self, header, now_ns)
+        slot = ResponseSlot(self, header, frame if self._host.tap.enabled else b"", now_ns)
         self._slots.append(slot)
         request = Request(
             header.api_key,
@@ -227,6 +241,8 @@ class Connection:
             running = row.handler(request)
         except WireError:
             raise
+        except MemoryError as error:
+            self._host.tasks.out_of_memory(error)
         except Exception as error:  # a bug of the handler is answered, see the head of the module
             self._handler_failed(request, error)
             return
@@ -271,6 +287,8 @@ class Connection:
             await running
         except WireError as error:
             self._refuse(str(error))
+        except MemoryError as error:
+            self._host.tasks.out_of_memory(error)
         except Exception as error:  # as above
             self._handler_failed(request, error)
         self._busy = False
@@ -295,6 +313,8 @@ class Connection:
             return
         try:
             request.fail(code, message)
+        except MemoryError as memory:
+            self._host.tasks.out_of_memory(memory)
         except Exception as second:  # a body that cannot be read has no error response either
             self._refuse(
                 f"request {request.api_key} v{request.version} cannot be answered: {second}"
@@ -347,7 +367,7 @@ class Connection:
         if lost:
             self._shut(reset=True)
             return False
-        self._services.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.began_ns)
+        self._services.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.invoked_ns)
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True

@@ -166,6 +166,8 @@ class KazooLink:
 
         try:
             result = send()
+        except MemoryError:
+            raise  # ends the process
         except Exception as error:  # refused before it was sent: an invalid path, a closed session
             self._loop.call_soon(done, None, _failure(error, ()), self._client.last_zxid)
             return

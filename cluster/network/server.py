@@ -15,6 +15,7 @@ from ..wire.api import ApiTable
 from .connection import UNANSWERED_MOST, Connection, ListenerServices
 from .connection_quotas import ConnectionQuotas, QuotaConnection
 from .request_queue import RequestQueue
+from .unanswered import UnansweredWatch
 
 FRAME_BYTES_MOST = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
@@ -50,6 +51,7 @@ class RequestServer:
         )
         self._connections: dict[Connection, None] = {}
         self._acceptor: Acceptor | None = None
+        self._watch = UnansweredWatch(host, lambda: self._connections)
         quotas.add(self)
 
     @property
@@ -70,9 +72,12 @@ class RequestServer:
         )
         if not self._quotas.may_accept(self):
             self._acceptor.pause()
+        if self._host.tap.enabled and not self.inter_broker:
+            self._watch.start()
 
     def close(self) -> None:
         """Accept no more and end every connection; responses that were given still leave."""
+        self._watch.stop()
         if self._acceptor is not None:
             self._acceptor.close()
         for connection in list(self._connections):

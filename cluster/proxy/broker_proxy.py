@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise
 from ..listeners import Address
+from ..network.unanswered import UnansweredWatch
 from .addresses import AddressOf
 from .connection import ConnectionServices, ProxiedConnection
 from .machine import ProxyHost
@@ -45,6 +46,7 @@ class BrokerProxy:
         )  # fmt: skip
         self._connections: dict[ProxiedConnection, None] = {}
         self._acceptor: Acceptor | None = None
+        self._watch = UnansweredWatch(host, lambda: self._connections)
 
     @property
     def host(self) -> ProxyHost:
@@ -59,6 +61,8 @@ class BrokerProxy:
     async def start(self) -> None:
         """Open the control socket, and the port when the broker accepts connections."""
         await self._host.start()
+        if self._host.tap.enabled:
+            self._watch.start()
         watched: Promise[None] = self._host.tasks.promise()
         watch = watch_upstream(
             self._host, self._peer, lambda: self.upstream,
@@ -69,6 +73,7 @@ class BrokerProxy:
 
     async def stop(self) -> None:
         """Close the port and the connections, then the host."""
+        self._watch.stop()
         self._close_port()
         for connection in list(self._connections):
             connection.close()

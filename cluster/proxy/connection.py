@@ -31,7 +31,7 @@ from ..wire.refusals import refusal
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
 from .machine import ProxyHost
-from .pending import PendingRequest, PendingRequests
+from .pending import PendingRequest, PendingRequests, WatchedRequest
 from .tap import ProxyTap
 from .upstream_watch import CONNECT_TIMEOUT_MS
 
@@ -98,6 +98,12 @@ class ProxiedConnection:
             return
         self._upstream = upstream
         self._release(CONNECTING)
+
+    def oldest_unanswered(self) -> WatchedRequest | None:
+        """Return the oldest request that the broker has not answered; None without one, or where a fault drops them."""
+        if self._dropping or not self._open:
+            return None
+        return next((row.watched() for row in self._pending if row.own_response is None), None)
 
     # -------------------------------------------------------------- requests
 

@@ -1,11 +1,14 @@
-"""The fetch sessions between clients and one broker (KIP-227): which offset a client asked for last, by partition.
+"""The fetch sessions between clients and one broker (KIP-227): what a client asked for last, by partition.
 
-Owns: the offsets of each session. A request of a session names only partitions that changed, so the offset from which
-a partition of a response is delivered may be in an earlier request. At most `SESSIONS_MOST` sessions are kept, the
-latest used; Kafka keeps 1,000 by default. A partition that is not known here counts as asked from offset 0.
+Owns: the offsets and leader epochs of each session. A request of a session names only partitions that changed, so the
+offset from which a partition of a response is delivered may be in an earlier request. At most `SESSIONS_MOST` sessions
+are kept, the latest used; Kafka keeps 1,000 by default. A partition that is not known here counts as asked from offset
+0.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ..wire.fetch import FetchRequest
 from ..wire.topic_ids import UUID
@@ -14,8 +17,17 @@ SESSIONS_MOST = 4000
 FINAL_EPOCH = -1
 """The epoch of a full request outside of a session, which closes the session that it names."""
 
-Offsets = dict[tuple[str | UUID, int], int]
-"""Fetch offsets by topic and partition."""
+
+class Asked(NamedTuple):
+    """What a client asked for."""
+
+    offset: int = 0
+    leader_epoch: int = -1
+    """The leader epoch that the client knows; a response without error comes from this epoch. -1: not known."""
+
+
+Offsets = dict[tuple[str | UUID, int], Asked]
+"""By topic and partition."""
 
 
 class FetchSessions:
@@ -37,7 +49,7 @@ class FetchSessions:
         elif fetch.session_epoch == FINAL_EPOCH:
             self._sessions.pop(fetch.session_id, None)
         for row in fetch.partitions:
-            offsets[row.topic, row.partition] = row.fetch_offset
+            offsets[row.topic, row.partition] = Asked(row.fetch_offset, row.current_leader_epoch)
         self._bound()
         return offsets
 

@@ -10,20 +10,35 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import WireError
+from ..wire.api_keys import ApiKey
 from ..wire.headers import RequestHeader
+from ..wire.waiting_times import HEAD_BYTES
 
 _CORRELATION = struct.Struct(">i")
+
+
+class WatchedRequest(NamedTuple):
+    """What tells how long the broker may wait with a response (`wire/waiting_times.py`)."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    body_at: int
+    frame: bytes
+    """The request's bytes; of a Produce the first ones."""
+    invoked_ns: int
 
 
 class PendingRequest:
     """One request, and what becomes of its response; `RequestBytes` of the wire."""
 
     __slots__ = (
-        "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "invoked_ns", "lost", "own_response",
-        "tapped", "version",
+        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "invoked_ns",
+        "lost", "own_response", "tapped", "version",
     )  # fmt: skip
 
     def __init__(self, header: RequestHeader, frame: bytes, invoked_ns: int) -> None:
@@ -31,6 +46,8 @@ class PendingRequest:
         self.invoked_ns = invoked_ns
         self.frame = frame
         """The request's bytes; empty after it was forwarded, unless the tap needs them."""
+        self._head = frame[:HEAD_BYTES] if self.api_key == ApiKey.PRODUCE else frame
+        self._watched: WatchedRequest | None = None
         self.own_response: bytes | None = None
         """A response that the proxy made: the request was not forwarded."""
         self.lost = False
@@ -40,12 +57,21 @@ class PendingRequest:
         self.tapped: Any = None
         """What the tap keeps of the request until its response."""
 
-    def copy(self) -> PendingRequest:
-        """Return the same request, whose response does not reach the client."""
-        header = RequestHeader(
+    @property
+    def _header(self) -> RequestHeader:
+        return RequestHeader(
             self.api_key, self.version, self.correlation_id, self.client_id, self.body_at
         )
-        copied = PendingRequest(header, self.frame, self.invoked_ns)
+
+    def watched(self) -> WatchedRequest:
+        """Return what the watch for late responses looks at: always the same object."""
+        if self._watched is None:
+            self._watched = WatchedRequest(*self._header, self._head, self.invoked_ns)
+        return self._watched
+
+    def copy(self) -> PendingRequest:
+        """Return the same request, whose response does not reach the client."""
+        copied = PendingRequest(self._header, self.frame, self.invoked_ns)
         copied.dropped = True
         return copied
 

@@ -2,7 +2,7 @@
 
 Owns: which requests are kept until their responses (`KEPT`), and the dispatch to the parts:
 
-    tap_records.py        batches that were acknowledged and delivered
+    tap_records.py        batches that were acknowledged and delivered; high watermarks
     tap_offsets.py        offsets that groups committed and read
     tap_transactions.py   transactions
     tap_members.py        members of groups and their partitions
@@ -25,7 +25,7 @@ from ..wire.api_keys import ApiKey
 from .pending import PendingRequest
 from .tap_members import TappedMembers
 from .tap_offsets import TappedOffsets
-from .tap_records import TappedFetches, TappedProduces
+from .tap_records import TappedFetches, TappedListings, TappedProduces
 from .tap_transactions import TappedTransactions, TransactionViews
 from .topic_names import TopicNames
 
@@ -68,6 +68,7 @@ class ProxyTap:
         self._answered: dict[int, Answered] = {
             ApiKey.PRODUCE: self._produces.answered,
             ApiKey.FETCH: fetches.answered,
+            ApiKey.LIST_OFFSETS: TappedListings(tap, names).answered,
             ApiKey.OFFSET_COMMIT: offsets.committed,
             ApiKey.TXN_OFFSET_COMMIT: offsets.sent,
             ApiKey.OFFSET_FETCH: offsets.read,

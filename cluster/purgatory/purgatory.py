@@ -14,15 +14,24 @@ Invariants:
   `purge_interval` completed operations are in them;
 * `delayed` is the number of operations that were put on watch lists and have not completed.
 
+A missed wake-up is an event that happened and was not reported, so that the operation waited until its deadline. The
+purgatory asks each operation at its deadline for the keys that it no longer waits for (`due_keys`). When no report for
+one of them comes within `PROBE_MS` either, it calls `on_missed`; the report of an event of the same moment may come a
+little later than the deadline.
+
 Source: Kafka's `DelayedOperation` and `DelayedOperationPurgatory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 
 from .timer import PurgatoryTimer
 from .timing_wheel import TimerEntry
+
+PROBE_MS = 20
+"""A report for a key is missing when it does not come so soon after a deadline."""
 
 
 class DelayedOperation(TimerEntry):
@@ -47,6 +56,10 @@ class DelayedOperation(TimerEntry):
     def on_expiration(self) -> None:
         """Called after `on_complete` when the deadline completed the operation."""
 
+    def due_keys(self) -> Sequence[Hashable]:
+        """Keys for which it waits in vain: it could complete now. Asked at the deadline, and must change nothing."""
+        return ()
+
     def force_complete(self) -> bool:
         """Completes the operation now, whatever its condition is; False when it was already complete."""
         if self.completed:
@@ -62,8 +75,30 @@ class DelayedOperation(TimerEntry):
 
     def expire(self) -> None:
         """Completes the operation because its deadline has passed."""
+        home = self.home
+        if home is not None and home.on_missed is not None:
+            home.probe(self.due_keys(), self.deadline_ms + PROBE_MS)
         if self.force_complete():
             self.on_expiration()
+
+
+class _Probe(DelayedOperation):
+    """Waits for a report that a key's state has changed, and calls `missed` when none comes."""
+
+    __slots__ = ("_missed",)
+
+    def __init__(self, deadline_ms: int, missed: Callable[[], None]) -> None:
+        super().__init__(deadline_ms)
+        self._missed = missed
+
+    def try_complete(self) -> bool:
+        return self.force_complete()
+
+    def on_complete(self) -> None:
+        """Nothing: the report came."""
+
+    def on_expiration(self) -> None:
+        self._missed()
 
 
 class Purgatory:
@@ -72,6 +107,8 @@ class Purgatory:
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = 1_000) -> None:
         self.name = name
         self.delayed = 0
+        self.on_missed: Callable[[Hashable], None] | None = None
+        """Called with the key of a missed wake-up; None: operations are not asked at their deadlines."""
         self._timer = timer
         self._purge_interval = purge_interval
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
@@ -101,6 +138,13 @@ class Purgatory:
         assert not op.completed, "a completed operation cannot be watched"
         self._put(op, keys)
         self._timer.add(op)
+
+    def probe(self, keys: Iterable[Hashable], until_ms: int) -> None:
+        """Calls `on_missed` for each key whose change is not reported until then."""
+        missed = self.on_missed
+        assert missed is not None, "no one asked for missed wake-ups"
+        for key in keys:
+            self.watch(_Probe(until_ms, partial(missed, key)), (key,))
 
     def _put(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
         assert op.home is None, "an operation waits in one purgatory only, and is put there once"

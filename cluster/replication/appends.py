@@ -16,7 +16,7 @@ Source: Kafka's `ReplicaManager.appendRecords` and `DelayedProduce`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -97,21 +97,54 @@ def _lost(partition: Partition, generation: int) -> ErrorCode | None:
     return None
 
 
+def _may_commit(partition: Partition, offset: int, since_ms: int) -> bool:
+    """Whether nothing has kept a leader's HW below `offset`, since an append then or a change of the ISR.
+
+    A follower outside of the ISR that was caught up at that time may have kept it there, and no event says when it does
+    so no longer.
+    """
+    isr = partition.isr_state
+    caught_up_ms = max(since_ms, isr.since_ms) - partition.lag_time_max_ms
+    lagging = [
+        (node, remote)
+        for node in partition.followers
+        if (remote := partition.remote(node)) is not None and remote.log_end_offset < offset
+    ]
+    return (
+        partition.is_leader
+        and partition.log.acknowledgeable_end >= offset
+        and all(
+            node not in isr.maximal and remote.last_caught_up_ms < caught_up_ms
+            for node, remote in lagging
+        )
+    )
+
+
 class _WaitingAppend:
     """One partition's append that followers, or this leader's disk, still lack."""
 
-    __slots__ = ("_leadership_generation", "_partition", "_required_offset", "_rule")
+    __slots__ = ("_leadership_generation", "_partition", "_required_offset", "_rule", "_since_ms")
 
-    def __init__(self, partition: Partition, required_offset: int, acks: int) -> None:
+    def __init__(
+        self, partition: Partition, required_offset: int, acks: int, since_ms: int
+    ) -> None:
         assert required_offset <= partition.log_end_offset, f"{partition}: nothing to wait for"
         self._partition = partition
         self._required_offset = required_offset
         self._leadership_generation = partition.leadership_generation
         self._rule = replicated_append_result if acks == -1 else local_append_result
+        self._since_ms = since_ms
 
     def result(self) -> ErrorCode | None:
         """Its result; None: still waiting."""
         return self._rule(self._partition, self._required_offset, self._leadership_generation)
+
+    def is_due(self) -> bool:
+        """Whether it has a result, or would have one if the high watermark were where the ISR allows it to be."""
+        return self.result() is not None or (
+            self._rule is replicated_append_result
+            and _may_commit(self._partition, self._required_offset, self._since_ms)
+        )
 
 
 class DelayedProduce(DelayedOperation):
@@ -141,6 +174,10 @@ class DelayedProduce(DelayedOperation):
             if result is not ErrorCode.none:
                 self._results[tp] = self._results[tp].failed(result)
         return not self._waiting and self.force_complete()
+
+    def due_keys(self) -> Sequence[Hashable]:
+        """Return the partitions that it waits for in vain."""
+        return [tp for tp, waiting in self._waiting.items() if waiting.is_due()]
 
     def on_complete(self) -> None:
         """Answer; partitions without a result have timed out."""
@@ -177,6 +214,7 @@ class Appends:
         """Append each entry to its partition and call `done` once with all results."""
         results: dict[TopicPartition, ProduceResult] = {}
         waiting: dict[TopicPartition, _WaitingAppend] = {}
+        now_ms = self._host.clock.monotonic_ms()
         if acks not in (-1, 0, 1):
             refused = ProduceResult.refused(
                 ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
@@ -195,11 +233,11 @@ class Appends:
                 continue
             required = result.last_offset + 1
             if acks == -1 or partition.log.acknowledgeable_end < required:
-                waiting[tp] = _WaitingAppend(partition, required, acks)
+                waiting[tp] = _WaitingAppend(partition, required, acks, now_ms)
         if not waiting:
             done(results)
             return
-        deadline_ms = self._host.clock.monotonic_ms() + max(0, timeout_ms)
+        deadline_ms = now_ms + max(0, timeout_ms)
         operation = DelayedProduce(deadline_ms, waiting, results, done)
         if not operation.try_complete():  # a try that completes nothing causes no events
             self._wake_ups.produces.watch(operation, tuple(waiting))

@@ -8,7 +8,7 @@ Source: Kafka's `DelayedFetch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from ..purgatory import DelayedOperation
@@ -41,6 +41,9 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete when the role of a partition changed or enough bytes are there."""
+        return self._is_due() and self.force_complete()
+
+    def _is_due(self) -> bool:
         reader = self.reader
         if not reader.changed():
             if not reader.has_data():
@@ -49,7 +52,11 @@ class DelayedFetch(DelayedOperation):
                 _, size, urgent = reader.read()
                 if size < self._min_bytes and not urgent:
                     return False
-        return self.force_complete()
+        return True
+
+    def due_keys(self) -> Sequence[Hashable]:
+        """Return the first partition whose records it could return."""
+        return self.reader.keys_with_data()[:1] if self._is_due() else ()
 
     def on_complete(self) -> None:
         """Read again and answer."""

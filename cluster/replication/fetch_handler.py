@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode
-from ..host.seam import bytes_of
+from ..host.seam import Watermarks, bytes_of
 from ..ids import TopicPartition
 from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
@@ -273,17 +273,27 @@ class FetchHandler:
         def sent(lost: bool) -> None:
             if lost:
                 return
+            found: list[Watermarks] = []
             for answer in answers:
+                topic = self._name(answer.topic)
+                if answer.read_epoch >= 0:
+                    found.append(
+                        Watermarks(
+                            topic, answer.partition, answer.read_epoch, answer.high_watermark,
+                            answer.last_stable_offset, answer.log_start_offset,
+                        )
+                    )  # fmt: skip
                 if answer.records:
                     self._host.tap.fetched(
                         request.client_id,
-                        self._name(answer.topic),
+                        topic,
                         answer.partition,
                         offset=offsets[answer.topic, answer.partition],
                         invoked_ns=request.received_ns,
                         batches=[bytes_of(part) for part in answer.records],
                         aborted=answer.aborted,
                     )
+            self._host.tap.watermarks(request.client_id, found, invoked_ns=request.received_ns)
 
         return sent
 

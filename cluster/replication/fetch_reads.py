@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError, StorageError
-from ..ids import NO_NODE, NodeId, Offset
+from ..ids import NO_NODE, NodeId, Offset, TopicPartition
 from ..wire.fetch import FetchPartition, FetchRequest
 from ..wire.fetch_response import FetchAnswer
 from .fetch_isolation import FetchIsolation, isolation_of
@@ -115,6 +115,15 @@ class FetchReader:
                 return True
         return False
 
+    def keys_with_data(self) -> list[TopicPartition]:
+        """The partitions of which at least one byte could be read."""
+        return [
+            partition.topic_partition
+            for requested in self.requested
+            if (partition := requested.partition) is not None
+            and self.upper_bound(partition) > requested.row.fetch_offset
+        ]
+
     def read(self) -> tuple[list[FetchAnswer], int, bool]:
         """`(answers, bytes of records, whether the answers must leave at once)`."""
         answers: list[FetchAnswer] = []
@@ -178,8 +187,9 @@ class FetchReader:
                 aborted = [(txn.producer_id, txn.first_offset) for txn in within]
         stable = self._stable_offset(partition, high, upper)
         answer = FetchAnswer(
-            row.topic, row.partition, 0, high, stable, start, parts, aborted, preferred, diverging
-        )
+            row.topic, row.partition, 0, high, stable, start, parts, aborted, preferred, diverging,
+            read_epoch=partition.leader_epoch if partition.is_leader else -1,
+        )  # fmt: skip
         return answer, size
 
     def _stable_offset(self, partition: Partition, high: Offset, upper: Offset) -> Offset:

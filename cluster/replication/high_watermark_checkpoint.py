@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import HarrowError
-from ..host.seam.failpoints import BEFORE_MARK_CHECKPOINT, passes
+from ..host.seam.failpoints import AFTER_HIGH_WATERMARKS, BEFORE_MARK_CHECKPOINT, passes
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
@@ -43,6 +43,7 @@ class HighWatermarkCheckpoint:
         """The high watermark of `tp` in the checkpoint that this start found; 0 without one."""
         if self._read is None:
             self._read = self._logs.read_high_watermarks()
+            passes(self._host.failpoints, self._host.trace, AFTER_HIGH_WATERMARKS)
         return self._read.pop(tp, 0)
 
     def remember(self, tp: TopicPartition, mark: Offset) -> None:

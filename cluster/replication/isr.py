@@ -48,12 +48,14 @@ class IsrProposal:
 class IsrState:
     """Committed ISR, the proposal in progress if there is one, and the maximal ISR of both."""
 
-    __slots__ = ("committed", "maximal", "proposal")
+    __slots__ = ("committed", "maximal", "proposal", "since_ms")
 
     def __init__(self) -> None:
         self.committed: tuple[NodeId, ...] = ()
         self.proposal: IsrProposal | None = None
         self.maximal: frozenset[NodeId] = frozenset()
+        self.since_ms = 0
+        """When the registry accepted the last proposal."""
 
     @staticmethod
     def maximal_isr(committed: Sequence[NodeId], proposed: Sequence[NodeId]) -> frozenset[NodeId]:

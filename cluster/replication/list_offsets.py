@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
+from ..host.seam import Watermarks
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
 from .fetch_isolation import FetchIsolation, isolation_of
@@ -69,6 +70,7 @@ class OffsetHandlers:
         s = messages.response(request)
         isolation = isolation_of(body.replica_id, getattr(body, "isolation_level", 0))
         topics: list[Any] = []
+        ends: list[Watermarks] = []
         for topic in body.topics:
             rows: list[Any] = []
             for row in topic.partitions:
@@ -76,6 +78,10 @@ class OffsetHandlers:
                 found = _NOTHING
                 try:
                     found = await self._look_up(topic.name, row, isolation, request.version)
+                    if row.timestamp == LATEST and isolation is not FetchIsolation.LOG_END:
+                        committed = isolation is FetchIsolation.TXN_COMMITTED
+                        latest = (row.partition_index, found[2], found[1])
+                        ends.append(Watermarks.listed(topic.name, *latest, committed=committed))
                 except KafkaError as refused:
                     error = refused.code
                     if error is ErrorCode.offset_not_available:
@@ -90,7 +96,15 @@ class OffsetHandlers:
                     )
                 )
             topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
-        request.respond(s.ListOffsetsResponse(topics=tuple(topics)))
+
+        def sent(lost: bool) -> None:
+            if not lost:
+                self._host.tap.watermarks(
+                    request.client_id, ends, invoked_ns=request.received_ns, listed=True
+                )
+
+        response = s.ListOffsetsResponse(topics=tuple(topics))
+        request.respond(response, on_send=sent if self._host.tap.enabled and ends else None)
 
     async def _look_up(
         self, topic: str, row: Any, isolation: FetchIsolation, version: int

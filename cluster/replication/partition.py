@@ -95,7 +95,7 @@ class Partition:
         low, high = log.log_start_offset, log.log_end_offset
         self.high_watermark = Offset(max(low, min(high_watermark, high)))
         self._remotes = RemoteReplicas()
-        self._lag_time_max_ms = lag_time_max_ms
+        self.lag_time_max_ms = lag_time_max_ms
         self._alive = alive
         self._failed = False
         log.high_watermark = lambda: self.high_watermark
@@ -336,7 +336,7 @@ class Partition:
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (
                 node in maximal
-                or (remote.caught_up(end, now_ms, self._lag_time_max_ms) and self._alive(node))
+                or (remote.caught_up(end, now_ms, self.lag_time_max_ms) and self._alive(node))
             ):
                 high = remote.log_end_offset
         if high <= self.high_watermark:
@@ -386,7 +386,7 @@ class Partition:
         """Propose an ISR without the members that were not caught up for the lag time; None: not now."""
         if self.proposal is not None or not self.is_leader:
             return None
-        end, lag = self.log.log_end_offset, self._lag_time_max_ms
+        end, lag = self.log.log_end_offset, self.lag_time_max_ms
         kept = tuple(
             node
             for node in self.isr
@@ -402,8 +402,13 @@ class Partition:
         assert version > self.version, f"{self}: version {version} after {self.version}"
         self.version = version
         self._set_committed_isr(proposal.isr)
-        self.advance_high_watermark(now_ms)
+        self.isr_state.since_ms = now_ms
+        self.advance_after_isr(now_ms)
         return True
+
+    def advance_after_isr(self, now_ms: int) -> bool:
+        """Move the HW that only a former member of the ISR held back; True when it moved."""
+        return self.advance_high_watermark(now_ms)
 
     def isr_withdrawn(self, proposal: IsrProposal, now_ms: int) -> bool:
         """The registry did not take `proposal`, and never will; True when the HW moved."""

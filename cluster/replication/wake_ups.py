@@ -20,15 +20,17 @@ Source: the purgatory part of Kafka's `ReplicaManager`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ..ids import TopicPartition
 from ..purgatory import Purgatory, PurgatoryTimer
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
-    from ..ids import NodeId, TopicPartition
+    from ..ids import NodeId
     from .offset_trace import OffsetTrace
     from .partition import Partition
 
@@ -47,9 +49,18 @@ class WakeUps:
         self.follower_fetches = Purgatory("Fetch", self._timer, fetch_purge)
         self.consumer_fetches = Purgatory("ConsumerFetch", self._timer, fetch_purge)
         self.deletions = Purgatory("DeleteRecords", self._timer, delete_purge)
+        for purgatory in (self.produces, self.consumer_fetches):
+            purgatory.on_missed = partial(self._missed, purgatory.name)
         self._appended: dict[TopicPartition, Partition] = {}
         self._moved: dict[TopicPartition, None] = {}
         self._flush_due = False
+
+    def _missed(self, purgatory: str, key: Hashable) -> None:
+        """Say that no report came of what a delayed operation of the partition `key` waited for."""
+        assert isinstance(key, TopicPartition), key
+        self._host.trace.emit(
+            "purgatory.missed", topic=key.topic, partition=key.partition, purgatory=purgatory
+        )
 
     def close(self) -> None:
         """End the timer: no deadline comes any more."""

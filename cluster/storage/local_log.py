@@ -196,7 +196,15 @@ class LocalLog:
         self.segments.remove(segments)
         bases = [segment.base_offset for segment in segments]
         assert bases and bases[-1] < self.segments.active.base_offset, f"{bases} are not the oldest"
-        self._emit("log.segments-deleted", base_offsets=bases, reason=reason)
+        self._emit(
+            "log.segments-deleted",
+            base_offsets=bases,
+            reason=reason,
+            end=self.segments.all[0].base_offset,
+            bytes_left=sum(segment.size for segment in self.segments.all),
+            retention_ms=self.config.number("retention.ms"),
+            retention_bytes=self.config.number("retention.bytes"),
+        )
 
     def discard(
         self,

@@ -229,10 +229,13 @@ class Log(ReadableLog):
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
             segment.append(parts, size, rows)
+            before, end = self.log_end_offset, Offset(last_row.last_offset + 1)
+            self.finish_append(segment, parts, rows, planned, end)
         except OSError as error:
             raise self.fail("append to", error) from error
-        before, end = self.log_end_offset, Offset(last_row.last_offset + 1)
-        self.finish_append(segment, parts, rows, planned, end)
+        except MemoryError as error:
+            # the file may have a batch that the log end does not count: the next one would get the same offset
+            self._host.tasks.out_of_memory(error)
         due = self._flush_messages
         if end >= due and end - self.recovery_point >= due:
             self._durability.await_fsync_from(before)

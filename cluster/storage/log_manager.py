@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ..config import BrokerConfig, TopicConfig
 from ..errors import StorageError
 from ..host.seam import Host
+from ..host.seam.failpoints import AFTER_LOGS, AFTER_MARKER_REMOVAL, BEFORE_LOWER_CHECKPOINTS
 from ..ids import Offset, TopicPartition
 from .compaction.log_cleaner import LogCleaner
 from .files import deleted_folder_name
@@ -56,7 +57,7 @@ class LogManager:
         self._opener = LogOpener(host, config)
         self._flusher = Flusher(host)
         self._reported: set[LogFolder] = set()
-        self._gaps = Gaps(host.trace)
+        self._gaps = Gaps(host)
         self.cleaner = LogCleaner(host, config, self.logs)
         """Compaction (B8); the broker starts and stops it."""
         self.on_folder_failed: list[FolderFailed] = []
@@ -93,6 +94,7 @@ class LogManager:
         for folder in self.folders:
             try:
                 folder.open()
+                self._host.failpoints.hit(AFTER_MARKER_REMOVAL)
                 self._load_folder(folder)
             except OSError as error:
                 if len(self.folders) == 1:
@@ -102,6 +104,7 @@ class LogManager:
                 self.folder_failed(folder, failure)
         if not self.online:
             raise StorageError(f"no data folder can be used: {self.folders[0].failed}")
+        self._host.failpoints.hit(AFTER_LOGS)
 
     def _load_folder(self, folder: LogFolder) -> None:
         for log in self._opener.open_all(folder, self._folder_of):
@@ -109,6 +112,7 @@ class LogManager:
             if not folder.was_clean:
                 durable = max(self.cleaner.manager.cleaned(log), folder.recovery_point_of(log))
                 self._gaps.look_for(log, durable)
+        self._host.failpoints.hit(BEFORE_LOWER_CHECKPOINTS)
         for log in list(folder.logs.values()):
             folder.check_cut(
                 log

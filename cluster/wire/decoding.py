@@ -19,11 +19,9 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from kio.serial.errors import SerialError
-from kio.serial.readers import read_datetime_i64, read_nullable_datetime_i64
-
 from ..errors import ErrorCode, WireError
 from ..host.seam import Buffer
+from .kio_imports import SerialError, read_datetime_i64, read_nullable_datetime_i64
 from .topic_ids import UUID
 
 __all__ = ["EPOCH", "WireReader", "field_shape", "neutral", "read_varint", "reader", "skip_tags"]

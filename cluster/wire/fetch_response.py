@@ -79,6 +79,8 @@ class FetchAnswer(NamedTuple):
     diverging: tuple[int, int] | None = None
     leader_id: int = -1
     leader_epoch: int = -1
+    read_epoch: int = -1
+    """The leader epoch in which the leader read this, for the tap; -1: a follower did. It is not in the response."""
 
 
 class FetchedPartition(NamedTuple):
@@ -151,7 +153,7 @@ def _encode_one_row(
 ) -> list[Part] | None:
     """The response in the shape of `_ONE_ROW`; None when it has another."""
     (
-        topic, partition, code, high, stable, start, records, aborted, preferred, diverging, leader_id, epoch
+        topic, partition, code, high, stable, start, records, aborted, preferred, diverging, leader_id, epoch, _
     ) = answer  # fmt: skip
     if aborted is not None or diverging is not None or leader_id != -1 or epoch != -1:
         return None

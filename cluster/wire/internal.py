@@ -12,12 +12,8 @@ This module must not postpone the evaluation of annotations: kio reads the field
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from kio.schema.errors import ErrorCode
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.schema.response_header.v1.header import ResponseHeader
-from kio.static.constants import EntityType
-
 from ..ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
+from .kio_imports import EntityType, ErrorCode, RequestHeader, ResponseHeader
 from .topic_ids import UUID
 
 __all__ = [

@@ -24,13 +24,17 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kio.index import KioIndexError, load_request_schema, load_response_schema
-from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_writer
-
 from ..errors import WireError
 from .decoding import EPOCH, WireReader, neutral, reader
 from .internal import INTERNAL
+from .kio_imports import (
+    KioIndexError,
+    api_key_map,
+    entity_writer,
+    load_request_schema,
+    load_response_schema,
+    schema_name_map,
+)
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer

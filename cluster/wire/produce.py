@@ -88,6 +88,11 @@ class ProduceAnswer(NamedTuple):
 
 def decode_acks(request: RequestBytes) -> int:
     """Read `acks` of a produce and nothing else; WireError where the request is too short."""
+    return acks_and_timeout(request)[0]
+
+
+def acks_and_timeout(request: RequestBytes) -> tuple[int, int]:
+    """Read `acks` and the timeout in ms of a produce and nothing else; WireError where the request is too short."""
     frame, at = request.frame, request.body_at
     try:
         if request.version >= _FLEXIBLE:
@@ -96,10 +101,10 @@ def decode_acks(request: RequestBytes) -> int:
         else:
             size = _INT16.unpack_from(frame, at)[0]
             at += 2 + max(size, 0)
-        acks: int = _INT16.unpack_from(frame, at)[0]
+        acks, timeout_ms = _ACKS.unpack_from(frame, at)
     except (struct.error, IndexError) as error:
         raise WireError(f"Produce v{request.version} does not decode: {error}") from error
-    return acks
+    return acks, timeout_ms
 
 
 def decode_produce(request: RequestBytes) -> ProduceRequest:

@@ -140,10 +140,10 @@ class Request:
         """The entity of (api_key, version); WireError when malformed."""
         return messages.request_reader(self.api_key, self.version)(self.frame, self.body_at)[0]
 
-    def respond(self, response: Any) -> None:
-        """Answer with a response entity of the request's version."""
+    def respond(self, response: Any, *, on_send: Callable[[bool], None] | None = None) -> None:
+        """Answer with a response entity of the request's version; `on_send` as in `respond_parts`."""
         write = messages.response_writer(self.api_key, self.version)
-        self.respond_parts((messages.encode(write, response),))
+        self.respond_parts((messages.encode(write, response),), on_send=on_send)
 
     def respond_parts(
         self, parts: Sequence[Part], *, on_send: Callable[[bool], None] | None = None

@@ -1,6 +1,6 @@
 """The embedded protocol of classic consumers: subscriptions in JoinGroup, assignments in SyncGroup.
 
-Owns: reading subscriptions (v0 to v3), reading and writing assignments.
+Owns: reading subscriptions (v0 to v3), reading and writing assignments; clients of Harrow's write subscriptions.
 May fail: RecordFormatError for bytes that are neither.
 
 Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of Apache Kafka.
@@ -9,7 +9,7 @@ Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...host.seam import Buffer
@@ -53,14 +53,31 @@ def decode_assignment(assignment: Buffer) -> tuple[TopicPartition, ...]:
     return decode_known_assignment(assignment)
 
 
-def encode_assignment(version: int, partitions: Mapping[str, list[int]]) -> bytes:
+def encode_subscription(
+    topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None
+) -> bytes:
+    """A subscription without user data: version 0, or with what the member owns version 1."""
+    version = 0 if owned is None else OWNED_FROM
+    head = _I16.pack(version) + _I32.pack(len(topics)) + b"".join(map(_text, topics))
+    return head + _I32.pack(-1) + (b"" if owned is None else _partitions(owned))
+
+
+def encode_assignment(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:
     """An assignment without user data."""
-    out = bytearray(_I16.pack(min(version, RACK_FROM)) + _I32.pack(len(partitions)))
-    for topic, numbers in sorted(partitions.items()):
-        name = topic.encode()
-        out += _I16.pack(len(name)) + name + _I32.pack(len(numbers))
-        out += b"".join(_I32.pack(number) for number in sorted(numbers))
-    return bytes(out + _I32.pack(-1))
+    ordered = {topic: sorted(numbers) for topic, numbers in sorted(partitions.items())}
+    return _I16.pack(min(version, RACK_FROM)) + _partitions(ordered) + _I32.pack(-1)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _I16.pack(len(data)) + data
+
+
+def _partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
+    out = bytearray(_I32.pack(len(partitions)))
+    for topic, numbers in partitions.items():
+        out += _text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    return bytes(out)
 
 
 def to_ids(partitions: tuple[TopicPartition, ...], view: TopicView) -> Partitions:

@@ -164,6 +164,8 @@ class ControlServer:
             return {"ok": False, "error": str(error)}
         except KeyError as error:
             return {"ok": False, "error": f"{name}: {error} is missing"}
+        except MemoryError:
+            raise  # ends the process
         except Exception as error:  # any error of an operation is in its response
             self._log("error", f"control operation {name} failed: {error!r}")
             return {"ok": False, "error": f"{name}: {type(error).__name__}: {error}"}

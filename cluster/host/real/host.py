@@ -17,7 +17,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...broker_folder import CONTROL_SOCKET
@@ -84,6 +84,11 @@ class RealHost:
     def offer(self, listener: str, sock: socket.socket) -> None:
         """Give the host a bound socket, so that `network.listen` may serve `listener`."""
         self._network.offer(listener, sock)
+
+    def arm(self, failpoints: Iterable[Mapping[str, Any]]) -> None:
+        """Arm failpoints, each a row with the fields of `failpoint.arm`; ConfigError for an unknown one."""
+        for fields in failpoints:
+            self._failpoints.operations()["failpoint.arm"](fields)
 
     async def start(self) -> None:
         """Open the control socket."""

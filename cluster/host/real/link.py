@@ -329,6 +329,8 @@ class RealLink:
             deliver(data)
         except WireError as error:
             self._refuse("warning", str(error))
+        except MemoryError:
+            raise  # ends the process
         except Exception as error:  # a handler's bug ends its link, not the broker
             self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
         finally:

@@ -61,6 +61,8 @@ class LinkContext(Generic[LinkT]):
             for call in after:
                 try:
                     call()
+                except MemoryError:
+                    raise  # ends the process
                 except Exception:  # a bug of ours must not stop the other calls
                     self.log("error", f"after a delivery\n{traceback.format_exc()}")
 

@@ -11,17 +11,23 @@ The process chooses the loop (`process.py`: uvloop); nothing here depends on it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from threading import Lock, get_ident
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..seam import Promise, Timer, Trace
 
 T = TypeVar("T")
 
+OUT_OF_MEMORY = 3
+"""Exit code of a process in which an allocation failed; as of a JVM with -XX:+ExitOnOutOfMemoryError."""
+NO_THREAD = "can't start new thread"
+"""What Python says when the stack of a new thread cannot be allocated."""
 BLOCKING_THREADS = 4
 """Enough for a flush, a recovery and a retention sweep at once; more would only queue at the disk."""
 
@@ -63,7 +69,12 @@ class RealTasks:
             self.report(task.get_name(), error)
 
     def report(self, name: str, error: BaseException) -> None:
-        """Trace `task.failed` and log the stack of an exception that no caller receives."""
+        """Trace `task.failed` and log the stack of an exception that no caller receives.
+
+        A MemoryError ends the process.
+        """
+        if isinstance(error, MemoryError):
+            self.out_of_memory(error)
         self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
         stack = "".join(traceback.format_exception(error))
         self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
@@ -83,7 +94,18 @@ class RealTasks:
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a thread beside the loop."""
-        return await self._loop.run_in_executor(self._threads, call, *args)
+        try:
+            return await self._loop.run_in_executor(self._threads, call, *args)
+        except RuntimeError as error:
+            if NO_THREAD not in str(error):
+                raise
+            self.out_of_memory(MemoryError(str(error)))
+
+    def out_of_memory(self, error: MemoryError) -> NoReturn:
+        """Trace it, as far as there is memory for that, and end the process; its buffers are not written."""
+        with contextlib.suppress(MemoryError):
+            self._trace.emit("process.out-of-memory", error=str(error))
+        os._exit(OUT_OF_MEMORY)
 
     def mutex(self) -> AbstractContextManager[object]:
         """A lock between the loop and the threads beside it."""

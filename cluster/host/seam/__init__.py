@@ -37,6 +37,7 @@ from .observation import (
     Tap,
     TappedGroup,
     Trace,
+    Watermarks,
 )
 from .tasks import Promise, T, Task, Tasks, Timer
 
@@ -80,5 +81,6 @@ __all__ = [
     "Tasks",
     "Timer",
     "Trace",
+    "Watermarks",
     "bytes_of",
 ]

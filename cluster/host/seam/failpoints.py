@@ -193,6 +193,77 @@ BEFORE_CLEAN_SHUTDOWN = declare(
     "controlled shutdown, the session has ended, before the logs are closed",
 )
 
+RECOVERY = "recovery."
+"""What the names of failpoints begin with that only a starting broker reaches: they are armed for a start."""
+AFTER_MARKER_REMOVAL = declare(
+    "recovery.after-marker-removal",
+    "a data folder is locked and its clean-shutdown marker removed, before its checkpoints are read",
+)
+AFTER_CHECKPOINTS = declare(
+    "recovery.after-checkpoints",
+    "recovery points and log start offsets are read, before any log is opened",
+)
+BEFORE_DELETED_FOLDER = declare(
+    "recovery.before-deleted-folder", "before the folder of a deleted replica is removed"
+)
+BEFORE_LOG = declare("recovery.before-log", "before the folder of a log is opened")
+BEFORE_LEFTOVER = declare(
+    "recovery.before-leftover", "before each removal of a file that compaction or deletion has left"
+)
+BEFORE_SWAP_RENAME = declare(
+    "recovery.before-swap-rename", "before each rename of a complete .swap file to its own name"
+)
+BEFORE_STRAY_INDEX = declare(
+    "recovery.before-stray-index", "before each removal of an index without a segment"
+)
+BEFORE_SPLIT = declare(
+    "recovery.before-split", "a segment does not fit its indexes, before it becomes two segments"
+)
+BEFORE_INDEX_REBUILD = declare(
+    "recovery.before-index-rebuild",
+    "an index is missing or broken, before its segment is read again",
+)
+BEFORE_SEGMENT = declare(
+    "recovery.before-segment", "after an unclean shutdown, before each segment is read again"
+)
+AFTER_SEGMENT = declare(
+    "recovery.after-segment", "after an unclean shutdown, each segment is read again and cut"
+)
+BEFORE_LATER_SEGMENT = declare(
+    "recovery.before-later-segment", "before each removal of a segment that follows a bad batch"
+)
+BEFORE_CUT = declare(
+    "recovery.before-truncation",
+    "no segment follows the bad batch, before its own segment is truncated",
+)
+BEFORE_START_OVER = declare(
+    "recovery.before-start-over", "a log ends below its log start offset, before it is emptied"
+)
+BEFORE_EPOCHS = declare(
+    "recovery.before-epochs", "segments are read, before leader epochs outside the log are removed"
+)
+BEFORE_PRODUCERS = declare(
+    "recovery.before-producers",
+    "leader epochs are right, before producer snapshots are removed and loaded",
+)
+AFTER_PRODUCERS = declare(
+    "recovery.after-producers", "producer states are right, and their snapshot is written"
+)
+BEFORE_LOWER_CHECKPOINTS = declare(
+    "recovery.before-lower-checkpoints",
+    "every log of a data folder is open, before checkpoints above a truncation are lowered",
+)
+BEFORE_GAP_CLOSING = declare(
+    "recovery.before-gap-closing", "a log has an offset gap, before it is truncated there"
+)
+AFTER_LOGS = declare(
+    "recovery.after-logs", "every log is open, before the broker opens a session at the registry"
+)
+AFTER_HIGH_WATERMARKS = declare(
+    "recovery.after-high-watermarks",
+    "the high watermarks are read, before the first LeaderAndIsr is applied",
+)
+
 
 class Failpoints(Protocol):
     """The failpoints of one process."""

@@ -45,6 +45,28 @@ class TappedGroup(NamedTuple):
     """The longest rebalance or session timeout of its members: until then the coordinator may wait for one of them."""
 
 
+class Watermarks(NamedTuple):
+    """Where the log of one partition begins and ends, as its leader says; an offset that a response lacks is -1."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    """In which the leader read the values; -1: not known, or not the leader."""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    topic_id: int = 0
+    """CRC-32 of the topic's id; 0: not known."""
+
+    @classmethod
+    def listed(
+        cls, topic: str, partition: int, leader_epoch: int, offset: int, *, committed: bool, topic_id: int = 0
+    ) -> Watermarks:  # fmt: skip
+        """Return what the latest offset of a ListOffsets response says to a reader of all or of committed data."""
+        high, stable = (-1, offset) if committed else (offset, -1)
+        return cls(topic, partition, leader_epoch, high, stable, topic_id=topic_id)
+
+
 UNKNOWN_COMMITTER = Committer()
 """A committer that is not known."""
 
@@ -87,6 +109,12 @@ class Tap(Protocol):
         aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
         """One partition of a consumer's fetch response, just before its bytes are sent; `aborted`: as it says."""
+        ...
+
+    def watermarks(
+        self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False
+    ) -> None:
+        """The partitions of a consumer's Fetch response, or of a ListOffsets response (`listed`), before it leaves."""
         ...
 
     def committed(

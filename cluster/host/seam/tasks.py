@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -86,6 +86,14 @@ class Tasks(Protocol):
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a thread beside the loop."""
+        ...
+
+    def out_of_memory(self, error: MemoryError) -> NoReturn:
+        """End the process at once: after a failed allocation nothing in it can be trusted. Any thread.
+
+        Code that catches Exception, and goes on, must pass a MemoryError on, or call this where a half-done change
+        could be seen. A simulated process has no limit: `error` is raised.
+        """
         ...
 
     def mutex(self) -> AbstractContextManager[object]:

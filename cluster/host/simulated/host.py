@@ -32,7 +32,7 @@ from .fabric import Fabric, NetworkNode
 from .latency import Latency
 from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop
 from .network import SimNetwork
-from .tasks import SimTasks
+from .tasks import BLOCKING_MS, MillisecondRange, SimTasks
 
 EPOCH_MS = 1_700_000_000_000
 """Wall time at monotonic zero of every world: constant, because timestamps are stored in the logs."""
@@ -263,8 +263,7 @@ class Machine:
         self.network_node = NetworkNode(name, identity)
         self.incarnation: Incarnation | None = None
         self.host: SimHost | None = None
-        self.blocking_ms = (0.02, 0.5)
-        """Duration of a BLOCKS call in later incarnations; `slow_disk` changes the current incarnation, too."""
+        self._slow_disks: list[MillisecondRange] = []
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
         self.on_death: list[Callable[[], None]] = [self.clock.faults.clear]
@@ -354,9 +353,22 @@ class Machine:
             self.incarnation.paused = False
             self.world.loop.resume(self.incarnation)
 
-    def slow_disk(self, low_ms: float, high_ms: float) -> None:
-        """Set the duration of BLOCKS calls."""
-        self.blocking_ms = (low_ms, high_ms)
+    @property
+    def blocking_ms(self) -> MillisecondRange:
+        """Duration of a BLOCKS call, least and most: of the slowest of the slow disks."""
+        return max(self._slow_disks, key=lambda spread: spread[1], default=BLOCKING_MS)
+
+    def slow_disk(self, spread: MillisecondRange) -> None:
+        """Make BLOCKS calls of this and of later incarnations take so long; several may overlap."""
+        self._slow_disks.append(spread)
+        self._blocking_changed()
+
+    def end_slow_disk(self, spread: MillisecondRange) -> None:
+        """End one `slow_disk`; those that overlap it go on."""
+        self._slow_disks.remove(spread)
+        self._blocking_changed()
+
+    def _blocking_changed(self) -> None:
         if self.host is not None:
             cast("SimTasks", self.host.tasks).blocking_ms = self.blocking_ms
 

@@ -18,7 +18,7 @@ import random
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from ..seam import Trace
 from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop, SimTimer
@@ -26,6 +26,12 @@ from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop, SimTimer
 T = TypeVar("T")
 
 _PENDING, _RESULT, _ERROR, _CANCELLED = range(4)
+
+MillisecondRange = tuple[float, float]
+"""Least and most milliseconds."""
+
+BLOCKING_MS: MillisecondRange = (0.02, 0.5)
+"""Duration of a BLOCKS call on a disk that no fault has made slow."""
 
 
 class Cancelled(BaseException):
@@ -183,7 +189,7 @@ class SimTasks:
         self._trace = trace
         self._random = rng
         self.current: SimTask | None = None
-        self.blocking_ms = (0.02, 0.5)
+        self.blocking_ms = BLOCKING_MS
         """Shortest and longest time of a BLOCKS call; a fault makes it longer (a slow disk)."""
         self.blocking_calls = 0
         """BLOCKS calls begun."""
@@ -253,6 +259,10 @@ class SimTasks:
             raise
         finally:
             timer.cancel()
+
+    def out_of_memory(self, error: MemoryError) -> NoReturn:
+        """The memory of this machine is exhausted, and not that of a simulated one."""
+        raise error
 
     def mutex(self) -> AbstractContextManager[object]:
         """A lock that is never contended: a simulated thread's call is one turn of the loop."""

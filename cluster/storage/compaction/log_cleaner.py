@@ -163,6 +163,8 @@ class LogCleaner:
             partition=partition,
             first_dirty=task.first_dirty,
             first_uncleanable=task.first_uncleanable,
+            delete_retention_ms=log.config.number("delete.retention.ms"),
+            min_lag_ms=log.config.number("min.compaction.lag.ms"),
         )
         begun_ms = self._host.clock.monotonic_ms()
         cleaning = Cleaning(self._host, task, offsets, lambda: self._check(log))

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ...host.seam import Trace
+from ...host.seam import Host
+from ...host.seam.failpoints import BEFORE_GAP_CLOSING, passes
 from ...ids import Offset
 from ..log import Log
 from .segment_end import load_end
@@ -36,8 +37,8 @@ def first_gap(log: Log, durable: Offset) -> Offset | None:
 class Gaps:
     """The gaps that were found at opening, until each log's policy is known."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._first: dict[Log, Offset] = {}
 
     def look_for(self, log: Log, durable: Offset) -> None:
@@ -51,10 +52,11 @@ class Gaps:
         gap = self._first.pop(log, None)
         if gap is None or "compact" in log.config.text("cleanup.policy"):
             return
+        passes(self._host.failpoints, self._host.trace, BEFORE_GAP_CLOSING)
         topic, partition = log.topic_partition
         lost = log.log_end_offset - gap
         log.truncate_to(gap)
-        self._trace.emit(
+        self._host.trace.emit(
             "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
         )
 

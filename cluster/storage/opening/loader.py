@@ -27,6 +27,19 @@ from dataclasses import dataclass, field
 from ...config import TopicConfig
 from ...errors import CorruptLogError
 from ...host.seam import Host
+from ...host.seam.failpoints import (
+    AFTER_PRODUCERS,
+    AFTER_SEGMENT,
+    BEFORE_CUT,
+    BEFORE_EPOCHS,
+    BEFORE_INDEX_REBUILD,
+    BEFORE_LATER_SEGMENT,
+    BEFORE_PRODUCERS,
+    BEFORE_SEGMENT,
+    BEFORE_SPLIT,
+    BEFORE_START_OVER,
+    BEFORE_STRAY_INDEX,
+)
 from ...ids import Offset, TopicPartition
 from ...wire.batches import HEADER_SIZE, header_at
 from ..files import INDEXES, LEADER_EPOCHS, LOG, offset_of
@@ -57,6 +70,8 @@ class LogOptions:
     recovery_point: Offset = START
     clean: bool = True
     """The last shutdown was clean: every log was flushed and closed."""
+    is_new: bool = False
+    """The log of a new replica, which is no recovery: it reaches no failpoint."""
     tail_bytes: int = 4 * 1024 * 1024
     producer_expiration_ms: int = 86_400_000
     maps: IndexMaps = field(default_factory=IndexMaps)
@@ -83,6 +98,7 @@ def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: 
         except OffsetOverflowError as overflow:
             host.trace.log("warning", f"{overflow}; splitting the segment")
             loader.close()
+            loader.reach(BEFORE_SPLIT)
             split_segment(host.disk, folder, overflow.segment.base_offset, overflow.position)
 
 
@@ -111,7 +127,7 @@ class LogLoader:
 
     def load(self) -> Log:
         """BLOCKS. Open the log; OffsetOverflowError where a segment must be split first."""
-        sweep(self._disk, self._folder)
+        sweep(self._disk, self._folder, self.reach)
         names = self._disk.list(self._folder)
         self._bases = sorted(base for name in names if (base := offset_of(name, LOG)) is not None)
         self._remove_stray_indexes(names)
@@ -123,10 +139,14 @@ class LogLoader:
             self._epochs.end_rebuild()
         end = self._end(start)
         if end < start:
+            self.reach(BEFORE_START_OVER)
             self._start_over(start, end)
             end = start
+        self.reach(BEFORE_EPOCHS)
         self._truncate_epochs(start, end)
+        self.reach(BEFORE_PRODUCERS)
         self._load_producers(start, end)
+        self.reach(AFTER_PRODUCERS)
         self._report(end)
         point = end if self._options.clean else min(self._options.recovery_point, end)
         opened = OpenedLog(
@@ -148,6 +168,11 @@ class LogLoader:
             maps=self._options.maps,
         )
 
+    def reach(self, failpoint: str) -> None:
+        """Hit a failpoint of recovery, unless the log is that of a new replica."""
+        if not self._options.is_new:
+            self._host.failpoints.hit(failpoint)
+
     def close(self) -> None:
         """Close every file without a change."""
         for segment in self._segments:
@@ -160,6 +185,7 @@ class LogLoader:
             for suffix in INDEXES:
                 base = offset_of(name, suffix)
                 if base is not None and base not in self._bases:
+                    self.reach(BEFORE_STRAY_INDEX)
                     self._disk.remove(f"{self._folder}/{name}")
 
     def _open_segment(self, base: int) -> LogSegment:
@@ -179,6 +205,7 @@ class LogLoader:
                     self.end_of(segment)
             except CorruptLogError as error:
                 self._found.reasons.append(str(error))
+                self.reach(BEFORE_INDEX_REBUILD)
                 producers = self._new_producers()
                 producers.load_below(Offset(base), Offset(self._bases[0]), self._now)
                 replay_producers(self._segments[:-1], producers, Offset(base))
@@ -200,7 +227,9 @@ class LogLoader:
             self._producers.map_end = Offset(max(segment.base_offset, self._producers.map_end))
             if segment is not unflushed[0]:
                 self._producers.take_snapshot()
+            self.reach(BEFORE_SEGMENT)
             self._recover_segment(segment, self._producers, epochs=self._epochs)
+            self.reach(AFTER_SEGMENT)
             if self._truncated:
                 return
         self._producers_rebuilt = True
@@ -214,13 +243,17 @@ class LogLoader:
             epochs=epochs,
             producers=producers,
             upper=self._upper(segment.base_offset),
-            before_cut=lambda: self._remove_above(segment.base_offset),
+            before_cut=lambda: self._prepare_cut(segment.base_offset),
         )
         self._found.segments_read += 1
         self._found.truncated_bytes += result.truncated_bytes
         if result.reason:
             self._truncated = True
             self._found.reasons.append(result.reason)
+
+    def _prepare_cut(self, base: int) -> None:
+        self._remove_above(base)
+        self.reach(BEFORE_CUT)
 
     def _upper(self, base: int) -> int:
         """The largest possible end of the segment at `base`: the base offset of the next segment."""
@@ -233,6 +266,7 @@ class LogLoader:
             segment = opened.get(above) or self._open_segment(above)
             self._found.truncated_bytes += segment.size
             self._found.removed.append(above)
+            self.reach(BEFORE_LATER_SEGMENT)
             segment.remove()
         if gone:  # durably: no power loss may bring them back behind new records
             self._disk.sync_file(self._folder)
@@ -307,6 +341,8 @@ class LogLoader:
             if self._producers.map_end < end:
                 replay_producers(self._segments, self._producers, end)
         self._producers.take_snapshot()
+        if self._producers_rebuilt:
+            self._producers.keep_last_batches()  # as after a clean start, which loads that snapshot
 
     def _report(self, end: Offset) -> None:
         found = self._found

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from ...config import BrokerConfig, TopicConfig
 from ...errors import CorruptLogError, StorageError
 from ...host.seam import Host
+from ...host.seam.failpoints import AFTER_CHECKPOINTS, BEFORE_DELETED_FOLDER, BEFORE_LOG
 from ...ids import TopicPartition
 from ..files import DELETED_FOLDER, FUTURE_FOLDER
 from ..indexes.sparse_index import IndexMaps
@@ -36,8 +37,10 @@ class LogOpener:
         """BLOCKS. The logs in `folder`, recovered after an unclean stop; `opened`: the logs of all folders so far."""
         recovery_points = folder.read_recovery_points()
         log_starts = folder.read_log_starts()
+        self._host.failpoints.hit(AFTER_CHECKPOINTS)
         for topic_partition, path in folder.partitions():
             if path.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
+                self._host.failpoints.hit(BEFORE_DELETED_FOLDER)
                 self._host.disk.remove_folder(path)
                 continue
             if topic_partition is None:
@@ -48,6 +51,7 @@ class LogOpener:
                     f"{topic_partition} lies in {other.path} and in {folder.path}; "
                     "delete the folder whose records you do not need"
                 )
+            self._host.failpoints.hit(BEFORE_LOG)
             options = LogOptions(
                 config=self._config.topic(),
                 topic_id=self._topic_id(folder, path),
@@ -67,6 +71,7 @@ class LogOpener:
         options = LogOptions(
             config=config,
             topic_id=topic_id,
+            is_new=True,
             tail_bytes=self._config.number("harrow.tail.bytes"),
             producer_expiration_ms=self._config.number("producer.id.expiration.ms"),
             maps=self._maps,

@@ -10,11 +10,13 @@ Source: Kafka's `LogLoader.removeTempFilesAndCollectSwapFiles`, `LogLoader.load`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from ...host.seam import Disk
+from ...host.seam.failpoints import BEFORE_LEFTOVER, BEFORE_SWAP_RENAME
 from ...wire.batch_header import ATTRIBUTES_AT
 from ...wire.batches import HEADER_SIZE, LOG_OVERHEAD, SPAN, header_at
 from ..files import CLEANED, DELETED, INDEXES, LOG, SNAPSHOT, SWAP, file_name, offset_of
@@ -22,8 +24,11 @@ from ..files import CLEANED, DELETED, INDEXES, LOG, SNAPSHOT, SWAP, file_name, o
 TEMPORARY = ".tmp"
 
 
-def sweep(disk: Disk, folder: str) -> None:
-    """BLOCKS. Remove temporary files, invalid swaps, deleted files; finish the valid swaps."""
+def sweep(disk: Disk, folder: str, reach: Callable[[str], None]) -> None:
+    """BLOCKS. Remove temporary files, invalid swaps, deleted files; finish the valid swaps.
+
+    `reach` is called with the name of each failpoint on the way.
+    """
     names = disk.list(folder)
     cleaned = (_base_of(name, CLEANED) for name in names if name.endswith(CLEANED))
     smallest = min((base for base in cleaned if base is not None), default=None)
@@ -36,11 +41,14 @@ def sweep(disk: Disk, folder: str) -> None:
                 continue
         elif not name.endswith((DELETED, CLEANED, TEMPORARY)):
             continue
+        reach(BEFORE_LEFTOVER)
         disk.remove(f"{folder}/{name}")
-    _finish_swaps(disk, folder, names, swaps)
+    _finish_swaps(disk, folder, names, swaps, reach)
 
 
-def _finish_swaps(disk: Disk, folder: str, names: list[str], swaps: dict[str, int]) -> None:
+def _finish_swaps(
+    disk: Disk, folder: str, names: list[str], swaps: dict[str, int], reach: Callable[[str], None]
+) -> None:
     """Remove the segments that valid swaps replace, then give the swaps their final names."""
     for name, base in list(swaps.items()):
         if name != file_name(base, LOG + SWAP):
@@ -50,13 +58,16 @@ def _finish_swaps(disk: Disk, folder: str, names: list[str], swaps: dict[str, in
             # a cleaning does not leave this: the segment that it would replace may be valid
             for kind in (LOG, *INDEXES):
                 if swaps.pop(file_name(base, kind + SWAP), None) is not None:
+                    reach(BEFORE_LEFTOVER)
                     disk.remove(f"{folder}/{file_name(base, kind + SWAP)}")
             continue
         for old in names:
             replaced = None if old.endswith(SNAPSHOT) else _base_of(old, "")
             if replaced is not None and base <= replaced < found.end:
+                reach(BEFORE_LEFTOVER)
                 disk.remove(f"{folder}/{old}")
     for name in swaps:
+        reach(BEFORE_SWAP_RENAME)
         disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
 
 

@@ -4,8 +4,10 @@ Format, version 1, big-endian: version i2 · crc u4 (CRC-32C of all that follows
 producer: id i8, epoch i2, last sequence i4, last offset i8, offset delta of the last batch i4,
 timestamp i8, coordinator epoch i4, first offset of the open transaction i8 (-1: none).
 
-Only the last batch of each producer is stored, as in Kafka: after a restart a retry of an older batch is recognised
-only when that batch lies after the snapshot. A snapshot that cannot be read is a CorruptLogError; `ProducerStates`
+Only the last batch of each producer is stored, as in Kafka: a retry of an older batch is recognised only when that
+batch lies after the snapshot. Every start of a broker ends at a snapshot of the log end, so that a producer with
+several batches in doubt may get OUT_OF_ORDER_SEQUENCE_NUMBER from a broker that has started again.
+A snapshot that cannot be read is a CorruptLogError; `ProducerStates`
 then uses an older snapshot. Source: Kafka's `ProducerStateManager`.
 """
 

@@ -288,6 +288,11 @@ class ProducerStates:
             break
         self._snapshot_offset = max(self._snapshot_offsets(), default=log_start)
 
+    def keep_last_batches(self) -> None:
+        """Keep what a snapshot has: of each producer the last batch."""
+        for producer_id, entry in self._entries.items():
+            self._entries[producer_id] = entry._replace(batches=entry.batches[-1:])
+
     def _snapshot_offsets(self) -> list[int]:
         names = self._disk.list(self._folder)
         found = (offset_of(name, SNAPSHOT) for name in names)
