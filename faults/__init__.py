@@ -7,6 +7,10 @@ tests.
 """
 
 from .background import BackgroundNemesis as BackgroundNemesis
+from .client_faults import hijack_transactional_id as hijack_transactional_id
+from .client_faults import isolate_client as isolate_client
+from .client_faults import rebalance_storm as rebalance_storm
+from .client_faults import stuck_consumer as stuck_consumer
 from .clock_faults import freeze_clock as freeze_clock
 from .clock_faults import jump_clock as jump_clock
 from .clock_faults import skew_clock as skew_clock
@@ -21,18 +25,28 @@ from .disk_faults import disk_error as disk_error
 from .disk_faults import power_loss as power_loss
 from .disk_faults import slow_disk as slow_disk
 from .disk_faults import wipe as wipe
+from .election_faults import unclean_election as unclean_election
 from .errors import CapabilityError as CapabilityError
 from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError
 from .errors import TargetError as TargetError
+from .events import Event as Event
+from .events import began as began
+from .events import healed as healed
+from .events import isr_count as isr_count
+from .events import new_leader as new_leader
+from .events import took_effect as took_effect
 from .evidence import Evidence as Evidence
 from .extensions import INTERFACE as INTERFACE
 from .extensions import add_extension as add_extension
 from .extensions import hookimpl as hookimpl
 from .failpoint_faults import failpoint as failpoint
+from .failpoint_faults import failpoint_at_start as failpoint_at_start
 from .fault_kinds import FAULTS as FAULTS
 from .fault_kinds import fault_from_json as fault_from_json
 from .fault_kinds import register as register
+from .membership_faults import add_broker as add_broker
+from .membership_faults import remove_broker as remove_broker
 from .nemesis import Nemesis as Nemesis
 from .network_faults import cut as cut
 from .network_faults import isolate as isolate
@@ -51,6 +65,9 @@ from .process_faults import kill as kill
 from .process_faults import pause as pause
 from .process_faults import restart as restart
 from .process_faults import terminate as terminate
+from .program_faults import kill_program as kill_program
+from .program_faults import pause_program as pause_program
+from .program_faults import terminate_program as terminate_program
 from .registry_faults import pause_registry as pause_registry
 from .registry_faults import restart_registry as restart_registry
 from .request_faults import delay_request as delay_request
@@ -58,7 +75,9 @@ from .request_faults import duplicate_request as duplicate_request
 from .request_faults import lose_request as lose_request
 from .request_faults import lose_response as lose_response
 from .request_faults import refuse_request as refuse_request
+from .resource_faults import exhaust_connections as exhaust_connections
 from .resource_faults import exhaust_descriptors as exhaust_descriptors
+from .resource_faults import limit_memory as limit_memory
 from .resource_faults import throttle_cpu as throttle_cpu
 from .restart_faults import crash_during_recovery as crash_during_recovery
 from .restart_faults import crash_loop as crash_loop
@@ -80,6 +99,7 @@ from .targets import isr_member as isr_member
 from .targets import leader as leader
 from .targets import majority as majority
 from .targets import minority as minority
+from .targets import next_leader as next_leader
 from .targets import one as one
 from .targets import registry as registry
 from .targets import txn_coordinator as txn_coordinator

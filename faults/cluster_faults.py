@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
-from .process_faults import Pause, hit_once, running_again
+from .process_faults import Pause, running_again
 from .spec import Fault, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import Target, TopicLike, controller, leader
@@ -115,9 +115,10 @@ class ZombieController(Pause):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireSession(Fault):
-    """A broker that lives and loses its session."""
+    """A broker that lives and loses its session; in a step that overlaps others, also the session of a dead broker."""
 
     kind: ClassVar[str] = "expire_session"
+    reaches_dead: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"registry-operations", "process"})
     seconds: Seconds | None = 0.0
 
@@ -125,10 +126,9 @@ class ExpireSession(Fault):
         """End the session of each broker once."""
         ended: dict[str, int] = injection.notes.setdefault("sessions", {})
 
-        def act(node: int, _: object) -> None:
-            ended[str(node)] = system.expire_session(node)
-
-        hit_once(system, injection, act)
+        for node in injection.nodes:
+            if str(node) not in ended:
+                ended[str(node)] = system.expire_session(node)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the registry ended a session of each broker."""

@@ -10,9 +10,18 @@ HarrowError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 from harrow.cluster.errors import ConfigError, HarrowError
 
-__all__ = ["CapabilityError", "ConfigError", "FaultError", "NemesisError", "TargetError"]
+__all__ = ["CapabilityError", "ConfigError", "FaultError", "NemesisError", "TargetError", "nearest"]
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the part of a message that asks for the known word which `word` resembles; empty where none does."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class FaultError(HarrowError):

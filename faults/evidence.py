@@ -16,4 +16,6 @@ class Evidence:
     """What was observed, and whether it proves the claim."""
 
     proved: bool
+    failed: str = ""
+    """Why the claim cannot be proved any more, such as that the program of the fault has ended by itself."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -1,25 +1,60 @@
 """Faults at named places in the broker's code (K6): crash, stop, delay or error at the n-th hit.
 
-`harrow failpoints` lists the places. A crashed broker is started again, a stopped broker is resumed, a place that
-was not reached is disarmed. Proof of a crash: the incarnation that was armed is over. Proof of a stop: the broker
-is paused. Else: the broker's own count of what fired.
+`failpoint`           arms a place in a broker that runs
+`failpoint_at_start`  SIGKILL, and a start with the place armed before the broker's code runs: the recovery of its logs,
+                      its registration. `times=2`: the next start is armed too. `power_loss=True`: unsynced writes are
+                      lost at the beginning and at each crash
+
+`harrow failpoints` lists the places; those that begin with `recovery.` are reached by a start only. A crashed broker is
+started again, a stopped broker is resumed, a place that was not reached is disarmed. Proof of a crash: the incarnation
+that was armed is over. Proof of a stop: the broker is paused. Else: the broker's own count of what fired.
 """
 
 from __future__ import annotations
 
 import difflib
+import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from harrow.cluster.host.seam.failpoints import DECLARED, RECOVERY
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process_faults import ProcessFault, running_again, shown, start_again, statuses
+from .process_faults import (
+    ProcessFault,
+    hit_once,
+    is_over,
+    restarted,
+    running_again,
+    shown,
+    start_again,
+    statuses,
+)
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds
-from .system import PAUSED, System
+from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target
 
 ACTIONS = ("crash", "stop", "delay", "error")
+TIMES_MOST = 10
+OF_EACH_START = (
+    "recovery.after-marker-removal",
+    "recovery.after-checkpoints",
+    "recovery.before-lower-checkpoints",
+    "recovery.after-logs",
+    "broker.before-registration",
+    "broker.after-registration",
+)
+OF_A_REPLICA = (
+    "recovery.before-log",
+    "recovery.before-segment",
+    "recovery.after-segment",
+    "recovery.before-epochs",
+    "recovery.before-producers",
+    "recovery.after-producers",
+)
+"""What a broker with a replica reaches, too, when it starts after a crash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +72,12 @@ class Failpoint(ProcessFault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         check_name(self.point)
-        if self.action not in ACTIONS:
-            raise ConfigError(f"failpoint(action={self.action!r}): expected {', '.join(ACTIONS)}")
-        if self.nth < 1 or self.delay_ms < 0:
+        if self.point.startswith(RECOVERY):
             raise ConfigError(
-                f"failpoint(nth={self.nth}, delay_ms={self.delay_ms}): expected nth from 1 up, delay_ms from 0 up"
+                f"failpoint({self.point!r}): only a starting broker reaches this place; "
+                f"write failpoint_at_start({self.point!r}, …)"
             )
+        _check_action(self)
 
     @property
     def disturbs(self) -> bool:
@@ -82,10 +117,151 @@ class Failpoint(ProcessFault):
         return disarmed(system, injection, running)
 
 
+@dataclass(slots=True, kw_only=True)
+class _ArmedStart:
+    """What the armed starts of one broker came to."""
+
+    hits: int = 0
+    rule: ArmedRule | None = None
+    """Of the start that is in progress."""
+    incarnation: int = 0
+    missed: bool = False
+    """The broker serves, and did not reach the place."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"hits": self.hits, "serves_without_a_hit": self.missed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailpointAtStart(ProcessFault):
+    """End each broker of the target, and start it with an armed failpoint, until it was hit `times` times."""
+
+    kind: ClassVar[str] = "failpoint_at_start"
+    needs: ClassVar[frozenset[str]] = frozenset({"failpoints", "process"})
+    effect_timeout_ms: ClassVar[int] = 60_000
+    point: str | None = None
+    """None: a place that each start reaches, drawn by the seed."""
+    action: str = "crash"
+    nth: int = 1
+    delay_ms: int = 0
+    times: int = 1
+    power_loss: bool = False
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.point is not None:
+            check_name(self.point)
+        _check_action(self)
+        if not 1 <= self.times <= TIMES_MOST or (self.times > 1 and self.action != "crash"):
+            raise ConfigError(
+                f"{self.kind}(action={self.action!r}, times={self.times!r}): expected 1, or for a crash a number up to "
+                f"{TIMES_MOST}"
+            )
+
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do."""
+        return self.needs | ({"power-loss"} if self.power_loss else set[str]())
+
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+        """Draw the brokers, and the place where the caller gave none."""
+        injection = ProcessFault.resolve(self, snapshot, rng, id=id)
+        hosts = [set(row.replicas) for _, row in snapshot.view.partitions()]
+        has_logs = all(any(node in nodes for nodes in hosts) for node in injection.nodes)
+        places = (*OF_EACH_START, *OF_A_REPLICA) if has_logs else OF_EACH_START
+        drawn = rng.choice(places)
+        details = {**injection.details, "point": self.point or drawn, "seed": rng.getrandbits(32)}
+        return Injection(
+            id=id, fault=self, nodes=injection.nodes, duration_ms=injection.duration_ms, details=details
+        )  # fmt: skip
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """End each broker once."""
+        starts: dict[int, _ArmedStart] = injection.notes.setdefault("starts", {})
+
+        def act(node: int, broker: BrokerControl) -> None:
+            starts[node] = _ArmedStart()
+            self._end(broker, injection, node, 0)
+
+        hit_once(system, injection, act)
+
+    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
+        """Start a broker that is dead with the failpoint armed, and count its hits."""
+        del now_ms
+        for node, start in _armed_starts(injection).items():
+            if start.hits < self.times and not start.missed:
+                self._advance_broker(system.broker(node), injection, node, start)
+
+    def _advance_broker(
+        self, broker: BrokerControl, injection: Injection, node: int, start: _ArmedStart
+    ) -> None:
+        status = broker.status()
+        if start.rule is None:
+            if status.state == DEAD:
+                point = injection.details["point"]
+                start.rule = broker.start_armed(
+                    name=point, action=self.action, nth=self.nth, delay_ms=self.delay_ms
+                )
+                start.incarnation = broker.status().incarnation
+        elif is_over(status, start.incarnation):
+            start.hits, start.rule = start.hits + 1, None
+            self._end(broker, injection, node, start.hits)
+        elif status.state == PAUSED:
+            start.hits += self.action == "stop"
+        elif status.state == RUNNING:
+            hit = start.rule.status().fired > 0
+            start.hits += hit
+            start.missed = not hit
+
+    def _end(self, broker: BrokerControl, injection: Injection, node: int, number: int) -> None:
+        if self.power_loss:
+            broker.lose_power(seed=f"{injection.details['seed']}/{node}/{number}")
+        else:
+            broker.kill()
+
+    def is_done(self, injection: Injection) -> bool:
+        """Whether each broker was hit often enough, or serves."""
+        starts = _armed_starts(injection).values()
+        return all(start.missed or start.hits >= self.times for start in starts)
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker was hit so often."""
+        del system
+        starts = _armed_starts(injection)
+        proved = bool(starts) and all(start.hits >= self.times for start in starts.values())
+        facts = {str(node): start.to_json() for node, start in starts.items()}
+        place = injection.details.get("point")
+        return Evidence(proved=proved, facts={"failpoint": place, "starts": facts})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Start what is dead, resume what is paused, disarm what did not fire."""
+        start_again(system, injection)
+        for node, start in _armed_starts(injection).items():
+            if start.missed and start.rule is not None:
+                status = system.broker(node).status()
+                if not is_over(status, start.incarnation):
+                    start.rule.disarm()
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, in a later incarnation than the first."""
+        return restarted(system, injection)
+
+
+def _armed_starts(injection: Injection) -> dict[int, _ArmedStart]:
+    starts: dict[int, _ArmedStart] = injection.notes.get("starts", {})
+    return starts
+
+
+def _check_action(fault: Failpoint | FailpointAtStart) -> None:
+    if fault.action not in ACTIONS:
+        raise ConfigError(f"{fault.kind}(action={fault.action!r}): expected {', '.join(ACTIONS)}")
+    if fault.nth < 1 or fault.delay_ms < 0:
+        raise ConfigError(
+            f"{fault.kind}(nth={fault.nth}, delay_ms={fault.delay_ms}): expected nth from 1 up, delay_ms from 0 up"
+        )
+
+
 def check_name(name: str) -> None:
     """Raise ConfigError for a place that no code declares."""
-    from harrow.cluster.host.seam.failpoints import DECLARED
-
     if name not in DECLARED:
         near = difflib.get_close_matches(name, DECLARED, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(DECLARED)}"
@@ -108,5 +284,32 @@ def failpoint(
         action=action,
         nth=nth,
         delay_ms=delay_ms,
+        seconds=seconds,
+    )
+
+
+def failpoint_at_start(
+    name: str | None,
+    target: Target | int,
+    action: str = "crash",
+    *,
+    nth: int = 1,
+    delay_ms: int = 0,
+    times: int = 1,
+    power_loss: bool = False,
+    seconds: Seconds | None = None,
+) -> FailpointAtStart:
+    """SIGKILL, and a start in which the place `name` is armed (None: the seed draws a place of recovery).
+
+    `times`: so many starts in a row crash there; `power_loss`: each crash loses unsynced writes, too.
+    """
+    return FailpointAtStart(
+        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        point=name,
+        action=action,
+        nth=nth,
+        delay_ms=delay_ms,
+        times=times,
+        power_loss=power_loss,
         seconds=seconds,
     )

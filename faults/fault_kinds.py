@@ -12,18 +12,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm, StuckConsumer
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
 from .damage_faults import DamageDisk
 from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
+from .election_faults import UncleanElection
 from .errors import ConfigError
-from .failpoint_faults import Failpoint
+from .failpoint_faults import Failpoint, FailpointAtStart
+from .membership_faults import AddBroker, RemoveBroker
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
 from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRing
 from .process_faults import Kill, Pause, Restart, Terminate
+from .program_faults import KillProgram, PauseProgram, TerminateProgram
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
-from .resource_faults import ExhaustDescriptors, ThrottleCpu
+from .resource_faults import ExhaustConnections, ExhaustDescriptors, LimitMemory, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
 from .targets import Target
@@ -52,9 +56,11 @@ def register(fault: type[Fault]) -> type[Fault]:
 for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, Wipe, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
-    Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
-    HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
-    SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors,
+    Failpoint, FailpointAtStart, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge,
+    MajoritiesRing, HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
+    SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors, UncleanElection, LimitMemory,
+    ExhaustConnections, AddBroker, RemoveBroker,
+    HijackTransactionalId, RebalanceStorm, StuckConsumer, IsolateClient, KillProgram, PauseProgram, TerminateProgram,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

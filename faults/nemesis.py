@@ -14,6 +14,11 @@ which begins when its effect is proved; then the nemesis heals it and proves the
 do not wait for each other: while no broker plays the role of such a step, later steps fire. A replayed step does not
 fire before the time at which it was recorded (`fired_ms`).
 
+A step with the trigger `events` fires after its events (`ScheduledFault.after`), which may be those of steps that are
+not healed. Its events can no longer happen when no fault is active for `WAIT_TIMEOUT_MS`. A fault with `until` heals at
+these events. A step that is not required is dropped when the duration of the schedule has passed and no fault is
+active; it heals without an effect when its `until` has happened, or the duration has passed, before it had any.
+
 While a fault hides the cluster (the registry does not run) roles are resolved against the last known view, and the
 deadline of a broker that is being started is extended until the registry runs again.
 
@@ -31,15 +36,23 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.view import ClusterView
 
-from .errors import ConfigError
+from .active_fault import ActiveFault
+from .event_watch import EventWatch
 from .evidence import Evidence
-from .schedule import Schedule, ScheduledFault
+from .schedule import (
+    EVENTS,
+    UNTIL_MOST_MS,
+    Schedule,
+    ScheduledFault,
+    check_events,
+    check_nodes,
+)
 from .spec import Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
 
@@ -56,25 +69,6 @@ GRACE_MS = 3_000
 """After `finish`, how long a fault that needs traffic still waits for it."""
 
 Row = dict[str, Any]
-
-
-@dataclass(slots=True, kw_only=True)
-class _ActiveFault:
-    """A fault that was injected and is not healed yet."""
-
-    step: ScheduledFault
-    injection: Injection
-    deadline_ms: int
-    """For its effect, then for its healing."""
-    heal_at_ms: int | None = None
-    """When its duration ends; None before its effect is proved."""
-    healing: bool = False
-    trouble: str = ""
-
-    @property
-    def waits(self) -> bool:
-        """Whether the fault takes effect only through traffic."""
-        return self.heal_at_ms is None and self.injection.fault.waits_for_traffic
 
 
 class Nemesis:
@@ -96,6 +90,8 @@ class Nemesis:
         for step in schedule.steps:
             check_capabilities(system, step.fault, step.fault.capabilities())
             check_nodes(step, system.nodes)
+            step.fault.check_system(system)
+        check_events(schedule)
         self._system = system
         self._plan = schedule
         self._rng = random.Random(schedule.seed)  # noqa: S311 - repeatable, not secret
@@ -106,8 +102,9 @@ class Nemesis:
         self._steps = list(schedule.steps)
         self._waiting = list(range(len(self._steps)))
         """Indexes of the steps that have neither fired nor been skipped."""
-        self._active: list[_ActiveFault] = []
+        self._active: list[ActiveFault] = []
         self._view: ClusterView | None = None
+        self._events = EventWatch(system, schedule.steps)
         self._now_ms = 0
         self._begun_ms: int | None = None
         self._traffic_ms: int | None = None
@@ -167,6 +164,7 @@ class Nemesis:
         if self._traffic_ms is None:
             if self._has_traffic():
                 self._traffic_ms = self._now_ms
+                self._events.traffic_began(self._view)
             elif self._no_traffic_will_come():
                 self._stopping = True
         if self._traffic_ms is None:
@@ -182,7 +180,7 @@ class Nemesis:
         late = self._now_ms > self._begun_ms + FIRST_TRAFFIC_TIMEOUT_MS
         return late or (self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS)
 
-    def _continue(self, active: _ActiveFault) -> None:
+    def _continue(self, active: ActiveFault) -> None:
         if not (active.healing or self._stopping):
             self._advance_fault(active)
         if active.healing:
@@ -193,17 +191,19 @@ class Nemesis:
             self._heal(active)
         elif active.heal_at_ms is None:
             self._probe_effect(active)
-        elif self._now_ms >= active.heal_at_ms and self._is_done(active, active.heal_at_ms):
+        elif (
+            self._now_ms >= active.heal_at_ms or self._events.ends(active.step)
+        ) and self._is_done(active, active.heal_at_ms):
             self._heal(active)
 
-    def _advance_fault(self, active: _ActiveFault) -> None:
+    def _advance_fault(self, active: ActiveFault) -> None:
         injection = active.injection
         with contextlib.suppress(
             HarrowError
         ):  # a process that does not respond: again in the next turn
             injection.fault.advance(self._system, injection, self._now_ms)
 
-    def _is_done(self, active: _ActiveFault, heal_at_ms: int) -> bool:
+    def _is_done(self, active: ActiveFault, heal_at_ms: int) -> bool:
         injection = active.injection
         if injection.fault.is_done(injection):
             return True
@@ -212,7 +212,7 @@ class Nemesis:
             self.problems.append(f"{injection.fault} did not come to its end in time")
         return late
 
-    def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
+    def _guarded(self, active: ActiveFault, act: Callable[[ActiveFault], None]) -> None:
         """Call `act`; a bug in a fault ends the run, and every active fault is healed."""
         try:
             act(active)
@@ -237,20 +237,23 @@ class Nemesis:
     # ------------------------------------------------------------------------------------- firing
 
     def _try_to_fire(self, number: int, step: ScheduledFault) -> None:
-        if not step.required and step.nodes is None and self._is_late():
+        if not step.required and step.nodes is None and self._is_dropped(step):
             self._waiting.remove(number)
             return
         due_ms = self._due_ms(step)
+        if due_ms is None and step.trigger == EVENTS and self._is_stuck():
+            self._skip(number, f"it waited for {', '.join(map(repr, step.after))}")
         if due_ms is None or self._now_ms < due_ms:
             return
         late = self._now_ms > due_ms + self._wait_timeout_ms
         disturbed = self._disturbed()
+        held = frozenset[int]() if step.overlaps else disturbed
         if step.fault.disturbs and len(disturbed) >= self._plan.cap:
             if late:
                 self._skip(number, "the cap did not allow it in time")
             return
         try:
-            injection = self._resolve(step, disturbed)
+            injection = self._resolve(step, disturbed, held)
         except HarrowError as error:
             # a TargetError, or a registry that does not respond: either may be temporary
             if late:
@@ -271,8 +274,25 @@ class Nemesis:
         late = duration_ms is not None and self._now_ms > self._traffic_ms + duration_ms
         return late or self._closing_ms is not None
 
+    def _is_dropped(self, step: ScheduledFault) -> bool:
+        """Whether it is too late for a step that is not required; events may be those of a fault that lasts."""
+        waits = step.trigger == EVENTS and self._active and self._closing_ms is None
+        return not waits and self._is_late()
+
+    def _is_stuck(self) -> bool:
+        """Whether nothing has happened for long that a step could wait for, and no step is due without events."""
+        assert self._traffic_ms is not None
+        if not all(self._events.waits(self._steps[number]) for number in self._waiting):
+            return False
+        since_ms = self._traffic_ms if self._healed_ms is None else self._healed_ms
+        return not self._active and (
+            self._closing_ms is not None or self._now_ms > since_ms + self._wait_timeout_ms
+        )
+
     def _due_ms(self, step: ScheduledFault) -> int | None:
         assert self._traffic_ms is not None
+        if step.trigger == EVENTS:
+            return self._events.due_ms(step, self._now_ms)
         recorded_ms = 0 if step.nodes is None else step.fired_ms or 0
         if step.trigger == "traffic":
             return self._traffic_ms + max(step.at_ms, recorded_ms)
@@ -281,9 +301,13 @@ class Nemesis:
         since_ms = self._traffic_ms if self._healed_ms is None else self._healed_ms
         return max(since_ms + step.at_ms, self._traffic_ms + recorded_ms)
 
-    def _resolve(self, step: ScheduledFault, disturbed: frozenset[int]) -> Injection | None:
-        """Return the injection: brokers and duration; None while the cap forbids it."""
-        snapshot = self._look(disturbed)
+    def _resolve(
+        self, step: ScheduledFault, disturbed: frozenset[int], held: frozenset[int]
+    ) -> Injection | None:
+        """Return the injection: brokers, none of `held`, and duration; None while the cap forbids it."""
+        snapshot = self._look(held)
+        if step.overlaps and step.fault.reaches_dead:
+            snapshot = replace(snapshot, running=frozenset(snapshot.brokers))
         if step.nodes is None:
             injection = step.fault.resolve(snapshot, self._rng, id=step.id)
         else:
@@ -296,6 +320,8 @@ class Nemesis:
                 duration_ms=drawn_ms if step.duration_ms is None else step.duration_ms,
                 details=injection.details if step.details is None else step.details,
             )
+        if step.until and step.duration_ms is None and step.fault.seconds is None:
+            injection = replace(injection, duration_ms=UNTIL_MOST_MS)
         hit = injection.fault.disturbed_nodes(injection)
         if step.fault.disturbs and len(disturbed | hit) > self._plan.cap:
             return None
@@ -313,9 +339,10 @@ class Nemesis:
 
     def _inject(self, number: int, injection: Injection) -> None:
         assert self._traffic_ms is not None
+        self._events.began(injection.id)
         step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
         self._steps[number] = step
-        active = _ActiveFault(
+        active = ActiveFault(
             step=step,
             injection=injection,
             deadline_ms=self._now_ms + self._effect_timeout_of(injection),
@@ -326,7 +353,7 @@ class Nemesis:
         )
         self._guarded(active, self._begin)
 
-    def _begin(self, active: _ActiveFault) -> None:
+    def _begin(self, active: ActiveFault) -> None:
         try:
             active.injection.fault.inject(self._system, active.injection)
         except HarrowError as error:
@@ -337,30 +364,38 @@ class Nemesis:
 
     # -------------------------------------------------------------------------- effect and healing
 
-    def _probe_effect(self, active: _ActiveFault) -> None:
+    def _probe_effect(self, active: ActiveFault) -> None:
         injection = active.injection
         evidence = self._probed(injection)
         if evidence.proved:
             self._took_effect(active, evidence)
-        elif injection.fault.may_miss and not active.step.required and self._missed(active):
+        elif evidence.failed:
+            self.problems.append(f"{injection.fault} had no effect: {evidence.failed}")
+            self._heal(active)
+        elif not active.step.required and self._missed(active):
             self._heal(active)
         elif self._now_ms > self._effect_deadline_ms(active):
             why = "no traffic reached it" if active.waits else f"seen: {dict(evidence.facts)}"
-            self.problems.append(
-                f"{injection.fault} on brokers {list(injection.nodes)} had no effect ({why})"
-            )
+            where = f" on brokers {list(injection.nodes)}" if injection.nodes else ""
+            self.problems.append(f"{injection.fault}{where} had no effect ({why})")
             self._heal(active)
 
-    def _took_effect(self, active: _ActiveFault, evidence: Evidence) -> None:
+    def _took_effect(self, active: ActiveFault, evidence: Evidence) -> None:
         self.effects += 1
+        self._events.took_effect(active.injection.id, self._view)
         active.heal_at_ms = self._now_ms + active.injection.duration_ms
         self._report("effect", active.injection, evidence.facts)
 
-    def _missed(self, active: _ActiveFault) -> bool:
+    def _missed(self, active: ActiveFault) -> bool:
+        """Whether a step that is not required may end without an effect."""
+        if active.step.until and (self._is_late() or self._events.ends(active.step)):
+            return True
+        if not active.injection.fault.may_miss:
+            return False
         begun_ms = active.deadline_ms - self._effect_timeout_of(active.injection)
         return self._now_ms >= begun_ms + active.injection.duration_ms
 
-    def _effect_deadline_ms(self, active: _ActiveFault) -> float:
+    def _effect_deadline_ms(self, active: ActiveFault) -> float:
         if not active.waits:
             return active.deadline_ms
         return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
@@ -368,12 +403,15 @@ class Nemesis:
     def _effect_timeout_of(self, injection: Injection) -> int:
         return max(self._effect_timeout_ms, injection.fault.effect_timeout_ms)
 
-    def _probe_last(self, active: _ActiveFault) -> None:
+    def _probe_last(self, active: ActiveFault) -> None:
         evidence = self._probed(active.injection)
         if evidence.proved:
             self._took_effect(active, evidence)
         elif active.step.required:
-            self.problems.append(f"{active.injection.fault} had no effect before the run ended")
+            why = f": {evidence.failed}" if evidence.failed else ""
+            self.problems.append(
+                f"{active.injection.fault} had no effect before the run ended{why}"
+            )
 
     def _probed(self, injection: Injection) -> Evidence:
         """Probe the effect; an error of the probe, such as a process that does not respond, proves nothing."""
@@ -382,13 +420,13 @@ class Nemesis:
         except HarrowError as error:
             return Evidence(proved=False, facts={"error": str(error)})
 
-    def _heal(self, active: _ActiveFault) -> None:
+    def _heal(self, active: ActiveFault) -> None:
         active.healing = True
         active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
         self._report("heal", active.injection, {})
         self._continue_healing(active)
 
-    def _continue_healing(self, active: _ActiveFault) -> None:
+    def _continue_healing(self, active: ActiveFault) -> None:
         injection = active.injection
         evidence = Evidence(proved=False)
         try:
@@ -407,8 +445,9 @@ class Nemesis:
             self.problems.append(f"{injection.fault} was not healed: {active.trouble}")
         self._active.remove(active)
         self._healed_ms = self._now_ms
+        self._events.healed(injection.id)
 
-    def _hidden_from(self, active: _ActiveFault) -> bool:
+    def _hidden_from(self, active: ActiveFault) -> bool:
         """Whether another fault hides the cluster: a broker that starts now cannot begin to run."""
         return any(
             other.injection.fault.hides_cluster for other in self._active if other is not active
@@ -441,16 +480,6 @@ class Nemesis:
             self._write(row)
         except OSError as error:  # a full disk under the log must not keep a cluster broken
             self.problems.append(f"the row {row['event']} {row['id']} was not written: {error}")
-
-
-def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:
-    """Raise ConfigError for a recorded step whose brokers this cluster does not have."""
-    missing = sorted(set(step.nodes or ()) - set(nodes))
-    if missing:
-        raise ConfigError(
-            f"step {step.id} of the schedule, {step.fault}, targets brokers {missing}, and this cluster has "
-            f"{list(nodes)}; replay it on a cluster of at least {max(missing)} brokers"
-        )
 
 
 def _ignore(row: Row) -> None:

@@ -21,10 +21,13 @@ from .cluster_faults import ElectController, ExpireSession, ZombieController
 from .damage_faults import DamageDisk
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
+from .failpoint_faults import FailpointAtStart
 from .fault_kinds import FAULTS, OWN_KINDS, extension_kinds, fault_kind
+from .membership_faults import AddBroker, RemoveBroker
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
 from .partition_faults import HalfOpen
 from .process_faults import Kill, Pause, Restart, Terminate
+from .program_faults import KillProgram, PauseProgram, TerminateProgram
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import (
     DelayRequest,
@@ -108,6 +111,8 @@ RANDOM_FAULTS: Mapping[str, type[Fault]] = {
         SlowDisk, Throttle, LoseResponse, LoseRequest, DelayRequest, DuplicateRequest,
         RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, HalfOpen, ElectController, ZombieController,
         ExpireSession, DamageDisk, JumpClock, SkewClock, FreezeClock, StrobeClock, ThrottleCpu, ExhaustDescriptors,
+        FailpointAtStart, AddBroker, RemoveBroker,
+        KillProgram, PauseProgram, TerminateProgram,
     )
 }  # fmt: skip
 """Kinds that need no more than a target; partitions of several brokers are written out, with the cap that they need."""
@@ -154,9 +159,8 @@ def check_drawable(names: Iterable[str]) -> None:
             own = {kind: FAULTS[kind] for kind in FAULTS if kind not in OWN_KINDS}
             added = {**own, **extension_kinds()}
             more = [kind for kind in added if drawable_kind(kind) is not None]
-            why = ""
-            if name in added:
-                missing = ", ".join(_missing_parameters(added[name]))
+            why, given = "", {**FAULTS, **added}.get(name)
+            if given is not None and (missing := ", ".join(_missing_parameters(given))):
                 why = f"; {name} cannot be drawn, because it needs {missing}"
             known = ", ".join([*RANDOM_FAULTS, *more])
             raise ConfigError(f"fault {name!r}: expected one of {known}{why}")

@@ -6,7 +6,7 @@ is dead, or has been started again since), or the process is paused. Healed: the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,6 +73,19 @@ def running_again(system: System, injection: Injection) -> Evidence:
     return Evidence(proved=proved, facts=shown(found))
 
 
+def restarted(
+    system: System, injection: Injection, killed: Mapping[int, int] | None = None
+) -> Evidence:
+    """Observe whether every broker of the target runs, and each affected one in a later incarnation.
+
+    `killed`: the incarnations that must be over, where these are not those that were affected first.
+    """
+    incarnations = injection.notes.get("incarnations", {}) if killed is None else killed
+    over = all(is_over(system.broker(node).status(), was) for node, was in incarnations.items())
+    running = running_again(system, injection)
+    return Evidence(proved=over and running.proved, facts=running.facts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFault(Fault):
     """A fault whose brokers run again when it is healed."""
@@ -102,9 +115,7 @@ class Kill(ProcessFault):
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run, in a later incarnation than the affected one."""
-        over = not injection.notes.get("incarnations") or ended(system, injection).proved
-        running = running_again(system, injection)
-        return Evidence(proved=over and running.proved, facts=running.facts)
+        return restarted(system, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,17 @@
-"""Faults of a broker's resources, without root (K5): processor time and file descriptors.
+"""Faults of a broker's resources, without root (K5): processor time, file descriptors, connections, memory.
 
 `throttle_cpu`         the broker runs for `share` of each `period_ms`, and is paused by SIGSTOP for the rest.
                        Evidence: it was seen paused in several periods
 `exhaust_descriptors`  the limit of open files is lowered to those that are open: nothing can be opened or accepted. A
                        broker that must open a file (a new segment) fails as with a failed disk: its data folder is
                        offline, or it ends. Evidence: the limit is in force, and no descriptor is left
+`exhaust_connections`  strangers connect until the broker serves no new connection: new clients wait, or are refused
+                       (`max.connections`, `max.connections.per.ip`; KIP-402). Open connections go on, and brokers have
+                       a listener of their own. Evidence: a connection is not served, or closed at once; healed: a
+                       new one is served
+`limit_memory`         the limit of memory is lowered to what the broker has, and `spare_bytes`: an allocation fails.
+                       The broker ends at once, as a JVM with -XX:+ExitOnOutOfMemoryError does, because after a failed
+                       allocation nothing in it can be trusted. Evidence: it has ended under the limit
 
 Healed: the broker runs. After `exhaust_descriptors` it is a later incarnation, which has the former limit and all its
 data folders.
@@ -28,7 +35,7 @@ from .process_faults import (
     start_again,
     statuses,
 )
-from .rules import all_fired, arm_once, armed_in, disarm
+from .rules import all_fired, arm_once, armed_in, disarm, disarmed
 from .spec import Fault, Injection, Seconds
 from .system import PAUSED, RUNNING, System
 from .targets import Target
@@ -38,6 +45,8 @@ PERIOD_MS = 100
 PERIOD_MS_LEAST, PERIOD_MS_MOST = 50, 10_000
 """A nemesis has a turn every 10 ms."""
 PERIODS_PROVED = 3
+CONNECTIONS, CONNECTIONS_MOST = 500, 20_000
+SPARE_BYTES_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +126,78 @@ class ExhaustDescriptors(ProcessFault):
         return Evidence(proved=over and running.proved, facts=running.facts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExhaustConnections(Fault):
+    """A broker that serves no new connection."""
+
+    kind: ClassVar[str] = "exhaust_connections"
+    needs: ClassVar[frozenset[str]] = frozenset({"connections"})
+    effect_timeout_ms: ClassVar[int] = 30_000
+    most: int = CONNECTIONS
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if not 1 <= self.most <= CONNECTIONS_MOST:
+            raise ConfigError(
+                f"exhaust_connections(most={self.most!r}): expected a number from 1 to {CONNECTIONS_MOST}"
+            )
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Begin to connect to each broker, once."""
+        arm_once(system, injection, lambda broker: broker.fill_connections(self.most))
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker leaves a new connection unserved."""
+        return all_fired(system, injection, "brokers", death_counts=False)
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Close the connections, also those to a broker that another fault has ended."""
+        del system
+        closed: list[int] = injection.notes.setdefault("closed", [])
+        for node, _, rule in armed_in(injection):
+            if node not in closed:
+                closed.append(node)
+                rule.disarm()
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker serves a new connection; a broker that another fault ended is left to it."""
+        return disarmed(system, injection, Evidence(proved=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitMemory(ProcessFault):
+    """A broker that gets no more memory, and ends when it needs some."""
+
+    kind: ClassVar[str] = "limit_memory"
+    needs: ClassVar[frozenset[str]] = frozenset({"memory", "process"})
+    waits_for_traffic: ClassVar[bool] = True
+    spare_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if not 0 <= self.spare_bytes <= SPARE_BYTES_MOST:
+            raise ConfigError(
+                f"limit_memory(spare_bytes={self.spare_bytes!r}): expected a number from 0 to {SPARE_BYTES_MOST}"
+            )
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Lower the limit of each broker once."""
+        arm_once(system, injection, lambda broker: broker.limit_memory(self.spare_bytes))
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether each broker has ended under its limit."""
+        return all_fired(system, injection, "brokers")
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Raise the limit of what still runs, and start what has ended."""
+        disarm(system, injection)
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, without the limit."""
+        return disarmed(system, injection, running_again(system, injection))
+
+
 def throttle_cpu(
     target: Target | int,
     *,
@@ -133,3 +214,20 @@ def exhaust_descriptors(
 ) -> ExhaustDescriptors:
     """Let a broker open no further file and accept no further connection."""
     return ExhaustDescriptors(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def limit_memory(
+    target: Target | int, *, spare_bytes: int = 0, seconds: Seconds | None = None
+) -> LimitMemory:
+    """Let a broker get no more memory than it has and `spare_bytes`; it ends when it needs more, and starts again."""
+    return LimitMemory(target=target, spare_bytes=spare_bytes, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def exhaust_connections(
+    target: Target | int, *, most: int = CONNECTIONS, seconds: Seconds | None = None
+) -> ExhaustConnections:
+    """Let strangers connect to a broker, at most `most` times, until it serves no new connection.
+
+    The broker needs a `max.connections` below `most`; clients that are connected go on.
+    """
+    return ExhaustConnections(target=target, most=most, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process_faults import ProcessFault, hit_once, is_over, running_again, shown, statuses
-from .spec import Fault, Injection, Seconds, least_and_most, pair_within
+from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
+from .spec import Fault, Injection, Seconds, amount_within, least_and_most
 from .system import DEAD, PAUSED, RUNNING, STARTING, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers
 
@@ -97,12 +97,9 @@ class RollingRestart(ProcessFault):
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run; a broker that is still in its controlled shutdown does not count."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
-        found = statuses(system, injection)
-        over = all(is_over(status, incarnations[node]) for node, status in found.items())
-        running = running_again(system, injection)
-        facts = {**running.facts, "restarted": len(incarnations)}
-        return Evidence(proved=over and running.proved, facts=facts)
+        found = restarted(system, injection)
+        count = len(injection.notes.get("incarnations", {}))
+        return Evidence(proved=found.proved, facts={**found.facts, "restarted": count})
 
     def _end(self, system: System, injection: Injection) -> None:
         """End the broker whose turn it is, when it runs."""
@@ -140,6 +137,8 @@ class _Start:
     crashes: int = 0
     hits: int = 0
     """How often it was hit while it was starting."""
+    killed: int = 0
+    """The last incarnation that was sent a signal to end: it may seem to run for a moment."""
 
     def to_json(self) -> dict[str, int]:
         return {"crashes": self.crashes, "hits_while_starting": self.hits}
@@ -163,7 +162,7 @@ class RepeatedStart(ProcessFault):
 
         def act(node: int, broker: BrokerControl) -> None:
             rng = random.Random(f"{seed}/{node}")  # noqa: S311 - repeatable, not secret
-            starts[node] = _Start(crashes=1, rng=rng)
+            starts[node] = _Start(crashes=1, rng=rng, killed=broker.status().incarnation)
             self.end(broker)
 
         hit_once(system, injection, act)
@@ -208,18 +207,16 @@ class RepeatedStart(ProcessFault):
         """Hit a broker that is starting or running."""
         start.crashes += 1
         start.hit_ms = None
+        start.killed = broker.status().incarnation
         if state == RUNNING:
             self.end(broker)
         else:
             broker.kill()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the brokers run, in a later incarnation than the first."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
-        found = statuses(system, injection)
-        over = all(is_over(status, incarnations[node]) for node, status in found.items())
-        running = running_again(system, injection)
-        return Evidence(proved=over and running.proved, facts=running.facts)
+        """Observe whether the brokers run, in a later incarnation than the last one that was killed."""
+        killed = {node: start.killed for node, start in starts_of(injection).items()}
+        return restarted(system, injection, killed)
 
 
 def starts_of(injection: Injection) -> dict[int, _Start]:
@@ -241,15 +238,9 @@ class CrashLoop(RepeatedStart):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        pair = pair_within(self.alive_s, 0, ALIVE_S_MOST)
-        if pair is None:
-            raise ConfigError(
-                f"crash_loop(alive_s={self.alive_s!r}): expected seconds, or a (least, most) pair, up to "
-                f"{ALIVE_S_MOST:.0f}"
-            )
-        object.__setattr__(
-            self, "alive_s", pair if isinstance(self.alive_s, list | tuple) else pair[0]
-        )
+        where = "crash_loop(alive_s"
+        checked = amount_within(self.alive_s, ALIVE_S_MOST, where, "seconds", least=0)
+        object.__setattr__(self, "alive_s", checked)
 
     def continues(self, start: _Start) -> bool:
         """Until the fault is healed."""

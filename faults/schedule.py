@@ -1,10 +1,13 @@
 """A schedule: faults with their times as plain values, replayable from JSON (K9).
 
 A step fires `at_ms` after its trigger: `traffic` (the first traffic on the topics under test) or `healed` (every
-earlier step is healed; the time of the first step then counts from the traffic). Its fault lasts `duration_ms` after
-the proved effect; None: the fault draws the duration. When the step fires, the nemesis stores the resolved values
-(`nodes`, `duration_ms`, `details`, `fired_ms`) in it. A replay uses exactly these, and fires the step not before
-`fired_ms`.
+earlier step is healed; the time of the first step then counts from the traffic). Or its trigger is `events`: it fires
+`at_ms` after everything that `after` names has happened (`events.py`).
+
+Its fault lasts `duration_ms` after the proved effect; None: the fault draws the duration. With `until` it heals as soon
+as everything that this names has happened, and after its duration at the latest. When the step fires, the nemesis
+stores the resolved values (`nodes`, `duration_ms`, `details`, `fired_ms`) in it. A replay uses exactly these, and fires
+the step not before `fired_ms`, unless the step waits for events.
 
 `run` describes the cluster and the workload, as far as they are known: brokers, settings, topic, workload, seeds (see
 `harness/run_settings.py`). With it the file alone repeats a run, on simulated machines and on real processes.
@@ -13,16 +16,20 @@ the proved effect; None: the fault draws the duration. When the step fires, the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from .errors import ConfigError
+from .events import Event
 from .fault_kinds import fault_from_json
 from .spec import Fault, Injection
 
 SCHEMA_VERSION = 1
-TRIGGERS = ("traffic", "healed")
+EVENTS = "events"
+TRIGGERS = ("traffic", "healed", EVENTS)
+UNTIL_MOST_MS = 60_000
+"""How long a fault lasts at most that heals at an event, where its step has no duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,21 @@ class ScheduledFault:
     details: Mapping[str, Any] | None = None
     fired_ms: int | None = None
     """When it fired, after the first traffic. A replay fires it then, or later where its trigger is later."""
+    after: tuple[Event, ...] = ()
+    """It fires `at_ms` after all of these have happened; the trigger is then `events`."""
+    until: tuple[Event, ...] = ()
+    """It heals as soon as all of these have happened, and at the latest when its duration has passed."""
+    overlaps: bool = False
+    """Whether it may hit a broker that another step disturbs."""
+
+    def __post_init__(self) -> None:
+        if self.after and self.trigger == "healed":
+            object.__setattr__(self, "trigger", EVENTS)
+        if bool(self.after) != (self.trigger == EVENTS):
+            raise ConfigError(
+                f"step {self.id}: the trigger is {self.trigger!r} and after={self.after!r}; a step that waits for "
+                "events has both, another step has neither"
+            )
 
     def fired(self, injection: Injection, fired_ms: int) -> ScheduledFault:
         """Return the step with what was resolved when it fired."""
@@ -63,14 +85,19 @@ class ScheduledFault:
             "duration_ms": self.duration_ms,
             "details": None if self.details is None else dict(self.details),
             "fired_ms": self.fired_ms,
+            **{name: [e.to_json() for e in events] for name, events in self._events() if events},
+            **({"overlaps": True} if self.overlaps else {}),
         }
+
+    def _events(self) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        return (("after", self.after), ("until", self.until))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ScheduledFault:
         """Read what `to_json` wrote; ConfigError names the field that cannot be used."""
         trigger = raw.get("trigger", "healed")
         if trigger not in TRIGGERS:
-            raise ConfigError(f"step trigger {trigger!r}: expected {' or '.join(TRIGGERS)}")
+            raise ConfigError(f"step trigger {trigger!r}: expected {', '.join(TRIGGERS)}")
         if "fault" not in raw:
             raise ConfigError(f"step {dict(raw)!r}: no fault")
         nodes = raw.get("nodes")
@@ -84,7 +111,30 @@ class ScheduledFault:
             duration_ms=raw.get("duration_ms"),
             details=raw.get("details"),
             fired_ms=raw.get("fired_ms"),
+            after=tuple(map(Event.from_json, raw.get("after", ()))),
+            until=tuple(map(Event.from_json, raw.get("until", ()))),
+            overlaps=bool(raw.get("overlaps", False)),
         )
+
+
+def step_after(
+    name: int | str,
+    fault: Fault,
+    *events: Event,
+    wait_ms: int = 0,
+    until: tuple[Event, ...] = (),
+    duration_ms: int = UNTIL_MOST_MS,
+    overlaps: bool = False,
+    **details: object,
+) -> ScheduledFault:
+    """Return a step that fires `wait_ms` after `events`, without them after the first traffic.
+
+    It is left out where its events do not happen. `details` that are given are not drawn.
+    """
+    return ScheduledFault(
+        id=str(name), fault=fault, at_ms=wait_ms, trigger=EVENTS if events else "traffic", after=events, until=until,
+        duration_ms=duration_ms, overlaps=overlaps, required=False, details=details or None,
+    )  # fmt: skip
 
 
 def timed_step(
@@ -114,6 +164,12 @@ class Schedule:
     """For readers: how it was drawn, what it found."""
     run: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Cluster and workload of the run; empty where they are not known."""
+
+    def without(self, ids: Collection[str]) -> Schedule:
+        """Return the schedule without these steps; what waited for one of them waits for what that one waited for."""
+        gone = {step.id: step for step in self.steps if step.id in ids}
+        kept = [step for step in self.steps if step.id not in gone]
+        return replace(self, steps=tuple(_not_waiting_for(gone, step) for step in kept))
 
     def to_json(self) -> str:
         """Return the file's text."""
@@ -148,4 +204,41 @@ class Schedule:
             duration_ms=raw.get("duration_ms"),
             notes=raw.get("notes", {}),
             run=raw.get("run", {}),
+        )
+
+
+def _not_waiting_for(gone: Mapping[str, ScheduledFault], step: ScheduledFault) -> ScheduledFault:
+    """Return the step without its events of steps that are gone."""
+    while missing := [event.step for event in step.after if event.step in gone]:
+        other = gone[missing[0]]
+        after = tuple(event for event in step.after if event.step != other.id)
+        inherited = tuple(event for event in other.after if event not in after)
+        events = (*inherited, *after)
+        trigger = EVENTS if events else "traffic"
+        step = replace(step, after=events, at_ms=step.at_ms + other.at_ms, trigger=trigger)
+    until = tuple(event for event in step.until if event.step not in gone)
+    return step if until == step.until else replace(step, until=until)
+
+
+def check_events(schedule: Schedule) -> None:
+    """Raise ConfigError for a step that waits for a step that the schedule does not have, or begins after itself."""
+    known = {step.id for step in schedule.steps}
+    for step in schedule.steps:
+        for event in (*step.after, *step.until):
+            waits_for_itself = event.step == step.id and event not in step.until
+            if event.step and (event.step not in known or waits_for_itself):
+                others = (other.id for other in schedule.steps if other.id != step.id)
+                named = ", ".join(map(repr, others)) or "none"
+                raise ConfigError(
+                    f"step {step.id} of the schedule waits for {event!r}; the other steps are: {named}"
+                )
+
+
+def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:
+    """Raise ConfigError for a recorded step whose brokers this cluster does not have."""
+    missing = sorted(set(step.nodes or ()) - set(nodes))
+    if missing:
+        raise ConfigError(
+            f"step {step.id} of the schedule, {step.fault}, targets brokers {missing}, and this cluster has "
+            f"{list(nodes)}; replay it on a cluster of at least {max(missing)} brokers"
         )

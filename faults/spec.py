@@ -61,6 +61,8 @@ class Fault(abc.ABC):
     healing of other faults may take as long."""
     one_at_a_time: ClassVar[bool] = False
     """Whether it disturbs its brokers one after the other; `disturbed_nodes` then says which."""
+    reaches_dead: ClassVar[bool] = False
+    """Whether a step that may overlap others (`ScheduledFault.overlaps`) can hit a broker that does not run."""
     has_fixed_target: ClassVar[bool] = False
     """Whether its function takes no target, such as `halves()`."""
     takes_registry: ClassVar[bool] = False
@@ -137,6 +139,9 @@ class Fault(abc.ABC):
         del snapshot, rng
         return {}
 
+    def check_system(self, system: System) -> None:  # noqa: B027 - most name nothing but targets
+        """Raise ConfigError before anything is broken when the fault names something that `system` does not have."""
+
     @abc.abstractmethod
     def inject(self, system: System, injection: Injection) -> None:
         """Begin the fault; nothing happens to a broker that it has affected already."""
@@ -186,23 +191,18 @@ def least_and_most(given: float | tuple[float, float]) -> tuple[float, float]:
 
 
 def amount_within(
-    given: object, most: float, where: str, unit: str = "milliseconds"
+    given: object, most: float, where: str, unit: str = "milliseconds", *, least: float = 1
 ) -> float | tuple[float, float]:
-    """Return `given` as a number or a pair from 1 to `most`; ConfigError names `where` and the unit."""
-    pair = pair_within(given, 1, most)
+    """Return `given` as a number or a pair from `least` to `most`; ConfigError names `where` and the unit."""
+    pair = pair_within(given, least, most)
     if pair is None:
-        raise ConfigError(
-            f"{where}={given!r}): expected {unit}, or a (least, most) pair, from 1 to {most}"
-        )
+        bounds = f"from {least} to {most:.0f}" if least else f"up to {most:.0f}"
+        raise ConfigError(f"{where}={given!r}): expected {unit}, or a (least, most) pair, {bounds}")
     return (pair[0], pair[1]) if isinstance(given, list | tuple) else pair[0]
 
 
 def _check_seconds(seconds: object, kind: str) -> Seconds | None:
     if seconds is None:
         return None
-    pair = pair_within(seconds, 0, DURATION_MAX_S)
-    if pair is None:
-        raise ConfigError(
-            f"{kind}(seconds={seconds!r}): expected seconds, or a (least, most) pair, up to {DURATION_MAX_S:.0f}"
-        )
-    return (float(pair[0]), float(pair[1])) if isinstance(seconds, list | tuple) else pair[0]
+    checked = amount_within(seconds, DURATION_MAX_S, f"{kind}(seconds", "seconds", least=0)
+    return (float(checked[0]), float(checked[1])) if isinstance(checked, tuple) else checked

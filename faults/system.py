@@ -46,12 +46,17 @@ CAPABILITIES: Mapping[str, str] = {
     "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-damage": "use a backend that runs Harrow's own brokers: local or simulated",
     "descriptors": "use the local backend",
+    "connections": "use a backend with real brokers",
+    "memory": "use the local backend",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "wipe": "use a backend that runs Harrow's own brokers: local or simulated",
     "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
     "reassignments": "use a backend whose brokers Harrow starts, or may reassign",
+    "more-brokers": "use the local backend",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
+    "client-requests": "use a backend of real processes: local, apache, docker or external",
+    "programs": "use a backend of real processes: local, apache, docker or external",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
 
@@ -86,17 +91,24 @@ class LinkStatus:
     delayed: int = 0
     """How much left late: bytes or frames, more than 0 where anything did."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    held_by_peer: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bytes held back on the open links, by peer: 0 for a peer from which nothing is held back. Empty where a backend
+    does not know it."""
+    patterns: tuple[str, ...] = ()
+    """The patterns of peers of the rules in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStatus:
-    """An armed rule (a response to lose, a failpoint, a disk that errs), and what it did."""
+    """An armed rule (a response to lose, a failpoint, a disk that errs) or a client of Harrow's, and what it did."""
 
     armed: bool
     """Whether it may act again."""
     fired: int
     """How often it acted."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    failed: str = ""
+    """Why it cannot act any more, although it did not do what it was armed for."""
 
 
 class ArmedRule(Protocol):
@@ -139,6 +151,14 @@ class ProcessControl(Protocol):
         ...
 
 
+class ProgramControl(ProcessControl, Protocol):
+    """One program of the user's: `harrow.program(name, command)`."""
+
+    def last_words(self) -> str:
+        """Return how the program ended (its exit code), and the last lines of its output."""
+        ...
+
+
 class BrokerControl(ProcessControl, Protocol):
     """One broker: its process, its links, its disk and the rules that wait in it."""
 
@@ -173,8 +193,8 @@ class BrokerControl(ProcessControl, Protocol):
         """Send no more than `bytes_per_s` to all these peers together."""
         ...
 
-    def heal_links(self, mode: str) -> None:
-        """Remove every link rule: "deliver" what was held back, or "reset" its connections."""
+    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
+        """Remove every link rule, or those of `peers`: "deliver" what was held back, or "reset" its connections."""
         ...
 
     def reset_links(self, peers: Sequence[str]) -> int:
@@ -209,6 +229,10 @@ class BrokerControl(ProcessControl, Protocol):
         """Arm: at the `nth` time that the broker's code reaches `name`, do `action`."""
         ...
 
+    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
+        """Start it with a failpoint that is armed before its code runs; nothing happens while it is alive."""
+        ...
+
     def fail_disk(
         self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
     ) -> ArmedRule:
@@ -231,6 +255,14 @@ class BrokerControl(ProcessControl, Protocol):
 
     def limit_descriptors(self) -> ArmedRule:
         """Lower the limit of open files to those that are open; `fired` while none is left. `descriptors`."""
+        ...
+
+    def fill_connections(self, most: int) -> ArmedRule:
+        """Open up to `most` connections, until it serves no further one; `fired` while it is full. `connections`."""
+        ...
+
+    def limit_memory(self, spare_bytes: int) -> ArmedRule:
+        """Lower the limit of its memory to what it has and `spare_bytes`. `memory`."""
         ...
 
     def set_clock(
@@ -293,8 +325,46 @@ class System(Protocol):
         """Begin to reassign a partition; a request that is lost or refused changes nothing. `reassignments`."""
         ...
 
+    def reassign_all(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
+        """Begin to reassign several partitions (topic, number, replicas) by one request. `reassignments`."""
+        ...
+
+    def add_broker(self) -> int:
+        """Begin to start one more broker; return its node id. It has no replica. `more-brokers`."""
+        ...
+
+    def remove_added_broker(self, node: int) -> None:
+        """Forget an added broker that has ended; its files stay. `more-brokers`."""
+        ...
+
     def elect_preferred_leader(self, topic: str, partition: int) -> None:
         """Begin a preferred election; a request that is lost or refused changes nothing. `reassignments`."""
+        ...
+
+    def elect_unclean_leader(self, topic: str, partition: int) -> None:
+        """Begin an unclean election; a request that is lost or refused changes nothing. `reassignments`."""
+        ...
+
+    programs: Mapping[str, ProgramControl]
+    """The user's programs by name. `programs`."""
+
+    def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
+        """Begin a client that sends InitProducerId for this id, once; `fired` is 1 when it has a response.
+
+        `client-requests`; the same for the methods below. Each client acts in the background until it is disarmed; it
+        is `armed` until nothing of it is left.
+        """
+        ...
+
+    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> ArmedRule:
+        """Begin a client that joins the group and leaves it again and again; `fired` counts the group's rebalances.
+
+        It stays, and stays away, for times from `every_ms`, which `seed` draws.
+        """
+        ...
+
+    def join_group(self, group: str) -> ArmedRule:
+        """Begin a member that reads nothing and commits nothing; `fired` is how many partitions it is assigned."""
         ...
 
     def describe(self) -> ClusterView:
@@ -331,6 +401,8 @@ class ClusterSnapshot:
     offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     disturbed: frozenset[int] = field(default=frozenset())
     """Brokers that another fault disturbs."""
+    programs: tuple[str, ...] = ()
+    """Names of the user's programs, in order."""
 
 
 def take_snapshot(
@@ -348,4 +420,5 @@ def take_snapshot(
         session_timeout_ms=system.session_timeout_ms,
         offsets_partitions=system.offsets_partitions,
         disturbed=disturbed,
+        programs=tuple(sorted(system.programs)),
     )

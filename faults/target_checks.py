@@ -7,12 +7,11 @@ its name is checked when they have ended (`missing_groups`).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from harrow.cluster.view import ClusterView
 
-from .errors import ConfigError
+from .errors import ConfigError, nearest
 from .spec import Fault
 from .targets import Target
 
@@ -39,7 +38,7 @@ def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
         known = sorted(name for name in view.topics if not name.startswith(INTERNAL))
         listed = f"it has {_listed(known)}" if known else "it has none"
         raise ConfigError(
-            f"{fault}: the cluster has no topic {topic!r}{_nearest(topic, known)}; {listed}. "
+            f"{fault}: the cluster has no topic {topic!r}{nearest(topic, known)}; {listed}. "
             f"Create the topic before the faults begin: harrow.topic({topic!r})"
         )
     partitions = view.topics[topic]
@@ -54,7 +53,7 @@ def missing_groups(faults: Iterable[Fault], groups: Iterable[str]) -> list[str]:
     known = sorted(groups)
     return [
         f"{fault}: the cluster has no consumer group {fault.target.group!r}"
-        f"{_nearest(fault.target.group, known)}; it has {_listed(known) if known else 'none'}"
+        f"{nearest(fault.target.group, known)}; it has {_listed(known) if known else 'none'}"
         for fault in faults
         if fault.target.group is not None and fault.target.group not in known
     ]
@@ -76,11 +75,6 @@ def cap_for(faults: Iterable[Fault], brokers: int, cap: int | None, default: int
                 f"give cap={count}, or leave cap= out"
             )
     return cap
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _listed(values: Iterable[object]) -> str:

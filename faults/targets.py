@@ -107,7 +107,8 @@ def _role(
     return added[name].nodes
 
 
-def _topic_name(topic: object, role: str) -> str:
+def topic_name(topic: object, role: str) -> str:
+    """Return the name of a topic that a role or an event names; ConfigError says what to write instead."""
     if isinstance(topic, str) and topic:
         return topic
     if isinstance(topic, NamedTopic):
@@ -118,7 +119,7 @@ def _topic_name(topic: object, role: str) -> str:
 def _in_partition(role: str, topic: TopicLike, partition: int | None) -> Target:
     if partition is not None and (not isinstance(partition, int) or partition < 0):  # pyright: ignore[reportUnnecessaryIsInstance] - the border
         raise ConfigError(f"{role}({topic!r}, {partition!r}): expected a partition from 0 up")
-    return Target(role=role, topic=_topic_name(topic, role), partition=partition)
+    return Target(role=role, topic=topic_name(topic, role), partition=partition)
 
 
 def leader(topic: TopicLike, partition: int | None = None) -> Target:
@@ -134,6 +135,11 @@ def follower(topic: TopicLike, partition: int | None = None) -> Target:
 def isr_member(topic: TopicLike, partition: int | None = None) -> Target:
     """A member of the partition's ISR, the leader among them."""
     return _in_partition("isr_member", topic, partition)
+
+
+def next_leader(topic: TopicLike, partition: int | None = None) -> Target:
+    """The follower that is elected when the leader dies: the first broker of the assignment that is in the ISR."""
+    return _in_partition("next_leader", topic, partition)
 
 
 def controller() -> Target:
@@ -223,6 +229,12 @@ def _follower(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> 
     return _pick([node for node in found.replicas if node != found.leader], snapshot, rng)
 
 
+def _next_leader(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    found = _partition(target, snapshot, rng)
+    able = snapshot.running - snapshot.disturbed - {found.leader}
+    return tuple(node for node in found.replicas if node in found.isr and node in able)[:1]
+
+
 def _isr_member(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
     return _pick(_partition(target, snapshot, rng).isr, snapshot, rng)
 
@@ -290,6 +302,7 @@ def _registry(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple
 ROLES: Mapping[str, Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]] = {
     "leader": _leader,
     "follower": _follower,
+    "next_leader": _next_leader,
     "isr_member": _isr_member,
     "controller": _controller,
     "group_coordinator": _group_coordinator,

@@ -26,6 +26,8 @@
     kafka_10080             23  KAFKA-10080                      `MarkerSender.written`                stuck-lso
     kafka_17507             24  KAFKA-17507                      `TransactionalOffsetsApi.marker_written` missing-output
     kafka_13636             25  KAFKA-13636                      `OffsetRetention.subscriptions_count` duplicate-output
+    kafka_13091             28  KAFKA-13091                      `Partition.advance_after_isr`         missed-wake-up
+    kafka_14334             29  KAFKA-14334                      `WakeUps.follower_high_watermark_moved` missed-wake-up
     kafka_19446             36  KAFKA-19446                      `ProducerEntry.accepts_marker`        missing-output
 
 The numbers are those of docs/zoo.md. Each module's head says what happened in Kafka, which

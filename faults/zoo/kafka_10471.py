@@ -15,8 +15,9 @@ why the plant treats indexes as Kafka does. Indexes of that kind alone do no har
 
 Needs: a controlled shutdown of a follower, a kill while it loads its logs, a start; it is elected after retention has
 deleted the segment.
-Seen as: `lost-write` in a simulation, which knows that no record was old enough (`removed_too_early`). The verdict on
-a real run takes what retention removed for legal, and so does not see the bug yet.
+Seen as: `lost-write`: no record of the segment was as old as `retention.ms` (`checks/oracle_of_removals.py` in a
+simulation, `checks/kernels/early_removals.py` on real brokers). A directed search on real processes has not made it
+happen yet.
 Replaces: `LogManager.start` and `LogFolder.remove_marker` (when the marker is removed); what Kafka does with index
 files of a log that was closed cleanly: `check_entries` of both indexes, `LogLoader.end_of`.
 Source: KAFKA-10471, KAFKA-10207, KIP-263; Kafka's `LogManager.loadLogs`, `Log.loadSegments`, `AbstractIndex`.

@@ -6,7 +6,7 @@ that were committed. When the leader failed before the follower had fetched them
 and the records were gone.
 
 Needs: a follower restarts (or its leader changes), then the leader dies before the follower's next fetch.
-Seen as: `lost-write`.
+Seen as: `lost-write`; `inconsistent-offsets` where other records take the offsets.
 Replaces: the truncation strategy `kip-320` by `high-watermark`.
 Source: KIP-101; Kafka's `ReplicaFetcherThread` before 0.11.
 """
