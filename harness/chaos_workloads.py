@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.cluster.errors import ConfigError
 
-from .run_settings import EXACTLY_ONCE, ORDERS, WORKLOADS
+from .run_settings import EXACTLY_ONCE, ORDERS, WORKLOADS, RunSettings
 
 if TYPE_CHECKING:
     from .checks import Verdict
@@ -59,14 +59,18 @@ def check_workload(name: str) -> None:
 
 
 def new_workload(
-    name: str, harrow: Harrow, topic: Topic, producer: Mapping[str, Any]
-) -> ChaosWorkload:
-    """Return a workload on `topic`. `producer`: settings of its producer, by confluent-kafka's names."""
+    name: str, harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings | None = None
+) -> ChaosWorkload:  # fmt: skip
+    """Return a workload on `topic`. `producer`: settings of its producer, by confluent-kafka's names.
+
+    `settings`: what else a schedule says of the clients, for Harrow's own workloads; None: the defaults.
+    """
+    settings = RunSettings() if settings is None else settings
     check_workload(name)
     if name == ORDERS:
-        return _orders(harrow, topic, producer)
+        return _orders(harrow, topic, producer, settings)
     if name == EXACTLY_ONCE:
-        return _exactly_once(harrow, topic, producer)
+        return _exactly_once(harrow, topic, producer, settings)
     from harrow.faults.extensions import EXTENSIONS
 
     from .extensions import added_workloads
@@ -83,13 +87,18 @@ def new_workload(
     return made
 
 
-def _orders(harrow: Harrow, topic: Topic, producer: Mapping[str, Any]) -> ChaosWorkload:
-    from .workload import Workload
+def _orders(
+    harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings
+) -> ChaosWorkload:
+    from .workload import ResendingWorkload, Workload
 
-    return Workload(harrow, topic, producer=dict(producer))
+    kind = ResendingWorkload if settings.resends else Workload
+    return kind(harrow, topic, producer=dict(producer))
 
 
-def _exactly_once(harrow: Harrow, topic: Topic, producer: Mapping[str, Any]) -> ChaosWorkload:
+def _exactly_once(
+    harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings
+) -> ChaosWorkload:
     from .exactly_once import TransformWorkload
 
-    return TransformWorkload(harrow, topic, producer)
+    return TransformWorkload(harrow, topic, producer, settings)

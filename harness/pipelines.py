@@ -29,6 +29,7 @@ class PipelineVerifier:
         record_id: IdSource | None = None,
         relation: Relation | str | None = None,
         group: str | None = None,
+        retry_topics: Topic | str | Iterable[Topic | str] = (),
     ) -> Verdict:
         """Judge what came out of a pipeline for what went in; raise VerdictError unless the verdict is valid.
 
@@ -41,6 +42,8 @@ class PipelineVerifier:
         function of the `Record`.
         `guarantee`: no-loss, at-least-once (the default), at-most-once, exactly-once, ordered, or several with commas.
         `group`: the pipeline's consumer group, where others commit offsets of the source too.
+        `retry_topics`: the topics to which the job sends an input that it works on again later, with the same record
+        id. The offset of an input that such a topic has may be committed before its output is there.
 
         An input that the job has not processed yet is a missing output; the message says how far the job has committed.
         """
@@ -48,8 +51,9 @@ class PipelineVerifier:
         from .promises.pipeline_promise import DEFAULT_GUARANTEE, PipelinePromise
 
         promise = PipelinePromise.of(
-            source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group
-        )
+            source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group,
+            retry_topics=retry_topics,
+        )  # fmt: skip
         verdict = self._judged(promise.topics, guarantee or DEFAULT_GUARANTEE, promise)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)

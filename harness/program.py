@@ -1,8 +1,8 @@
 """A program of the user's under faults: what `harrow chaos -- ./my-service ARGS` runs.
 
-The program runs as a process with the address of the cluster in `KAFKA_BOOTSTRAP_SERVERS`, and in place of
-`{bootstrap}` in its arguments. The faults begin with its first traffic and go on while it lives, or for a given time;
-then the program receives SIGTERM, and SIGKILL when it does not end. The verdict judges all topics of the cluster by
+The program is the one of `harrow.program("program", …)` (`user_program.py`), and writes to the terminal; faults of
+programs hit it, too. The faults begin with its first traffic and go on while it lives, or for a given time; then the
+program receives SIGTERM, and SIGKILL when it does not end. The verdict judges all topics of the cluster by
 what the brokers recorded, because the program's clients record nothing.
 
 A Ctrl-C reaches the program too, which is in the same process group: the run then ends in order, with its verdict.
@@ -11,34 +11,29 @@ A Ctrl-C reaches the program too, which is in the same process group: the run th
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import signal
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.errors import HarrowError
 from harrow.faults.errors import NemesisError
 
 from .errors import VerdictError
+from .user_program import PLACEHOLDER, VARIABLE, Program
 
 if TYPE_CHECKING:
     from .checks import Verdict
     from .run import Harrow
 
-VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-PLACEHOLDER = "{bootstrap}"
+NAME = "program"
+"""Of the program, for faults."""
 LONGEST_S = 6 * 3600.0
 """How long faults go on at most when the program decides when it ends."""
 POLL_S = 0.05
 CALM_S = 1.0
 """How long the program goes on after the last fault was healed, before it receives SIGTERM."""
-GRACE_S = 15.0
-"""How long a program has between SIGTERM, or Ctrl-C, and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +58,6 @@ class ProgramResult:
         return 0 if self.stopped else self.exit_code
 
 
-def find_program(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command with the path of its program; ConfigError where there is none that can be executed."""
-    found = shutil.which(command[0])
-    if found is None:
-        exists = os.path.exists(command[0])
-        why = "is not executable (chmod +x)" if exists else "was not found"
-        raise ConfigError(f"the program {command[0]!r} {why}")
-    return (found, *command[1:])
-
-
 def run_program(
     harrow: Harrow,
     command: Sequence[str],
@@ -87,11 +72,11 @@ def run_program(
     `seconds`: how long the faults last; None: as long as the program. `chaos`: further arguments of `Harrow.chaos`.
     `notify` receives a line for the terminal when a Ctrl-C ends the program.
     """
-    servers = harrow.bootstrap_servers
-    words = [word.replace(PLACEHOLDER, servers) for word in command]
     problems: list[str] = []
-    block = harrow.chaos(**_duration(seconds, chaos), **chaos)
-    ending = _Ending(_start(words, servers), notify)
+    program = harrow.program(NAME, command, start=False, in_terminal=True)
+    block = harrow.chaos(**_duration(seconds, chaos), **chaos)  # its traffic counts from here on
+    program.start()
+    ending = _Ending(program, notify)
     with _terminated_by_us(ending):
         try:
             with block:
@@ -123,16 +108,6 @@ def run_program(
     )  # fmt: skip
 
 
-def _start(words: Sequence[str], servers: str) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(words, env={**os.environ, VARIABLE: servers})  # noqa: S603 - the user's own program
-    except OSError as error:
-        raise ConfigError(
-            f"the program {words[0]!r} cannot be executed: {error.strerror}. "
-            "A script needs a first line such as #!/bin/sh"
-        ) from None
-
-
 def _duration(seconds: float | None, chaos: Mapping[str, Any]) -> dict[str, Any]:
     return {} if chaos.get("schedule") is not None else {"duration": seconds or LONGEST_S}
 
@@ -140,22 +115,23 @@ def _duration(seconds: float | None, chaos: Mapping[str, Any]) -> dict[str, Any]
 class _Ending:
     """Waits for a program, and ends it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], notify: Callable[[str], None]) -> None:
-        self._process = process
+    def __init__(self, program: Program, notify: Callable[[str], None]) -> None:
+        self._program = program
         self._notify = notify
         self.stopped = False
 
     @property
     def exit_code(self) -> int:
         """The exit code as a shell reports it."""
-        code = self._process.returncode
-        return 128 - code if code < 0 else code
+        code = self._program.exit_code
+        assert code is not None, "the program has ended"
+        return code
 
     def wait(self, while_running: Callable[[], bool]) -> None:
         """Wait until the program has ended, or the faults have; a Ctrl-C ends the wait, the program received it."""
         pause = threading.Event()
         try:
-            while self._process.poll() is None and while_running():
+            while not self._program.ended and while_running():
                 pause.wait(POLL_S)
         except KeyboardInterrupt:
             self.stopped = True
@@ -164,24 +140,16 @@ class _Ending:
     def wait_at_most(self, seconds: float) -> None:
         """Wait for the program's end, for so long."""
         if not self.stopped:
-            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-                self._process.wait(seconds)
+            with contextlib.suppress(HarrowError, KeyboardInterrupt):
+                self._program.wait(seconds)
 
     def end(self) -> None:
         """End the program, unless it has ended: SIGTERM, then SIGKILL."""
-        if self._process.poll() is None:
-            if not self.stopped:  # else the Ctrl-C of the terminal reached it
-                self._process.send_signal(signal.SIGTERM)
-            self.stopped = True
-            self._wait_or_kill()
-
-    def _wait_or_kill(self) -> None:
-        deadline = time.monotonic() + GRACE_S
-        try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self._process.kill()
-            self._process.wait()
+        if self._program.alive:
+            interrupted, self.stopped = self.stopped, True
+            # the Ctrl-C of the terminal has reached it
+            stop = self._program.end_after_interrupt if interrupted else self._program.stop
+            stop()
 
 
 @contextlib.contextmanager

@@ -35,10 +35,11 @@ from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .pipelines import PipelineVerifier
+from .programs import RunningPrograms
 from .recording import RecordingClients
-from .run_settings import ORDERS, RunSettings
+from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
 from .seeds import child_seed
-from .topics import Topic, check_topic, consumer_groups, create_topic
+from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
 from .user_spark import UserSpark
 from .values import Values, seeded_faker
 from .verdicts import RunVerifier, spark_of_run
@@ -60,7 +61,7 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 
 
-class Harrow(RecordingClients, PipelineVerifier):
+class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -77,9 +78,14 @@ class Harrow(RecordingClients, PipelineVerifier):
         repeat: str = "",
         early_spark: bool = True,
         clusters: ClusterSource | None = None,
+        converge_timeout_s: float | None = None,
     ) -> None:
-        """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id."""
-        super().__init__()
+        """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id.
+
+        `converge_timeout_s`: how long each verdict waits for the cluster to converge, a minute by default.
+        """
+        RecordingClients.__init__(self)
+        RunningPrograms.__init__(self)
         self.folder = Path(folder).absolute()
         self.seed = seed
         self._seed = child_seed(seed, *seed_names) if seed_names else seed
@@ -95,6 +101,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
         self._verifier = RunVerifier(self.folder, handle, seed=seed, repeat=repeat)
+        if converge_timeout_s is not None:
+            self._verifier.converge_timeout_s = converge_timeout_s
         self._cluster: RunningCluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}
@@ -187,6 +195,7 @@ class Harrow(RecordingClients, PipelineVerifier):
     ) -> Topic:
         """Create a topic and wait for its leaders. Default replication factor: 3, at most the number of brokers.
 
+        A topic that was deleted may be created again, with other arguments, too.
         On the cluster of `harrow_session`, a call with the arguments of an earlier test returns that test's topic.
         """
         unique = (
@@ -204,6 +213,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         )
         check_topic(topic, brokers)
         existing = self._topics.get(name)
+        if existing is not None and not topic_exists(self.cluster.bootstrap_servers, existing.name):
+            existing = None  # the test deleted it
         if existing is not None and (name in self._topics_of_test or topic != existing):
             raise ConfigError(
                 f"topic {name!r} already exists with {existing.partitions} partitions and replication factor "
@@ -265,6 +276,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
         cluster = self.cluster
         system = self._source.system(cluster)
+        system.programs = self.program_controls
         block = self._blocks - self._before_test[0]
         planned = request.plan(
             cluster, system.capabilities, list(self._topics.values()), first_id=self._steps + 1,
@@ -314,7 +326,9 @@ class Harrow(RecordingClients, PipelineVerifier):
             config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
             replication_factor=topic.replication_factor, topic_config=topic.config,
             acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
-            in_flight=int(made.get("max.in.flight", 5)), plants=self._plants, workload=self.workload,
+            in_flight=int(made.get("max.in.flight", 5)),
+            request_timeout_ms=int(made.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
+            plants=self._plants, workload=self.workload,
             guarantee=GUARANTEE_OF_SIMULATIONS if made.get("enable.idempotence") else "no-loss",
         ).to_json()  # fmt: skip
 
@@ -406,6 +420,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         cluster, self._cluster = self._cluster, None
         failures: list[str] = []
         try:
+            self.end_programs()
             self._close_clients()
         finally:
             if cluster is not None:

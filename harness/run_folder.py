@@ -11,6 +11,7 @@ schedule.json       what was planned and resolved, replayable             (`faul
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
+programs/*/         the output of each of the user's programs     (`user_program.py`)
 jobs/*.log          what each process of `exactly_once/` logged
 promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
 groups.json         the states of consumer groups when it ended       (`histories/group_states.py`, schema 1)
@@ -35,6 +36,7 @@ HISTORY = "history"
 DRAIN = "drain"
 PROMISES = "promises"
 JOBS = "jobs"
+PROGRAMS = "programs"
 PROMISE_FINDINGS = "promises.json"
 LAID_OUT = "history.index"
 SCHEDULE = "schedule.json"

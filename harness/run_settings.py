@@ -32,6 +32,9 @@ READS_FROM = (LEADER, SAME_BROKER)
 OPERATIONS = ("alter", "alter", "delete-records", "elect")
 """What the operator of a simulation did before there was a choice: stored schedules mean this."""
 
+REQUEST_TIMEOUT_MS = 30_000
+"""librdkafka's default."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
@@ -53,11 +56,17 @@ class RunSettings:
     in_flight: int = 5
     """Most batches that a producer has in flight."""
     resends: bool = False
-    """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id."""
+    """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id.
+
+    On real processes the application sends each record again whose delivery report is an error."""
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    """`request.timeout.ms` of the producer on real processes: how long a broker waits for the ISR to have a batch."""
     batches: int = 90
     """How many a simulated producer is offered in all."""
     workload: str = ORDERS
     """Which of `WORKLOADS` the clients do."""
+    keys: int = 0
+    """How many keys a simulated producer writes at a time (`simulation/producer.py`); 0: its records have no key."""
     producers: int = 1
     """How many simulated producers share the batches."""
     reads_from: str = LEADER
@@ -67,7 +76,7 @@ class RunSettings:
     group_protocol: str = CLASSIC
     """Of the members of a simulated job: one of `GROUP_PROTOCOLS`."""
     transaction_timeout_ms: int = 4_000
-    """`transaction.timeout.ms` of a simulated job: the transaction of a killed process ends within it."""
+    """`transaction.timeout.ms` of a job: the transaction of a killed process ends within it."""
     transaction_version: int = 2
     """Of a simulated job's producers: 1 keeps the producer epoch, 2 has one for each transaction (KIP-890)."""
     aborted_part: float = 0.15

@@ -37,7 +37,7 @@ from .backends.kinds import backend_words, new_source
 from .chaos_workloads import new_workload
 from .errors import VerdictError
 from .run import Harrow
-from .run_settings import EXACTLY_ONCE, ORDERS, TOPIC, settings_of
+from .run_settings import EXACTLY_ONCE, ORDERS, TOPIC, RunSettings, settings_of
 from .user_spark import HARROWS_OWN, UserSpark
 
 if TYPE_CHECKING:
@@ -169,10 +169,14 @@ class Scenario:
     """Modules of planted bugs."""
     workload: str = ORDERS
     """What its clients do (`chaos_workloads.py`)."""
+    clients: RunSettings = field(default_factory=RunSettings)
+    """What a recorded schedule says of the clients of Harrow's own workloads."""
     needs_election: bool = False
     """Whether a run in which a leader died, and no other was elected, does not count."""
     variant: str = "safe"
     repertoire: str = "usual"
+    converge_timeout_s: float | None = None
+    """How long the verdict waits for the cluster to converge; None: as every verdict."""
 
 
 def drawn_scenario(
@@ -210,6 +214,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         config["harrow.power.loss"] = True
     producer: dict[str, Any] = {
         "acks": settings.acks, "enable.idempotence": settings.idempotent, "max.in.flight": settings.in_flight,
+        "request.timeout.ms": settings.request_timeout_ms,
     }  # fmt: skip
     segment_bytes = int(str(config.get("log.segment.bytes", SEGMENT_BYTES_USUAL)))
     if segment_bytes < SEGMENT_BYTES_USUAL:
@@ -219,7 +224,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
         replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
         guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer=producer, plants=tuple(settings.plants), workload=settings.workload,
+        producer=producer, plants=tuple(settings.plants), workload=settings.workload, clients=settings,
     )  # fmt: skip
 
 
@@ -266,6 +271,7 @@ def run_scenario(
         with Harrow(
             folder, seed=scenario.seed, brokers=scenario.brokers, config=scenario.config, spark=spark,
             repeat=scenario.repeat, plants=scenario.plants, clusters=new_source(backend),
+            converge_timeout_s=scenario.converge_timeout_s,
         ) as harrow:  # fmt: skip
             ran = harrow
             faults, verdict, unfinished = _break_and_judge(harrow, scenario)
@@ -325,7 +331,7 @@ def _break_and_judge(harrow: Harrow, scenario: Scenario) -> tuple[int, Verdict, 
         scenario.topic, partitions=scenario.partitions, replication_factor=scenario.replication_factor,
         config=scenario.topic_config,
     )  # fmt: skip
-    workload = new_workload(scenario.workload, harrow, topic, scenario.producer)
+    workload = new_workload(scenario.workload, harrow, topic, scenario.producer, scenario.clients)
     with workload:
         effects = _break(harrow, scenario)
     try:

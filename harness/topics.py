@@ -77,6 +77,20 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     _await_leaders(cluster, topic)
 
 
+def topic_exists(bootstrap_servers: str, name: str) -> bool:
+    """Whether the cluster has a topic. HarrowError when no broker responds."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        return (
+            name
+            in AdminClient(_settings(bootstrap_servers)).list_topics(timeout=LIST_TIMEOUT_S).topics
+        )
+    except KafkaException as error:
+        raise HarrowError(f"the topics could not be listed: {_reason(error)}") from error
+
+
 def consumer_groups(bootstrap_servers: str) -> list[str]:
     """Return the ids of the consumer groups of a cluster; HarrowError when it does not respond."""
     from confluent_kafka import KafkaException

@@ -47,6 +47,8 @@ class RunVerifier:
         self._seed = seed
         self.repeat = repeat
         """The command that repeats the run; the report shows it."""
+        self.converge_timeout_s = CONVERGE_TIMEOUT_S
+        """How long a verdict waits for the cluster to converge."""
 
     def prepare(self) -> None:
         """Start Spark in the background: a verdict will be requested."""
@@ -96,7 +98,7 @@ class RunVerifier:
         (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
         try:
-            cluster.await_replicated(CONVERGE_TIMEOUT_S, topics)
+            cluster.await_replicated(self.converge_timeout_s, topics)
             view = cluster.describe()
             existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]

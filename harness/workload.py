@@ -4,12 +4,14 @@ Owns: two threads, which run inside the `with` block, and the counts of their op
 on the seed; the keys are customers, so that order by key can be judged. Both clients record their history.
 
 What may fail: no error here ends the run. After a fatal error of the idempotent producer the workload adds it to
-`problems` and creates a new producer.
+`problems` and creates a new producer. `ResendingWorkload` then also sends again what it was not sure of.
 """
 
 from __future__ import annotations
 
+import json
 import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +31,8 @@ QUEUE_MOST = 500
 """Maximum number of orders in flight: every partition has traffic, and a pause stops the producer soon."""
 COMMIT_EVERY = 200
 FLUSH_S = 80
+RESENDING_RATE = 100
+"""Few orders each second, so that each has a request of its own: librdkafka sends a queue in one request at a time."""
 VALUES = 64
 """So many texts are generated, because a producer is faster than a generator; each order adds its number."""
 
@@ -156,22 +160,23 @@ class Workload:
         counts = self.counts
         while not self._stop.is_set():
             while len(producer) < QUEUE_MOST and not self._stop.is_set():
-                producer.produce(
-                    self._topic.name,
-                    self._value(counts.sent),
-                    self._random.choice(self._keys),
-                    on_delivery=self._delivered,
-                )
+                value, key = self._next()
+                producer.produce(self._topic.name, value, key, on_delivery=self._delivered)
                 counts.sent += 1
                 producer.poll(0)
                 self._stop.wait(self._interval_s)
             producer.poll(0.01)
         producer.flush(FLUSH_S)
 
+    def _next(self) -> tuple[Any, Any]:
+        """Return value and key of the next order."""
+        return self._value(self.counts.sent), self._random.choice(self._keys)
+
     def _sentence(self, number: int) -> str:
         return f"{number} {self._random.choice(self._values)}"
 
-    def _delivered(self, error: Any, _message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
+        del message
         if error is None:
             self.counts.acknowledged += 1
         else:
@@ -198,3 +203,38 @@ class Workload:
                     KafkaException
                 ) as error:  # the coordinator is unavailable; a later commit covers this one
                     counts.problems.append(f"commit: {error}")
+
+
+class ResendingWorkload(Workload):
+    """An application that sends an order again when its delivery report is an error, and judges by order.
+
+    An order whose report comes while the workload stops is not sent again.
+    """
+
+    def __init__(self, harrow: Harrow, topic: Topic, *, producer: dict[str, Any]) -> None:
+        super().__init__(
+            harrow, topic, rate=RESENDING_RATE, producer={**producer, "linger.ms": 0}, value=order_text
+        )  # fmt: skip
+        self._orders = 0
+        self._unsure: deque[tuple[Any, Any]] = deque()
+        """Value and key of each order that is to be sent again."""
+
+    def judge(self, guarantee: str) -> Verdict:
+        """Judge the topic by the numbers of orders; raise VerdictError unless the verdict is valid."""
+        return self._harrow.verify(self._topic, guarantee=guarantee, record_id="order")
+
+    def _next(self) -> tuple[Any, Any]:
+        if self._unsure:
+            return self._unsure.popleft()
+        self._orders += 1
+        return order_text(self._orders), self._random.choice(self._keys)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        super()._delivered(error, message)
+        if error is not None:
+            self._unsure.append((message.value(), message.key()))
+
+
+def order_text(number: int) -> str:
+    """Return the JSON text of an order."""
+    return json.dumps({"order": number, "amount": number % 7})

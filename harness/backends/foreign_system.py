@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import HasTraffic, ProcessControl
 
+from .fault_clients import BesideBrokers
 from .knobs import HostKnobs, HostRule
 from .local_traffic import AcknowledgedTraffic
 from .operator_requests import OperatorRequests
@@ -53,9 +54,19 @@ class ForeignBroker(HostKnobs):
         """Nothing was damaged."""
         return None
 
+    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+        """The broker has no failpoints."""
+        raise CapabilityError(
+            f"no failpoint {name} ({action}, {nth}, {delay_ms}): no Harrow broker"
+        )
+
     def limit_descriptors(self) -> HostRule:
         """The process is not Harrow's."""
         raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
+    def limit_memory(self, spare_bytes: int) -> HostRule:
+        """The process is not Harrow's."""
+        raise CapabilityError(f"no limit of {spare_bytes} bytes: the process is not Harrow's")
 
     def slow_disk(self, delay_ms: int) -> HostRule:
         """The disk is not Harrow's."""
@@ -92,11 +103,12 @@ class ForeignCluster(Protocol):
         ...
 
 
-class ForeignSystem(OperatorRequests):
+class ForeignSystem(OperatorRequests, BesideBrokers):
     """A cluster behind the proxy as a part of the fault layer's `System`; `no_registry` says why there is none."""
 
     def __init__(self, cluster: ForeignCluster, no_registry: str) -> None:
         OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
+        BesideBrokers.__init__(self, lambda: cluster.bootstrap_servers)
         self._foreign = cluster
         self._no_registry = no_registry
 
@@ -114,6 +126,14 @@ class ForeignSystem(OperatorRequests):
     def registry(self) -> ProcessControl:
         """There is none."""
         raise CapabilityError(self._no_registry)
+
+    def add_broker(self) -> int:
+        """The brokers are not Harrow's."""
+        raise CapabilityError("no more brokers: use the local backend")
+
+    def remove_added_broker(self, node: int) -> None:
+        """Nothing was added."""
+        raise CapabilityError(f"broker {node} was not added")
 
     def expire_session(self, node: int) -> int:
         """There is no registry."""

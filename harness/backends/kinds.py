@@ -40,6 +40,8 @@ class BackendKind:
     capabilities: Callable[[], frozenset[str]]
     """What faults may ask of it (`faults.system.CAPABILITIES`)."""
     source: Callable[[BackendChoice, BeforeStart], ClusterSource]
+    capabilities_of: Callable[[BackendChoice], frozenset[str]] | None = None
+    """What faults may ask of the brokers that the user chose, where it is not the same for all of them."""
 
 
 def check_backend(choice: BackendChoice) -> str:
@@ -119,6 +121,12 @@ def _docker_description(choice: BackendChoice) -> str:
     return describe(choice.origin)
 
 
+def _docker_capabilities(choice: BackendChoice) -> frozenset[str]:
+    from .docker.source import is_harrows
+
+    return _local_capabilities() if is_harrows(choice.origin) else _apache_capabilities()
+
+
 def _external_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
     from .external.bootstrap import parse_bootstrap
     from .external.source import ExternalClusters
@@ -154,10 +162,11 @@ KINDS: Mapping[str, BackendKind] = {
         source=_apache_source,
     ),
     DOCKER: BackendKind(
-        brokers="an image with Apache Kafka, started by Harrow behind a proxy",
+        brokers="an image with Apache Kafka, started by Harrow behind a proxy; or Harrow's own image",
         describe=_docker_description,
         capabilities=_apache_capabilities,
         source=_docker_source,
+        capabilities_of=_docker_capabilities,
     ),
     EXTERNAL: BackendKind(
         brokers="a cluster that is running, behind a proxy; Harrow starts and stops no broker",

@@ -22,6 +22,14 @@ class Call(Protocol):
         ...
 
 
+def _held_by_peer(links: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for link in links:
+        count = int(link["held_in_bytes"]) + int(link["held_out_bytes"])
+        held[str(link["peer"])] = held.get(str(link["peer"]), 0) + count
+    return held
+
+
 class HostRule:
     """An armed rule of a host: found by its id (or name) among the rows that an operation reports."""
 
@@ -91,9 +99,10 @@ class HostKnobs:
         """Limit what is sent to these peers."""
         self._call("links.throttle", peers=list(peers), bytes_per_s=bytes_per_s)
 
-    def heal_links(self, mode: str) -> None:
-        """Remove every link rule."""
-        self._call("links.heal", mode=mode)
+    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
+        """Remove every link rule, or those of `peers`."""
+        given: Fields = {} if peers is None else {"peers": list(peers)}
+        self._call("links.heal", mode=mode, **given)
 
     def reset_links(self, peers: Sequence[str]) -> int:
         """Reset the connections with these peers; return how many there were."""
@@ -113,6 +122,8 @@ class HostKnobs:
             + int(response.get("waiting_connects", 0)),
             delayed=int(response.get("delayed_bytes", 0)) + int(response.get("delayed_frames", 0)),
             facts=response,
+            held_by_peer=_held_by_peer(response.get("links", ())),
+            patterns=tuple(str(rule["peers"]) for rule in response["rules"] if "peers" in rule),
         )
 
     # ------------------------------------------------------------------------------------ rules
@@ -142,6 +153,10 @@ class HostKnobs:
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
         """Arm a failpoint."""
         self._call("failpoint.arm", name=name, action=action, nth=nth, delay_ms=delay_ms)
+        return self.failpoint_rule(name)
+
+    def failpoint_rule(self, name: str) -> HostRule:
+        """Return the handle of a failpoint that is armed."""
         return HostRule(
             lambda: self._call("failpoints")["failpoints"],
             ("name", name),

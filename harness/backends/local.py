@@ -18,16 +18,18 @@ from harrow.cluster.host.real.disk import RealDisk
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
 
 from .disk_damage import PendingDamage
+from .fault_clients import BESIDE_BROKERS, BesideBrokers
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
 from .operator_requests import OperatorRequests
-from .process_limits import DescriptorLimit
+from .process_limits import DescriptorLimit, MemoryLimit
+from .strangers import StrangerConnections
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
     from harrow.cluster.view import ClusterView
 
-EVERYWHERE = frozenset(
+EVERYWHERE = BESIDE_BROKERS | frozenset(
     {
         "process",
         "pause",
@@ -42,15 +44,20 @@ EVERYWHERE = frozenset(
         "disk-delays",
         "wipe",
         "slow-disk",
+        "connections",
         "descriptors",
+        "memory",
         "disk-damage",
         "reassignments",
+        "more-brokers",
     }
 )
 WITH_SETTINGS = frozenset(
     {"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"}
 )
 """What depends on the settings of the cluster."""
+DESCRIPTORS_MOST = 500
+"""Connections that take the free descriptors of a broker."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
 
 
@@ -213,12 +220,35 @@ class LocalBroker(LocalProcess, HostKnobs):
         self.disk_damaged()
         LocalProcess.start(self)
 
+    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+        """Fork it with a failpoint in the options of its process."""
+        options = self._cluster.brokers[self._node].options
+        armed = {"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}
+        options["failpoints"] = [armed]
+        try:
+            self.start()
+        finally:
+            del options["failpoints"]
+        return self.failpoint_rule(name)
+
     def limit_descriptors(self) -> DescriptorLimit:
-        """Lower the limit of the process."""
+        """Lower the limit of the process, and take what is free below it."""
+        pid = self._limited_pid("open files")
+        return DescriptorLimit(pid, lambda: self.fill_connections(DESCRIPTORS_MOST))
+
+    def fill_connections(self, most: int) -> StrangerConnections:
+        """Connect to it until it serves no further connection."""
+        return StrangerConnections(self._cluster.brokers[self._node].address, most)
+
+    def limit_memory(self, spare_bytes: int) -> MemoryLimit:
+        """Lower the limit of the process's data."""
+        return MemoryLimit(self._limited_pid("memory"), spare_bytes)
+
+    def _limited_pid(self, what: str) -> int:
         pid = self._process.pid
         if self._process.state == DEAD or pid is None:
-            raise ClusterError(f"broker {self._node} is dead and has no limit of open files")
-        return DescriptorLimit(pid)
+            raise ClusterError(f"broker {self._node} is dead and has no limit of {what}")
+        return pid
 
     def slow_disk(self, delay_ms: int) -> RuleGroup:
         """Delay every write and fsync."""
@@ -231,13 +261,14 @@ class LocalBroker(LocalProcess, HostKnobs):
         return RuleGroup(rules)
 
 
-class LocalSystem(OperatorRequests):
+class LocalSystem(OperatorRequests, BesideBrokers):
     """A `Cluster` as the fault layer's `System`."""
 
     backend = "local"
 
     def __init__(self, cluster: Cluster) -> None:
         OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
+        BesideBrokers.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
         self._own_registry = not cluster.config.text("zookeeper.connect")
@@ -276,6 +307,17 @@ class LocalSystem(OperatorRequests):
         if self._registry is None:
             self._registry = LocalProcess(self._cluster.registry)
         return self._registry
+
+    def add_broker(self) -> int:
+        """Fork one more broker."""
+        node = self._cluster.add_broker()
+        self._brokers = {**self._brokers, node: LocalBroker(self._cluster, node)}
+        return node
+
+    def remove_added_broker(self, node: int) -> None:
+        """Forget it; the files stay in its folder."""
+        self._brokers = {own: broker for own, broker in self._brokers.items() if own != node}
+        self._cluster.forget_broker(node)
 
     def expire_session(self, node: int) -> int:
         """Over the registry's control socket."""

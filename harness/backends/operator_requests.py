@@ -1,4 +1,4 @@
-"""Requests of an operator for faults of the cluster (K7): reassignments and preferred elections.
+"""Requests of an operator for faults of the cluster (K7): reassignments, preferred and unclean elections.
 
 `sent_in_thread` sends one to the brokers in turn, in a thread of its own, until the controller responds: an action of a
 fault returns at once. Nothing is known of the outcome; the fault looks at the cluster.
@@ -20,7 +20,7 @@ from ..raw_requests import ask
 
 ELECT_VERSION, REASSIGN_VERSION = 2, 0
 TIMEOUT_MS = 2_000
-PREFERRED = 0
+PREFERRED, UNCLEAN = 0, 1
 
 
 class OperatorRequest(NamedTuple):
@@ -31,22 +31,32 @@ class OperatorRequest(NamedTuple):
     entity: Any
 
 
-def reassignment(topic: str, partition: int, replicas: Sequence[int]) -> OperatorRequest:
-    """AlterPartitionReassignments of one partition."""
+Moves = Sequence[tuple[str, int, Sequence[int]]]
+"""Topic, partition, and its new replicas."""
+
+
+def reassignment(moves: Moves) -> OperatorRequest:
+    """AlterPartitionReassignments."""
     schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
-    row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
+    topics: dict[str, list[Any]] = {}
+    for topic, partition, replicas in moves:
+        row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
+        topics.setdefault(topic, []).append(row)
     entity = schema.AlterPartitionReassignmentsRequest(
-        topics=(schema.ReassignableTopic(name=topic, partitions=(row,)),),
+        topics=tuple(
+            schema.ReassignableTopic(name=topic, partitions=tuple(rows))
+            for topic, rows in topics.items()
+        ),
         timeout=messages.milliseconds(TIMEOUT_MS),
     )
     return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
 
 
-def preferred_election(topic: str, partition: int) -> OperatorRequest:
+def election(topic: str, partition: int, election_type: int = PREFERRED) -> OperatorRequest:
     """ElectLeaders of one partition."""
     schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
     entity = schema.ElectLeadersRequest(
-        election_type=PREFERRED, timeout=messages.milliseconds(TIMEOUT_MS),
+        election_type=election_type, timeout=messages.milliseconds(TIMEOUT_MS),
         topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
     )  # fmt: skip
     return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
@@ -86,8 +96,16 @@ class OperatorRequests:
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Begin to reassign a partition."""
-        sent_in_thread(self._bootstrap_servers(), reassignment(topic, partition, replicas))
+        self.reassign_all([(topic, partition, replicas)])
+
+    def reassign_all(self, moves: Moves) -> None:
+        """Begin to reassign several partitions."""
+        sent_in_thread(self._bootstrap_servers(), reassignment(moves))
 
     def elect_preferred_leader(self, topic: str, partition: int) -> None:
         """Begin a preferred election."""
-        sent_in_thread(self._bootstrap_servers(), preferred_election(topic, partition))
+        sent_in_thread(self._bootstrap_servers(), election(topic, partition))
+
+    def elect_unclean_leader(self, topic: str, partition: int) -> None:
+        """Begin an unclean election."""
+        sent_in_thread(self._bootstrap_servers(), election(topic, partition, UNCLEAN))

@@ -20,12 +20,14 @@ from harrow.faults.errors import CapabilityError
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
 
 from .disk_damage import PendingDamage
-from .knobs import HostKnobs
+from .knobs import HostKnobs, HostRule
 from .operator_requests import (
     TIMEOUT_MS,
+    UNCLEAN,
+    Moves,
     OperatorRequest,
+    election,
     is_final,
-    preferred_election,
     reassignment,
 )
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.faults.nemesis import Nemesis
+    from harrow.faults.system import ArmedRule, ProgramControl
 
     from ..simulation.wire import WireClient
 
@@ -58,6 +61,7 @@ CAPABILITIES = frozenset(
     }
 )
 OPERATOR = "operator-of-faults"
+NO_CLIENTS = "simulated brokers have no real connections; use real processes"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
 
@@ -100,23 +104,25 @@ class SlowDiskRule:
 
     def __init__(self, machine: Machine, delay_ms: int) -> None:
         self._machine = machine
-        self._usual_ms = machine.blocking_ms
         self._calls = machine.blocking_calls
         low, high = SLOW_DISK_SPREAD
-        self._slow_ms = (delay_ms * low, delay_ms * high)
-        machine.slow_disk(*self._slow_ms)
+        self._spread = (delay_ms * low, delay_ms * high)
+        self._armed = True
+        machine.slow_disk(self._spread)
         machine.on_death.append(self.disarm)
 
     def status(self) -> RuleStatus:
         """Count the calls that began since it was armed."""
-        armed = self._machine.blocking_ms == self._slow_ms
         fired = self._machine.blocking_calls - self._calls
-        return RuleStatus(armed=armed, fired=max(0, fired) if armed else 0, facts={"calls": fired})
+        return RuleStatus(
+            armed=self._armed, fired=max(0, fired) if self._armed else 0, facts={"calls": fired}
+        )
 
     def disarm(self) -> None:
-        """Make the disk as fast as it was."""
-        if self._machine.blocking_ms == self._slow_ms:
-            self._machine.slow_disk(*self._usual_ms)
+        """Make the disk as fast as it is without this rule."""
+        if self._armed:
+            self._armed = False
+            self._machine.end_slow_disk(self._spread)
 
 
 class SimulatedBroker(SimulatedControl, HostKnobs):
@@ -139,10 +145,18 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
 
     def start(self) -> None:
         """Boot it, with nothing of what was set in an earlier incarnation."""
+        self._begin()
+
+    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+        """Boot it with an armed failpoint."""
+        self._begin({"name": name, "action": action, "nth": nth, "delay_ms": delay_ms})
+        return self.failpoint_rule(name)
+
+    def _begin(self, *failpoints: Mapping[str, object]) -> None:
         if self._process.state == DEAD:
             self._process.forget_link_rules()
             self.disk_damaged()
-            self._process.begin()
+            self._process.begin(failpoints)
 
     def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         """Lose the power of the machine; `seed` draws which unsynced writes are lost."""
@@ -182,6 +196,14 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """Not possible here."""
         raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
 
+    def fill_connections(self, most: int) -> SlowDiskRule:
+        """Not possible here."""
+        raise CapabilityError(f"no {most} connections: simulated machines have no backlog to fill")
+
+    def limit_memory(self, spare_bytes: int) -> SlowDiskRule:
+        """Not possible here."""
+        raise CapabilityError(f"no limit of {spare_bytes} bytes: a simulated process has no memory")
+
     def slow_disk(self, delay_ms: int) -> SlowDiskRule:
         """Make every BLOCKS call of the disk take about `delay_ms`."""
         return SlowDiskRule(self._process.machine, delay_ms)
@@ -200,6 +222,7 @@ class SimulatedSystem:
         self.offsets_partitions = config.number("offsets.topic.num.partitions")
         self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
         self.registry = SimulatedControl(cluster.registry)
+        self.programs: Mapping[str, ProgramControl] = {}
         self._operator: WireClient | None = None
 
     @property
@@ -232,11 +255,27 @@ class SimulatedSystem:
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Begin to reassign a partition."""
-        self._operate(reassignment(topic, partition, replicas))
+        self.reassign_all([(topic, partition, replicas)])
+
+    def reassign_all(self, moves: Moves) -> None:
+        """Begin to reassign several partitions."""
+        self._operate(reassignment(moves))
+
+    def add_broker(self) -> int:
+        """Not possible here."""
+        raise CapabilityError("no more brokers: a simulated cluster has the machines of its plan")
+
+    def remove_added_broker(self, node: int) -> None:
+        """Nothing was added."""
+        raise CapabilityError(f"broker {node} was not added")
 
     def elect_preferred_leader(self, topic: str, partition: int) -> None:
         """Begin a preferred election."""
-        self._operate(preferred_election(topic, partition))
+        self._operate(election(topic, partition))
+
+    def elect_unclean_leader(self, topic: str, partition: int) -> None:
+        """Begin an unclean election."""
+        self._operate(election(topic, partition, UNCLEAN))
 
     def _operate(self, request: OperatorRequest) -> None:
         """Send it to the brokers in turn, from a machine of the operator's, until the controller responds."""
@@ -256,6 +295,18 @@ class SimulatedSystem:
                         return
 
         client.host.tasks.spawn(send(), name="operator-of-faults")
+
+    def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
+        """Not possible here: clients of faults use real connections."""
+        raise CapabilityError(f"no client of a fault for {transactional_id!r}: {NO_CLIENTS}")
+
+    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> ArmedRule:
+        """Not possible here."""
+        raise CapabilityError(f"no member of {group!r} ({every_ms}, {seed}): {NO_CLIENTS}")
+
+    def join_group(self, group: str) -> ArmedRule:
+        """Not possible here."""
+        raise CapabilityError(f"no member of {group!r}: {NO_CLIENTS}")
 
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the high watermarks of topics that are not internal."""

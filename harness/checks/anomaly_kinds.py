@@ -158,7 +158,27 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "consumer group is in a rebalance that does not end",
         "consumer groups are in rebalances that do not end",
     ),
+    _kind(
+        "missed-wake-up",
+        "request waited on a broker until its deadline, although it could be answered before",
+        "requests waited on brokers until their deadlines, although they could be answered before",
+    ),
+    _kind(
+        "unanswered-request",
+        "request was not answered within its timeout, on a connection that lives",
+        "requests were not answered within their timeouts, on connections that live",
+    ),
     # brokers that disagree, or whose logs are damaged
+    _kind(
+        "incomplete-leader",
+        "broker became leader without records that were committed before",
+        "brokers became leaders without records that were committed before",
+    ),
+    _kind(
+        "end-offset-regression",
+        "latest offset that a new leader listed is lower than what clients had seen before",
+        "latest offsets that new leaders listed are lower than what clients had seen before",
+    ),
     _kind(
         "inconsistent-offsets",
         "record shares its offset with a different record",
@@ -188,6 +208,21 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "epoch-cache-mismatch",
         "record batch has another leader epoch than the leader epoch cache of its replica says",
         "record batches have another leader epoch than the leader epoch caches of their replicas say",
+    ),
+    _kind(
+        "high-watermark-regression",
+        "high watermark moved backwards for clients within one leader epoch",
+        "high watermarks moved backwards for clients within one leader epoch",
+    ),
+    _kind(
+        "lso-regression",
+        "last stable offset moved backwards for clients within one leader epoch",
+        "last stable offsets moved backwards for clients within one leader epoch",
+    ),
+    _kind(
+        "log-start-regression",
+        "log start offset moved backwards for clients within one leader epoch",
+        "log start offsets moved backwards for clients within one leader epoch",
     ),
     _kind(
         "two-leaders",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     """Folders of the replicas' logs, by topic-partition and node id."""
 
 DECODED_MOST = 3
+CONTENTS = ("key", "value", "headers")
+IN_THE_LOG = frozenset({"final read", "in the log"})
 SHOWN_MOST = 100
 """Anomalies of one name in verdict.json, over all partitions."""
 LOG_BYTES_MOST = 1 << 30
@@ -75,6 +77,7 @@ def shown_anomalies(
         seen[row["name"]] += 1
         if seen[row["name"]] <= DECODED_MOST:
             add_logged(row, logs)
+            row["explanation"] += differing_headers(row["operations"])
     return tuple(
         Anomaly(
             name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
@@ -95,7 +98,7 @@ def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
 
 
 def add_sent(anomalies: Sequence[Row], folder: Path) -> None:
-    """Add `key` and `value` to the recorded sends of these anomalies, and to rows with the same hashes."""
+    """Add `key`, `value` and `headers` to the recorded sends of these anomalies, and to rows with the same hashes."""
     sent = _sent(anomalies, folder)
     for anomaly in anomalies:
         for row in anomaly["operations"]:
@@ -105,10 +108,10 @@ def add_sent(anomalies: Sequence[Row], folder: Path) -> None:
 
 
 def add_logged(anomaly: Row, logs: Logs) -> None:
-    """Add `key` and `value` to those operations of an anomaly whose record a replica's log has."""
+    """Add `key`, `value` and `headers` to those operations of an anomaly whose record a replica's log has."""
     reader = _LogReader(logs.get((anomaly["topic"], anomaly["partition"]), {}))
     for row in anomaly["operations"]:
-        if row.get("operation") in ("final read", "in the log") and "value" not in row:
+        if row.get("operation") in IN_THE_LOG and "value" not in row:
             _add_logged(row, reader)
     _add_by_hash(anomaly["operations"])
 
@@ -118,7 +121,7 @@ def _add_by_hash(operations: Sequence[Row]) -> None:
     for row in operations:
         same = known.get(_hashes(row))
         if same is not None and "value" not in row:
-            row.update(key=same["key"], value=same["value"])
+            row.update({name: same[name] for name in CONTENTS if name in same})
 
 
 def _hashes(row: Row) -> tuple[Any, Any]:
@@ -147,6 +150,8 @@ def _sent(anomalies: Sequence[Row], folder: Path) -> dict[tuple[str, int], SentR
 def _add_sent(row: Row, record: SentRecord) -> None:
     row["key"] = _text(record.key, cut=record.key_cut)
     row["value"] = _text(record.value, cut=record.value_cut)
+    if record.headers:
+        row["headers"] = _header_texts(record.headers)
 
 
 def _text(data: bytes | None, *, cut: bool) -> str:
@@ -166,6 +171,44 @@ def _add_logged(row: Row, reader: _LogReader) -> None:
     record = reader.record(int(offset), row.get("broker")) if offset is not None else None
     if record is not None:
         row["key"], row["value"] = text_of(record.key), text_of(record.value)
+        if record.headers:
+            row["headers"] = _header_texts(record.headers)
+
+
+def _header_texts(headers: Iterable[tuple[str, bytes | None]]) -> list[str]:
+    """Return each header as name=text."""
+    return [f"{name}={text_of(content)}" for name, content in headers]
+
+
+def differing_headers(operations: Sequence[Row]) -> str:
+    """Return which headers a send and the log differ in, at one offset with the same key and value; else nothing.
+
+    A log has a record only once, so its record at the offset of the send is what the send has become.
+    """
+    sends = [row for row in operations if row.get("operation") == "send" and "value" in row]
+    there = [row for row in operations if row.get("operation") in IN_THE_LOG and "value" in row]
+    for send in sends:
+        for row in there:
+            if _offset(row) != _offset(send) or any(
+                row[name] != send[name] for name in ("key", "value")
+            ):
+                continue
+            sent, found = send.get("headers", []), row.get("headers", [])
+            if sent != found:
+                gone = [text for text in sent if text not in found]
+                new = [text for text in found if text not in sent]
+                if not gone and not new:
+                    return "; the headers differ in their order"
+                return f"; the headers differ: sent {_listed(gone)}, in the log {_listed(new)}"
+    return ""
+
+
+def _offset(row: Row) -> object:
+    return row.get("offset", row.get("base_offset"))
+
+
+def _listed(headers: Sequence[str]) -> str:
+    return ", ".join(headers) or "nothing"
 
 
 class _LogReader:

@@ -4,6 +4,12 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 
 * `lost-write`: a record that was acknowledged or delivered is not at its offset in the final log;
 * `unseen`: an acknowledged record is in every replica's log, but the final read does not have it;
+* `incomplete-leader`: a broker became leader, and its log ended before a record that was committed in an earlier leader
+  epoch (LeaderCompleteness); after an unclean election nothing is forbidden;
+* `end-offset-regression`: a leader listed a lower latest offset than a leader of an earlier leader epoch had said
+  (KIP-207); after an unclean election nothing is forbidden;
+* `high-watermark-regression`, `lso-regression`, `log-start-regression`: a leader said a lower offset than before in one
+  leader epoch (`kernels/watermarks.py`);
 * `inconsistent-offsets`: two records (or batches) with the same offset, between acknowledgements, reads and the log;
 * `duplicate`: the log has a record more often than it was sent;
 * `nonmonotonic-send`: the log order of a client's sends with the same key, or of a producer id's sequences, is not the
@@ -23,10 +29,15 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
   a record before its transaction was decided;
 * `torn-transaction`: a transaction is committed in one partition and aborted in another;
 * `committed-offset-regression`: the committed offset of a group went back, and its owner did not ask for it;
-* `commit-beyond-lso`: a group committed an offset that it cannot have reached;
+* `commit-beyond-lso`: a group committed an offset that it cannot have reached, so that it never receives records that
+  are appended below that offset later;
 * `two-owners`: two members of one generation owned a partition at the same time;
 * `stuck-transaction`, `stuck-lso`: a transaction that should have ended is open after healing, on its coordinator or
   only in the log of a partition;
+* `missed-wake-up`: a produce or a consumer's fetch waited until its deadline, although its records were replicated, or
+  there were records to return: the broker did not wake it;
+* `unanswered-request`: a broker does not answer a request within the request's timeout and ten seconds, on a connection
+  that lives, without a fault (`unanswered.py`);
 * `stuck-group`: a consumer group is in a rebalance for longer than the timeouts of its members (`stuck_groups.py`).
 
 What the application promised of a topic (`promises/topic_checks.py`):
@@ -65,20 +76,26 @@ from collections.abc import Container, Iterable, Sequence
 
 from harrow.cluster.errors import ConfigError
 
-LOSS = frozenset({"lost-write", "unseen", "missing"}) | {
+LOSS = frozenset(
+    {"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression"}
+) | {
     "missing-output",
     "wrong-output",
     "unexpected-output",
     "commit-before-output",
+    "commit-beyond-lso",
 }
 INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
     | {"epoch-cache-mismatch", "two-leaders", "two-controllers", "fenced-in-isr"}
+    | {"high-watermark-regression", "lso-regression", "log-start-regression"}
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
-GROUPS = frozenset({"committed-offset-regression", "commit-beyond-lso", "two-owners"})
-LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group"})
+GROUPS = frozenset({"committed-offset-regression", "two-owners"})
+LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
+    "unanswered-request"
+}
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
     "out-of-order-output"

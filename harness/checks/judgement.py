@@ -40,6 +40,7 @@ from .plans import PartitionJob, pack
 from .spark_client import SparkHandle
 from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs
+from .unanswered import unanswered_requests
 from .verdict import Status, Verdict
 
 LEADERS_ONLY = (
@@ -98,7 +99,8 @@ def judge_laid_out(
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     promised = promised or read_findings(place, topics) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
-    claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies]
+    late = unanswered_requests(events, _times(windows or []), groups.timeouts_ms)
+    claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
     found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)
@@ -150,7 +152,16 @@ def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:
         rows = read_group_rows(place) if end is not None else []
     except (HarrowError, OSError) as error:
         return GroupFindings(doubts=[str(error)])
-    return stuck_groups(rows, end, [(window.start_ns, window.end_ns) for window in windows])
+    found = stuck_groups(rows, end, _times(windows))
+    for row in rows:
+        found.timeouts_ms[row["group"]] = max(
+            row["timeout_ms"], found.timeouts_ms.get(row["group"], 0)
+        )
+    return found
+
+
+def _times(windows: Sequence[FaultWindow]) -> list[tuple[int, int]]:
+    return [(window.start_ns, window.end_ns) for window in windows]
 
 
 def _doubts_of_promises(promised: PromiseFindings, not_allowed: frozenset[str]) -> Doubts:

@@ -12,11 +12,13 @@ import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.layout import DRAINED
 from .log_changes import LogChanges
+from .oracle_of_removals import Compaction, first_removed_early, incomplete_leaders, legal_changes
 
 Row = Mapping[str, Any]
 Anomalies = set[tuple[str, tuple[int, ...]]]
@@ -28,8 +30,10 @@ class Oracle:
     def __init__(
         self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),
         logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
-        epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+        epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None, decisions: Sequence[Row] = (),
+        sent: Sequence[Row] = (),
     ) -> None:  # fmt: skip
+        """`sent`: rows of `oracle_of_removals.untapped`, for the checks of removals and leaders where no tap wrote."""
         self.logs = dict(logs or {})
         self.epochs = dict(epochs or {})
         self.changes = changes or LogChanges()
@@ -57,6 +61,12 @@ class Oracle:
         starts = [log[0]["base_offset"] for log in self.logs.values() if log]
         self.low = bounds[-1]["op"] if bounds else max(starts, default=0)
         self.high = bounds[-1]["offset"] if bounds else None
+        self.sent = list(sent)
+        early = first_removed_early(self.changes, [*batches, *sent])
+        if early is not None:
+            self.low = min(self.low, early)
+            heads = legal_changes(self.changes, early)
+            self.changes = replace(self.changes, deleted_heads=heads)
         self.produced = [r for r in batches if r["kind"] == 1]
         self.delivered = [r for r in batches if r["kind"] == 2]
         self.acked_batches = [
@@ -64,6 +74,9 @@ class Oracle:
             for r in self.produced
             if not r["error"] and r["base_offset"] >= 0 and not r["flags"] & 1
         ]
+        self.compaction = Compaction(
+            self.changes, self.sends, self.pending, self.polls, batches, decisions
+        )
         self.found: Anomalies = set()
         self.reported: set[int] = set()
         self.copies_in_doubt = 0
@@ -99,6 +112,9 @@ class Oracle:
         self._duplicate_records()
         self._replicas()
         self._epoch_caches()
+        self.found |= incomplete_leaders(
+            self.changes, [*self.produced, *self.sent, *self.delivered], self.polls
+        )
         return self.found
 
     def _add(self, name: str, *offsets: int) -> None:
@@ -121,10 +137,7 @@ class Oracle:
             return bool(row["offset"] < self.changes.cleaned_end)
         if self._wire() > len(self.sends) + len(self.pending):
             return True
-        key = row["key_hash"]
-        later = any(r["key_hash"] == key and o > row["offset"] for o, r in self.final.items())
-        said = [*self.sends, *self.pending, *self.polls]
-        return later or any(r["key_hash"] == key and r["value_hash"] == 0 for r in said)
+        return self.compaction.explains(row, self._visible())
 
     def _wire(self) -> int:
         """How many records were acknowledged by the taps."""
@@ -159,6 +172,7 @@ class Oracle:
             self.reported.add(offset)
             seen = there is not None
             kept = self._held(offset) == len(self.logs) if self.logs else offset < (self.high or 0)
+            kept = kept and offset >= self.changes.cleaned_end
             self._add("lost-write" if seen or not kept else "unseen", offset)
 
     def _lost_nameless(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import run_folder
-from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS
+from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS, WATERMARKS
 from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import Layout, PartitionFiles
 from ..histories.untapped import untapped_brokers
@@ -68,11 +68,14 @@ def plan_jobs(
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
                 batches=files.batches, transactions=files.coordinators.get(TRANSACTIONS, []),
                 offsets=files.coordinators.get(OFFSETS, []), members=files.coordinators.get(MEMBERS, []),
+                watermarks=files.coordinators.get(WATERMARKS, []),
                 logs={str(node): path for node, path in sorted(logs.items())},
                 windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
                 own_clients=own_clients, untapped=untapped,
                 created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
-                deleted_heads={str(node): base for node, base in changed.deleted_heads.items()}, limit=limit,
+                deleted_heads={str(node): base for node, base in changed.deleted_heads.items()},
+                removals=changed.removals, cleanings=changed.cleanings, leaderships=changed.leaderships,
+                unclean_epochs=changed.unclean_epochs, wrong_clocks=changed.wrong_clocks, limit=limit,
                 size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip

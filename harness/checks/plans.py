@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..histories.row_index import RowRange
+from .log_changes import CleaningBegun, Leadership, Removal
 
 TASK_BYTES = 32 << 20
-ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members")
+ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks")
 """The fields of a job that hold row ranges."""
 JOBS_MOST = 64
 """A job costs about 5 ms however small it is; a task about 40 ms."""
@@ -32,6 +33,7 @@ class PartitionJob:
     """Rows of the coordinators: this and the next two (`histories/coordinator_rows.py`)."""
     offsets: list[RowRange] = field(default_factory=list[RowRange])
     members: list[RowRange] = field(default_factory=list[RowRange])
+    watermarks: list[RowRange] = field(default_factory=list[RowRange])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -42,6 +44,12 @@ class PartitionJob:
     """When the topic was created again; 0: it was created once. This and the next two: `log_changes.LogChanges`."""
     cleaned_end: int = 0
     deleted_heads: dict[str, int] = field(default_factory=dict[str, int])
+    removals: list[Removal] = field(default_factory=list[Removal])
+    """This and the next four: `log_changes.LogChanges`, too."""
+    cleanings: list[CleaningBegun] = field(default_factory=list[CleaningBegun])
+    leaderships: list[Leadership] = field(default_factory=list[Leadership])
+    unclean_epochs: list[int] = field(default_factory=list[int])
+    wrong_clocks: bool = False
     own_clients: list[int] = field(default_factory=list[int])
     """The numbers of Harrow's own clients, such as that of the final read."""
     untapped: list[int] = field(default_factory=list[int])
@@ -65,6 +73,9 @@ class PartitionJob:
         for name in ROW_RANGES:
             fields[name] = [RowRange(*part) for part in data[name]]
         fields["windows"] = [(start, end) for start, end in data["windows"]]
+        fields["removals"] = [Removal(*row) for row in data["removals"]]
+        fields["cleanings"] = [CleaningBegun(*row) for row in data["cleanings"]]
+        fields["leaderships"] = [Leadership(*row) for row in data["leaderships"]]
         return cls(**fields)
 
 

@@ -35,6 +35,8 @@ class GroupFindings:
 
     anomalies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     doubts: list[str] = field(default_factory=list[str])
+    timeouts_ms: dict[str, int] = field(default_factory=dict[str, int])
+    """The longest timeout of a member, by group."""
 
 
 def stuck_groups(

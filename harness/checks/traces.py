@@ -1,8 +1,8 @@
-"""The brokers' traces: one leader a leader epoch, one controller a controller epoch, no fenced broker in an ISR.
+"""The brokers' traces: one leader and one controller an epoch, no fenced broker in an ISR, no missed wake-up.
 
-A trace has an event for each election, and for each broker that a leader proposes to add to an ISR. The events are few
-and concern all brokers, so `judge` checks them itself, when it merges the results of the partitions. `log_changes.py`
-reads from the same events what Kafka removed legally.
+A trace has an event for each election, for each broker that a leader proposes to add to an ISR, and for each delayed
+operation that was not woken. The events are few and concern all brokers, so `judge` checks them itself, when it merges
+the results of the partitions. `log_changes.py` reads from the same events what Kafka removed legally.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 from harrow.cluster.planting import PLANTED_EVENT
 
 from ..run_folder import trace_files
-from .log_changes import REMOVAL_EVENTS
+from .log_changes import CHANGE_EVENTS
+from .unanswered import EVENT as UNANSWERED_EVENT
 
 LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
 EXPANSION_EVENT = "partition.isr-expansion"
-JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT)
-"""What `claims_of_brokers` reads."""
-EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *REMOVAL_EVENTS))
+MISSED_EVENT = "purgatory.missed"
+JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT, MISSED_EVENT, UNANSWERED_EVENT)
+"""What `claims_of_brokers` and `unanswered.py` read."""
+EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *CHANGE_EVENTS))
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
@@ -66,8 +68,12 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
 
 
 def claims_of_brokers(events: Sequence[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
-    """Return what `leadership_claims` and `fenced_in_isr` find."""
-    return [*leadership_claims(events, topics), *fenced_in_isr(events, topics)]
+    """Return what `leadership_claims`, `fenced_in_isr` and `missed_wake_ups` find."""
+    return [
+        *leadership_claims(events, topics),
+        *fenced_in_isr(events, topics),
+        *missed_wake_ups(events, topics),
+    ]
 
 
 def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
@@ -122,6 +128,30 @@ def fenced_in_isr(events: Iterable[dict[str, Any]], topics: set[str]) -> list[di
             (event["topic"], event["partition"], epoch, event["leader"], added),
             {
                 "name": "fenced-in-isr", "topic": event["topic"], "partition": event["partition"], "offsets": [],
+                "operations": [event], "explanation": text,
+            },
+        )  # fmt: skip
+    return list(found.values())
+
+
+def missed_wake_ups(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+    """Return the anomaly `missed-wake-up`, once for each broker, partition and kind of operation.
+
+    The broker asked the operation at its deadline, and it could have completed.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for event in events:
+        if event.get("event") != MISSED_EVENT or event.get("topic") not in topics:
+            continue
+        node = str(event["broker"]).removeprefix("broker-")
+        text = (
+            f"an operation in the purgatory {event['purgatory']} of broker {node} waited until its deadline, although "
+            "what it waited for had happened: the broker did not wake it"
+        )
+        found.setdefault(
+            (event["broker"], event["topic"], event["partition"], event["purgatory"]),
+            {
+                "name": "missed-wake-up", "topic": event["topic"], "partition": event["partition"], "offsets": [],
                 "operations": [event], "explanation": text,
             },
         )  # fmt: skip

@@ -205,10 +205,14 @@ def other_fields(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row.get("operation") == "final read":
         hidden |= {"client"}
     return [
-        (name.replace("_", " "), _one_line(str(value)))
+        (name.replace("_", " "), _one_line(_listed(value) if name == "headers" else str(value)))
         for name, value in row.items()
         if value is not None and name not in hidden
     ]
+
+
+def _listed(headers: Iterable[str]) -> str:
+    return ", ".join(headers)
 
 
 def _is_batch(row: Mapping[str, Any]) -> bool:

@@ -2,8 +2,10 @@
 
 A record that `poll` or `consume` returns is one `ok` row. A commit is an `invoke` row and then `ok`, `fail` or `info`
 for each partition. Where the position may legally jump (an assignment, a revocation, a seek) the consumer writes a
-BREAK row: order is judged only between two breaks. A record that was read is not thereby processed; the history
-makes no statement about processing.
+BREAK row: order is judged only between two breaks. `consume` may collect records, run the callback of a rebalance, and
+collect more before it returns, and does not say which records came before. So the records of such a call have a further
+BREAK where their offsets do not follow each other, and one after the last. A record that was read is not thereby
+processed; the history makes no statement about processing.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ class Consumer:
         self._client = self._history.name(self.name)
         self._lock = threading.Lock()
         self._ops = itertools.count()
+        self._broken = dict[tuple[str, int], TopicPartition]()
+        """Partitions with a BREAK row since the present call of `consume` began."""
         settings = dict(config)
         self._on_commit = settings.get("on_commit")
         settings["on_commit"] = self._committed
@@ -108,6 +112,7 @@ class Consumer:
                 OperationFunction.BREAK, OperationType.OK, self._client, self._history.name(partition.topic),
                 partition.partition, op=next(self._ops),
             )  # fmt: skip
+            self._broken[partition.topic, partition.partition] = partition
 
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next record or error; None after `timeout` seconds."""
@@ -118,10 +123,19 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` records and errors."""
+        self._broken.clear()
         messages = self._raw.consume(num_messages, timeout)
-        now_ns = time.monotonic_ns()
+        broken, now_ns = dict(self._broken), time.monotonic_ns()
+        last: dict[tuple[str, int], int] = {}
         for message in messages:
+            if broken:
+                place, offset = (message.topic() or "", message.partition() or 0), message.offset()
+                if place in broken and message.error() is None and offset is not None:
+                    if offset != last.get(place, offset - 1) + 1:
+                        self._break([broken[place]])
+                    last[place] = offset
             record_poll(self._history, self._client, next(self._ops), message, now_ns)
+        self._break(broken[place] for place in last)
         return messages
 
     def commit(

@@ -135,7 +135,7 @@ class Producer:
                 OperationFunction.SEND, OperationType.INVOKE, self._client, topic_id, partition, -1, op, *facts,
                 invoked_ns=invoked_ns, time_ns=invoked_ns,
             )  # fmt: skip
-            history.sent.append(self._client, op, key, value)
+            history.sent.append(self._client, op, key, value, headers)
             try:
                 self._raw.produce(
                     topic, value=value, key=key, partition=partition, on_delivery=delivered,

@@ -147,7 +147,7 @@ class SendRecorder(Recorder):
             op, self.history.name(str(topic)), stable_hash(key_bytes), _value_hash(value_bytes, headers), invoked_ns
         )  # fmt: skip
         self._send_row(OperationType.INVOKE, send, -1 if partition is None else partition)
-        self.history.sent.append(self.client, op, key_bytes, value_bytes)
+        self.history.sent.append(self.client, op, key_bytes, value_bytes, headers)
         return send
 
     def acknowledged(

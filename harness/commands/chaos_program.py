@@ -20,10 +20,11 @@ from ..backend_choice import ORIGIN_OPTIONS, origin_words
 from ..backends.kinds import new_source
 from ..checks.guarantees import parse
 from ..live_counts import RunCounter
-from ..program import ProgramResult, find_program, run_program
+from ..program import ProgramResult, run_program
 from ..run import Harrow
 from ..scenario import kinds_of
 from ..seeds import fresh_seed
+from ..user_program import find_program
 from .progress import ProgressLine
 from .settings import parse_settings
 

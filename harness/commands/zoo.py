@@ -15,12 +15,13 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
@@ -28,17 +29,24 @@ from .. import out_folder
 from ..zoo.alarms import judge_unplanted
 from ..zoo.bug import Bug
 from ..zoo.catalog import ZOO, bug_named
+from ..zoo.fewest_faults import fewest_faults
 from ..zoo.rates import wilson_interval
 from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
-from ..zoo.table import Measured, check_page, terminal_table, write_into
-from ..zoo.trial import BUDGET_S, DIRECTED, SEARCHES, Trial, run_trial
+from ..zoo.table import (
+    ON_PROCESSES,
+    SIMULATED,
+    Measured,
+    check_page,
+    terminal_table,
+    write_into,
+)
+from ..zoo.trial import BUDGET_S, DIRECTED, EVENTS, SEARCHES, Runs, Trial, run_trial
 from .out_option import out_option
 from .progress import ProgressLine
 from .worker_processes import results_here_or_of
 
-SHRUNK_MOST = 3
-"""How many schedules of each bug are shrunk."""
-SHRINK_RUNS = 120
+SHRUNK_MOST, SHRUNK_MOST_REAL = 3, 1
+"""How many schedules of each bug are shrunk, in simulation and on real processes."""
 FLOOR = 0.95
 TESTS_SHOWN = 2
 ALARM_BATCH = 20
@@ -51,26 +59,27 @@ class Settings:
 
     search: str
     budget_s: float
-    shrink: bool
+    shrunk: int
+    """The schedules of so many trials are shrunk."""
     real: Path | None
     """The folder of runs on real processes; None: simulation."""
 
 
-def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | None]:
-    """Run one trial in a worker process; return it, and how many faults its schedule was shrunk to."""
-    if settings.real is None:
-        trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s)
-    else:
+def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, Schedule | None]:
+    """Run one trial in a worker process; return it, and its schedule with fewer faults where it was shrunk."""
+    where: Runs | None = None
+    if settings.real is not None:
+        from ..zoo.in_order import settings_on_processes
         from ..zoo.real import RealRuns
 
-        where = RealRuns(settings.real, f"{bug.name}-{number}")
-        trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s, where=where)
-    if trial.schedule is None or not settings.shrink or number >= SHRUNK_MOST:
+        where = RealRuns(settings.real, f"{bug.name}-{number}", settings_on_processes(bug))
+    trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s, where=where)
+    if trial.schedule is None or number >= settings.shrunk:
         return trial, None
-    from ..search.simulated import shrink_simulated
-
-    shrunk, _ = shrink_simulated(trial.schedule, runs_most=SHRINK_RUNS, names=bug.seen_as)
-    return trial, len(shrunk.schedule.steps)
+    fewest = fewest_faults(bug, trial.schedule, where)
+    if fewest.false_alarm is not None:
+        trial = replace(trial, false_alarms=(*trial.false_alarms, fewest.false_alarm))
+    return trial, fewest.schedule
 
 
 @click.command()
@@ -82,7 +91,8 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
 )  # fmt: skip
 @click.option(
     "--search", type=click.Choice(list(SEARCHES)), default=DIRECTED, show_default=True,
-    help="directed: faults in the order that the bug needs, at random times; random: faults, application and settings "
+    help="directed: faults in the order that the bug needs, at random times; events: the same without times, each "
+    "fault waits for what it needs; random: faults, application and settings "
     "are drawn, whichever bug is planted; guided: as random, and runs that reached something new are mutated",
 )  # fmt: skip
 @click.option(
@@ -97,7 +107,8 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
 )
 @click.option(
     "--shrink/--no-shrink", default=True, show_default=True,
-    help=f"shrink the schedules of the first {SHRUNK_MOST} trials of each bug",
+    help=f"leave out faults of the schedules that the first {SHRUNK_MOST} trials of each bug found, with --real of the "
+    "first one's, as long as they find the bug",
 )  # fmt: skip
 @click.option(
     "--floor",
@@ -134,14 +145,17 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     if given["alarms"] is not None:
         sys.exit(alarms_of_zoo(bugs, given["alarms"], given["jobs"], given["out"]))
     if given["page"] is not None:
-        check_page(given["page"])
-    if given["real"] and given["search"] != DIRECTED:
-        raise click.UsageError("--real runs directed schedules; leave --search out")
+        check_page(given["page"], ON_PROCESSES if given["real"] else SIMULATED)
+    if given["real"]:
+        if given["search"] != DIRECTED:
+            raise click.UsageError("--real has a search of its own, by events; leave --search out")
+        given["search"] = EVENTS
     out_folder.prepare(given["out"])
     folder: Path = given["out"] / "zoo"
     folder.mkdir(exist_ok=True)
     settings = Settings(
-        search=given["search"], budget_s=given["budget_s"], shrink=given["shrink"] and not given["real"],
+        search=given["search"], budget_s=given["budget_s"],
+        shrunk=(SHRUNK_MOST_REAL if given["real"] else SHRUNK_MOST) if given["shrink"] else 0,
         real=(folder / "real").absolute() if given["real"] else None,
     )  # fmt: skip
     if settings.real is not None:
@@ -153,7 +167,7 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     title = f"{settings.search} search{' on real processes' if given['real'] else ' in simulation'}"
     Console().print(terminal_table(rows, title))
     if given["page"] is not None:
-        write_into(given["page"], rows)
+        write_into(given["page"], rows, ON_PROCESSES if given["real"] else SIMULATED)
     alarms = [trial for row in rows for trial in row.trials if trial.false_alarms]
     sys.exit(0 if not alarms and all(row.rate >= given["floor"] for row in rows) else 1)
 
@@ -186,18 +200,13 @@ def measure(
         (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
         ProgressLine(describe) as line,
     ):
-        for trial, steps in results_here_or_of(jobs, tasks):
+        for trial, smaller in results_here_or_of(jobs, tasks):
             done[trial.bug].append(trial)
-            if steps is not None:
-                shrunk[trial.bug].append(steps)
-            ledger.write(ledger_line(trial, steps) + "\n")
+            if smaller is not None:
+                shrunk[trial.bug].append(len(smaller.steps))
+            ledger.write(ledger_line(trial, smaller) + "\n")
             ledger.flush()
-            if trial.schedule is not None:
-                file = folder / f"{trial.bug}-{trial.number}.json"
-                file.write_text(trial.schedule.to_json(), encoding="utf-8")
-            for number, schedule in enumerate(trial.false_alarms, 1):
-                file = folder / f"false-alarm-{trial.bug}-{trial.number}-{number}.json"
-                file.write_text(schedule.to_json(), encoding="utf-8")
+            for file in write_schedules(trial, smaller, folder):
                 with line.hidden():
                     console.print(
                         f"false alarm without a bug: harrow simulate --schedule {file}", style="red"
@@ -205,11 +214,25 @@ def measure(
     return [Measured(bug=bug, trials=done[bug.name], shrunk=shrunk[bug.name]) for bug in bugs]
 
 
-def ledger_line(trial: Trial, steps: int | None) -> str:
+def write_schedules(trial: Trial, smaller: Schedule | None, folder: Path) -> list[Path]:
+    """Write the schedule that found the bug, that with fewer faults, and false alarms; return the files of these."""
+    name = f"{trial.bug}-{trial.number}"
+    for ending, schedule in (("json", trial.schedule), ("shrunk.json", smaller)):
+        if schedule is not None:
+            (folder / f"{name}.{ending}").write_text(schedule.to_json(), encoding="utf-8")
+    alarms: list[Path] = []
+    for number, schedule in enumerate(trial.false_alarms, 1):
+        alarms.append(folder / f"false-alarm-{name}-{number}.json")
+        alarms[-1].write_text(schedule.to_json(), encoding="utf-8")
+    return alarms
+
+
+def ledger_line(trial: Trial, smaller: Schedule | None) -> str:
     """Return one trial as JSON, without schedules."""
     names = ("bug", "search", "number", "found", "seconds", "runs", "faults", "anomalies", "others")
     row: Mapping[str, Any] = {
-        **{name: getattr(trial, name) for name in names}, "false_alarms": len(trial.false_alarms), "shrunk_to": steps,
+        **{name: getattr(trial, name) for name in names}, "false_alarms": len(trial.false_alarms),
+        "shrunk_to": None if smaller is None else len(smaller.steps),
     }  # fmt: skip
     return json.dumps(row, separators=(",", ":"))
 

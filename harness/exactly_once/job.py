@@ -1,8 +1,9 @@
 """One process of the job: reads orders, writes a bill for each order, and commits both in one transaction (KIP-447).
 
-    python job.py BOOTSTRAP SOURCE SINK GROUP MEMBERSHIP TRANSACTIONAL_ID
+    python job.py BOOTSTRAP SOURCE SINK GROUP MEMBERSHIP TIMEOUT_MS TRANSACTIONAL_ID
 
-MEMBERSHIP is `static` (the member has the name of its transactional id, KIP-345) or `dynamic`.
+MEMBERSHIP is `static` (the member has the name of its transactional id, KIP-345) or `dynamic`, TIMEOUT_MS is the
+`transaction.timeout.ms` of its producer.
 
 It is written as an application should be, and imports nothing of Harrow:
 
@@ -40,7 +41,6 @@ COMMON: dict[str, Any] = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 200,
-    "socket.timeout.ms": 3_000,
     "topic.metadata.refresh.fast.interval.ms": 50,
 }
 CONSUMER: dict[str, Any] = {
@@ -51,20 +51,30 @@ CONSUMER: dict[str, Any] = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 100,
 }
-PRODUCER: dict[str, Any] = {"transaction.timeout.ms": 8_000, "linger.ms": 2}
+SOCKET_TIMEOUT_MS = 3_000
+"""librdkafka refuses one that is longer than the timeout of a transaction by more than 100 ms."""
 
 
 class Job:
     """A consumer, a transactional producer, and the loop between them."""
 
     def __init__(
-        self, servers: str, source: str, sink: str, group: str, membership: str, name: str
+        self, servers: str, source: str, sink: str, group: str, membership: str, timeout_ms: str, name: str
     ) -> None:  # fmt: skip
-        common = {**COMMON, "bootstrap.servers": servers, "client.id": name}
+        transaction_ms = int(timeout_ms)
+        common = {
+            **COMMON, "bootstrap.servers": servers, "client.id": name,
+            "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, transaction_ms + 100),
+        }  # fmt: skip
         self._source, self._sink = source, sink
         member = {"group.instance.id": name} if membership == "static" else {}
         self._consumer = Consumer({**common, **CONSUMER, **member, "group.id": group})
-        self._producer = Producer({**common, **PRODUCER, "transactional.id": name})
+        self._producer = Producer(
+            {
+                **common, "transactional.id": name, "transaction.timeout.ms": transaction_ms,
+                "linger.ms": 2,
+            }
+        )  # fmt: skip
         self._parent = os.getppid()
         self._stopped = False
         self.progress_at = time.monotonic()

@@ -7,7 +7,6 @@ finding (`unfinished`), because a cluster that is healed must let the job finish
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
@@ -18,8 +17,8 @@ from harrow.cluster.errors import HarrowError
 
 from .. import run_folder
 from ..promises.relations import mapped
-from ..run_settings import EXACTLY_ONCE
-from ..workload import Workload
+from ..run_settings import EXACTLY_ONCE, RunSettings
+from ..workload import Workload, order_text
 from .end_state import left_open
 from .job_processes import JobProcesses
 
@@ -35,7 +34,7 @@ KILL_EVERY_S = 2.5
 """Time between two kills of a process, on average."""
 RATE = 300
 FINISH_S = 60.0
-"""How long nothing may change after healing. A transaction of a killed process ends by its timeout of 8 s at most."""
+"""How long nothing may change after healing. A transaction of a killed process ends by its timeout at most."""
 POLL_S = 0.2
 GUARANTEE = "exactly-once"
 CONFIG: Mapping[str, object] = {
@@ -49,15 +48,14 @@ def bill_of(order: Any) -> dict[str, Any]:
     return {"order": order["order"], "total": order["amount"] * 3}
 
 
-def order_text(number: int) -> str:
-    """Return the JSON text of an order."""
-    return json.dumps({"order": number, "amount": number % 7})
-
-
 class TransformWorkload:
     """Places orders and makes bills while it is entered; then `finish` and `judge`."""
 
-    def __init__(self, harrow: Harrow, orders: Topic, producer: Mapping[str, Any]) -> None:
+    def __init__(
+        self, harrow: Harrow, orders: Topic, producer: Mapping[str, Any], settings: RunSettings | None = None
+    ) -> None:  # fmt: skip
+        """`producer`: settings of the producer of orders; `settings`: those of the job, None for the defaults."""
+        settings = RunSettings() if settings is None else settings
         self._harrow = harrow
         harrow.workload = EXACTLY_ONCE
         self._orders = orders
@@ -72,6 +70,7 @@ class TransformWorkload:
         membership = rng.choice(("static", "dynamic"))
         arguments = (
             harrow.bootstrap_servers, orders.name, self._bills.name, GROUP, membership,
+            str(settings.transaction_timeout_ms),
         )  # fmt: skip
         self.jobs = JobProcesses(
             arguments, harrow.folder / run_folder.JOBS, random.Random(rng.random()),  # noqa: S311 - repeatable

@@ -1,8 +1,8 @@
-"""The coordinators' part of the taps as rows: transactions, offsets of groups, owners of partitions (J6).
+"""Further files of the taps as rows: transactions, offsets of groups, owners of partitions, watermarks (J6).
 
-Layout and meaning of the rows: `harrow.cluster.host.coordinator_tap`. A row is about one topic-partition, so that the
-lay-out of a run indexes these files as it indexes batches (`layout.py`). A tap is written by a process that may be
-killed, so a torn last row is cut off.
+Layout and meaning of the rows: `harrow.cluster.host.coordinator_tap`, `harrow.cluster.host.watermark_tap`. A row is
+about one topic-partition, so that the lay-out of a run indexes these files as it indexes batches (`layout.py`). A tap
+is written by a process that may be killed, so a torn last row is cut off.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from harrow.cluster.broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS
+from harrow.cluster.broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS, TAP_WATERMARKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 TRANSACTIONS, OFFSETS, MEMBERS = "transactions", "offsets", "members"
-FILES = {TRANSACTIONS: TAP_TRANSACTIONS, OFFSETS: TAP_COMMITS, MEMBERS: TAP_MEMBERS}
+WATERMARKS = "watermarks"
+FILES = {
+    TRANSACTIONS: TAP_TRANSACTIONS,
+    OFFSETS: TAP_COMMITS,
+    MEMBERS: TAP_MEMBERS,
+    WATERMARKS: TAP_WATERMARKS,
+}
 """Kind of row -> the file of a broker's folder; the kinds are also fields of a job (`checks/plans.py`)."""
 
 
@@ -27,10 +33,12 @@ def coordinator_dtype(what: str) -> np.dtype[np.void]:
     """Return the type of the rows of one kind."""
     import numpy as np
     from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE, MEMBER_DTYPE, TRANSACTION_DTYPE
+    from harrow.cluster.host.watermark_tap import WATERMARK_DTYPE
 
-    return np.dtype(
-        {TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE}[what]
-    )
+    types = {
+        TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE, WATERMARKS: WATERMARK_DTYPE,
+    }  # fmt: skip
+    return np.dtype(types[what])
 
 
 def map_coordinator_rows(path: str | Path, what: str) -> npt.NDArray[np.void]:

@@ -74,3 +74,8 @@ class MemoryHistory:
 def hash_of(value: bytes) -> int:
     """`stable_hash`, remembered: a simulated value is sent, read and found in the log."""
     return stable_hash(value)
+
+
+def hash_of_key(key: bytes | None) -> int:
+    """`hash_of` of a key; 0 for a record without a key."""
+    return 0 if key is None else hash_of(key)

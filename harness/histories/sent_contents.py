@@ -1,34 +1,41 @@
-"""What recorded sends contained: the first bytes of each send's key and value, beside the history of its process.
+"""What recorded sends contained: the first bytes of key, value and headers, beside the history of its process.
 
 A history has only hashes of keys and values, so that a row has a fixed width. A verdict must show a lost order itself,
-which no log has any more; therefore a recording producer also appends the first bytes of key and value here.
+which no log has any more; therefore a recording producer also appends the first bytes of key, value and headers here.
 
 Owns `<process>-<n>.sent`: for each send an `ENTRY` and its bytes, in a shared memory map, so that `kill -9` loses none;
-zeros follow the last entry. The file is bounded: `KEY_MOST` and `VALUE_MOST` bytes of a send, `FILE_MOST` bytes of a
-process; later sends are not kept. Only the examples of a verdict read it, never a check. What may fail: nothing reaches
-the producer; when the disk is full, no more contents are kept.
+zeros follow the last entry. A send with headers has `HEADERS_SIZE` and a JSON list of names and Base64 behind it. The
+file is bounded: `KEY_MOST` and `VALUE_MOST` bytes of a send, `FILE_MOST` bytes of a process; later sends are not kept.
+Only the examples of a verdict read it, never a check. What may fail: nothing reaches the producer; when the disk is
+full, no more contents are kept.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 SUFFIX = ".sent"
 ENTRY = struct.Struct("<qIbHH")
 """Number of the operation plus 1 (0: no more entries), number of the client, flags, lengths of key and value."""
-KEY_NULL, VALUE_NULL, KEY_CUT, VALUE_CUT = 1, 2, 4, 8
+KEY_NULL, VALUE_NULL, KEY_CUT, VALUE_CUT, HEADERS = 1, 2, 4, 8, 16
+HEADERS_SIZE = struct.Struct("<H")
 KEY_MOST = 64
 VALUE_MOST = 256
+HEADERS_MOST = 1024
+"""Bytes of the headers as JSON; more are not kept."""
 FIRST_BYTES = 1 << 16
 CHUNK_BYTES_MOST = 1 << 24
 FILE_MOST = 1 << 26
 Content = bytes | str | None
+Header = tuple[str, bytes | None]
 
 
 class SentRecord(NamedTuple):
@@ -38,6 +45,8 @@ class SentRecord(NamedTuple):
     value: bytes | None
     key_cut: bool = False
     value_cut: bool = False
+    headers: tuple[Header, ...] | None = None
+    """None: the send had none, or they were not kept."""
 
 
 class SentContents:
@@ -53,13 +62,16 @@ class SentContents:
         self._size = 0
         self._full = False
 
-    def append(self, client: int, op: int, key: Content, value: Content) -> None:
-        """Keep the first bytes of a send's key and value."""
-        flags = 0
+    def append(
+        self, client: int, op: int, key: Content, value: Content, headers: object = None
+    ) -> None:
+        """Keep the first bytes of a send's key, value and headers."""
+        tail = _encoded(headers) if headers else b""
+        flags = HEADERS if tail else 0
         if key is None:
-            key, flags = b"", KEY_NULL
+            key, flags = b"", flags | KEY_NULL
         elif len(key) > KEY_MOST:
-            key, flags = key[:KEY_MOST], KEY_CUT
+            key, flags = key[:KEY_MOST], flags | KEY_CUT
         if value is None:
             value, flags = b"", flags | VALUE_NULL
         elif len(value) > VALUE_MOST:
@@ -68,7 +80,7 @@ class SentContents:
             key = key.encode()
         if isinstance(value, str):
             value = value.encode()
-        entry = ENTRY.pack(op + 1, client, flags, len(key), len(value)) + key + value
+        entry = ENTRY.pack(op + 1, client, flags, len(key), len(value)) + key + value + tail
         with self._lock:
             at = self._at
             end = at + len(entry)
@@ -130,6 +142,35 @@ def sent_records(
     return found
 
 
+def _encoded(headers: object) -> bytes:
+    """Return headers as the bytes of an entry; nothing for those that are too long, or that the library will refuse."""
+    if not isinstance(headers, Mapping | list | tuple):
+        return b""  # an iterator can be read once only
+    pairs = cast("Any", headers)
+    if isinstance(headers, Mapping):
+        pairs = pairs.items()
+    try:
+        listed = [(name, None if content is None else _base64(content)) for name, content in pairs]
+        text = json.dumps(listed).encode()
+    except (TypeError, ValueError):
+        return b""
+    return HEADERS_SIZE.pack(len(text)) + text if len(text) <= HEADERS_MOST else b""
+
+
+def _base64(content: bytes | str) -> str:
+    return base64.b64encode(content.encode() if isinstance(content, str) else content).decode()
+
+
+def _decoded(text: bytes) -> tuple[Header, ...] | None:
+    try:
+        return tuple(
+            (name, None if content is None else base64.b64decode(content))
+            for name, content in json.loads(text)
+        )
+    except (ValueError, TypeError):
+        return None
+
+
 def _entries(data: bytes) -> Iterator[tuple[int, int, SentRecord]]:
     at, last = 0, len(data) - ENTRY.size
     while at <= last:
@@ -138,11 +179,19 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, SentRecord]]:
         middle, end = start + key_size, start + key_size + value_size
         if number <= 0 or end > len(data):
             return
+        headers = None
+        if flags & HEADERS:
+            if end + HEADERS_SIZE.size > len(data):
+                return
+            first = end + HEADERS_SIZE.size
+            end = first + HEADERS_SIZE.unpack_from(data, end)[0]
+            headers = _decoded(data[first:end])
         record = SentRecord(
             key=None if flags & KEY_NULL else data[start:middle],
-            value=None if flags & VALUE_NULL else data[middle:end],
+            value=None if flags & VALUE_NULL else data[middle : middle + value_size],
             key_cut=bool(flags & KEY_CUT),
             value_cut=bool(flags & VALUE_CUT),
+            headers=headers,
         )
         yield client, number - 1, record
         at = end

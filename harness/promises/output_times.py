@@ -44,6 +44,11 @@ def produced_batches(taps: list[Path], topic: str) -> npt.NDArray[np.int64]:
     return batches[np.lexsort((batches[:, 1], batches[:, 0]))]
 
 
+def since(batches: npt.NDArray[np.int64], created_ns: int) -> npt.NDArray[np.int64]:
+    """Return the batches that were acknowledged since a time."""
+    return batches[batches[:, COLUMNS.index("completed_ns")] >= created_ns]
+
+
 def rewritten(batches: npt.NDArray[np.int64]) -> list[int]:
     """Return the partitions with an offset at which two different batches were acknowledged.
 

@@ -14,6 +14,8 @@ How the units and outputs of an id are judged; `pipeline_oracle.py` does the sam
 * `wrong-output`: an output that no class has, with a missing unit of the id where there is one. `missing-output`: the
   units that are missing then. `duplicate-output`: outputs above what a class allows. `unexpected-output`: no input
   has the id.
+* An input that a retry topic has (a record with its id, acknowledged before the commit) is not lost with the commit of
+  its offset: such a commit does not count for `commit-before-output`. Its output is required as any other.
 * `commit-before-output`, for each group: the k-th commit of a class's inputs against the k-th appearance of its
   outputs. An output that never appears is late if the group committed its input.
 
@@ -40,7 +42,7 @@ from .pipeline_findings import (
     Place,
     place_of,
 )
-from .pipeline_mapper import ACTUAL, EXPECTED
+from .pipeline_mapper import ACTUAL, EXPECTED, RETRIED
 from .pipeline_order import pairs_frame, pairs_of
 from .shapes import Shape
 
@@ -87,7 +89,7 @@ class Compare:
         """Yield counts and findings, and the matched pairs if their order is checked."""
         findings = Findings(self.groups)
         pairs: list[pl.DataFrame] = []
-        rest = self._simple(frame, findings, pairs)
+        rest = self._simple(self._without_retries(frame), findings, pairs)
         slow: list[tuple[UnitRow, OutputRow]] = []
         for units, outputs in self._by_id(rest):
             slow += judge_id(self, units, outputs, findings)
@@ -97,6 +99,25 @@ class Compare:
         yield from (pair for pair in pairs if len(pair))
         if slow:
             yield pairs_frame(slow)
+
+    def _without_retries(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of inputs and outputs; no commit time where a retry topic had the input at that time."""
+        import polars as pl
+
+        retried = frame.filter(pl.col("side") == RETRIED)
+        if not len(retried):
+            return frame
+        first = retried.group_by(HASH).agg(retried_ns=pl.col("time").min())
+        rest = frame.filter(pl.col("side") != RETRIED).join(first, on=HASH, how="left")
+        names = [f"commit_{at}" for at in range(self.groups)]
+        commits = [
+            pl.when((pl.col("side") == EXPECTED) & (pl.col("retried_ns") <= pl.col(name)))
+            .then(NEVER)
+            .otherwise(pl.col(name))
+            .alias(name)
+            for name in names
+        ]
+        return rest.with_columns(commits).drop("retried_ns")
 
     def _simple(
         self, frame: pl.DataFrame, findings: Findings, pairs: list[pl.DataFrame]

@@ -19,7 +19,7 @@ from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
 from .pipeline_findings import LATE, Place
-from .pipeline_mapper import ACTUAL, EXPECTED, PipelineMapper
+from .pipeline_mapper import ACTUAL, EXPECTED, RETRIED, PipelineMapper
 from .pipeline_order import check_order
 from .relations import KeyedRelation
 from .shapes import Shape
@@ -48,12 +48,18 @@ class PipelineInputs:
     times: str = ""
     """The file with the times of the outputs; empty for a sink that is no topic."""
     ordered: bool = False
+    retries: Sequence[OutputChunk] = ()
+    """The records of the retry topics."""
+    retry_times: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each retry topic, the file with the times of its records."""
 
     def chunks(self) -> list[NumberedChunk[OutputChunk]]:
-        """Return the chunks of both sides, numbered."""
-        sides = [(EXPECTED, chunk) for chunk in self.source] + [
-            (ACTUAL, chunk) for chunk in self.sink
-        ]
+        """Return the chunks of all sides, numbered."""
+        sides = (
+            [(EXPECTED, chunk) for chunk in self.source]
+            + [(ACTUAL, chunk) for chunk in self.sink]
+            + [(RETRIED, chunk) for chunk in self.retries]
+        )
         return [
             NumberedChunk(number=number, side=side, chunk=chunk)
             for number, (side, chunk) in enumerate(sides)
@@ -105,6 +111,7 @@ def _run(
         shapes=shapes,
         commits=tuple(inputs.commits.values()),
         times=inputs.times,
+        retry_times=inputs.retry_times,
     )
     compare = Compare(
         shapes=shapes,

@@ -14,10 +14,11 @@ import contextlib
 import gc
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER, CommitTimes
+from ..histories.contents import ContentsChunk
 from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
 from .pairing import Pairing
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-EXPECTED, ACTUAL = 0, 1
+EXPECTED, ACTUAL, RETRIED = 0, 1, 2
 ID_SEED, TEXT_SEED, KEY_SEED = 1, 2, 3
 
 
@@ -58,6 +59,8 @@ class PipelineMapper:
     """For each group: the times of its commits by partition of the source."""
     times: str = ""
     """The file with the times of the outputs (`output_times.py`); empty when they are not known."""
+    retry_times: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same for each retry topic."""
     keep_all: bool = False
     """Whether a row of a table cannot have been overwritten; true for topics."""
 
@@ -65,9 +68,20 @@ class PipelineMapper:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         with collection_paused():
-            side = self._expected if chunk.side == EXPECTED else self._actual
-            found = [*side(chunk.number, rows_of(chunk.chunk), problems), *problems.result()]
+            found = [*self._side(chunk, problems), *problems.result()]
         yield from found
+
+    def _side(
+        self, chunk: NumberedChunk[OutputChunk], problems: Problems
+    ) -> Generator[pl.DataFrame | Row]:
+        rows = rows_of(chunk.chunk)
+        if chunk.side == RETRIED:
+            topic = chunk.chunk.topic if isinstance(chunk.chunk, ContentsChunk) else ""
+            yield self._retried(chunk.number, rows, topic, problems)
+        elif chunk.side == EXPECTED:
+            yield from self._expected(chunk.number, rows, problems)
+        else:
+            yield from self._actual(chunk.number, rows, problems)
 
     def _expected(
         self, number: int, source: ChunkRows, problems: Problems
@@ -128,8 +142,20 @@ class PipelineMapper:
         if pairing.by_value:
             ids = list(texts[0]) if texts else [""] * len(rows)
         nothing = [-1] * len(rows)
-        yield self._frame(ACTUAL, number, rows, judged, ids, nothing, nothing, texts)
+        yield self._frame(
+            ACTUAL, number, rows, judged, ids, nothing, nothing, texts, self.times
+        )  # fmt: skip
         yield {"counts": {"outputs": len(sink), "outputs_not_judged": len(sink) - len(rows)}}
+
+    def _retried(
+        self, number: int, source: ChunkRows, topic: str, problems: Problems
+    ) -> pl.DataFrame:
+        """Return the record ids of a chunk of a retry topic, and when each record was acknowledged."""
+        rows, ids = self._actual_ids(source, problems)
+        judged = source if len(rows) == len(source) else source.take(rows)
+        nothing = [-1] * len(rows)
+        times = self.retry_times.get(topic, "")
+        return self._frame(RETRIED, number, rows, judged, ids, nothing, nothing, [], times)
 
     def _actual_ids(
         self, sink: ChunkRows, problems: Problems
@@ -155,9 +181,12 @@ class PipelineMapper:
 
     def _frame(
         self, side: int, number: int, rows: Sequence[int], records: ChunkRows, ids: Sequence[str | None],
-        parts: list[int], shapes: list[int], texts: list[list[str]],
+        parts: list[int], shapes: list[int], texts: list[list[str]], times: str = "",
     ) -> pl.DataFrame:  # fmt: skip
-        """Return the rows of one side; `texts` has a list for each shape, or one list for the units."""
+        """Return the rows of one side; `texts` has a list for each shape, or one list for the units.
+
+        `times`: the file with the times of the records; empty: 0 for each.
+        """
         import numpy as np
         import polars as pl
 
@@ -171,7 +200,7 @@ class PipelineMapper:
             "shape": np.array(shapes, np.int32),
             "partition": partition,
             "offset": offset,
-            "time": self._times(side, partition, offset),
+            "time": self._times(times, partition, offset),
             "order": _order_keys(records.keys),
         }
         for at in range(len(self.shapes)):
@@ -190,15 +219,15 @@ class PipelineMapper:
         return pl.DataFrame(columns)
 
     def _times(
-        self, side: int, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
+        self, times: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         import numpy as np
 
-        if side == EXPECTED or not self.times:
+        if not times:
             return np.zeros(len(offset), np.int64)
         from .output_times import times_of
 
-        return times_of(self.times, partition, offset)
+        return times_of(times, partition, offset)
 
 
 def _order_keys(given: Sequence[bytes | None]) -> pl.Series:

@@ -58,9 +58,9 @@ def _units(pairing: Pairing, record: Record) -> list[Unit]:
 
 def judge_pipeline(
     inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, *, commits: Sequence[Commit] = (),
-    time_of: OutputTime = lambda _: 0,
+    time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (),
 ) -> Judgement:  # fmt: skip
-    """Judge a pipeline whose functions raise nothing."""
+    """Judge a pipeline whose functions raise nothing. `time_of`: of outputs, and of `retries` in retry topics."""
     if isinstance(pairing.relation, KeyedRelation):
         return _judge_keyed(inputs, outputs, pairing)
     expected: dict[str, list[Expectation]] = defaultdict(list)
@@ -76,8 +76,12 @@ def judge_pipeline(
         elif (found := pairing.output_id(output)) is not None:
             actual[found].append(output)
     judge = _Judge(pairing, commits, time_of)
+    retried: dict[str | None, int] = {}
+    for record in retries:
+        found = pairing.output_id(record)
+        retried[found] = min(time_of(record), retried.get(found, NEVER))
     for name in sorted({*expected, *actual}):
-        judge.judge(expected[name], actual[name])
+        judge.judge(expected[name], actual[name], retried.get(name))
     judge.order()
     return Judgement(judge.counts, judge.late)
 
@@ -94,7 +98,12 @@ class _Judge:
         self.late: Counter[str] = Counter()
         self._pairs: list[tuple[Expectation, Record]] = []
 
-    def judge(self, expected: Sequence[Expectation], actual: Sequence[Record]) -> None:
+    def judge(
+        self,
+        expected: Sequence[Expectation],
+        actual: Sequence[Record],
+        retried_ns: int | None = None,
+    ) -> None:
         """Judge the expected and actual outputs of one id."""
         by_text: dict[tuple[Shape, str], list[Expectation]] = defaultdict(list)
         for item in expected:
@@ -122,7 +131,7 @@ class _Judge:
         self.counts[MISSING] += sum(lacking)
         for at, items in enumerate(classes):
             self.counts[DUPLICATE] += max(0, len(of_class[at]) - len(items))
-            self._judge_commits(items, of_class[at], lacking[at])
+            self._judge_commits(items, of_class[at], lacking[at], retried_ns)
             if len(items) == 1:
                 self._pairs += [(items[0], output) for output in of_class[at]]
 
@@ -179,8 +188,8 @@ class _Judge:
         )
 
     def _judge_commits(
-        self, items: Sequence[Expectation], outputs: Sequence[Record], missing: int
-    ) -> None:
+        self, items: Sequence[Expectation], outputs: Sequence[Record], missing: int, retried_ns: int | None
+    ) -> None:  # fmt: skip
         times = sorted(self._time_of(output) for output in outputs)
         first = times[0] if times else 0
         while len(times) + missing < len(items):
@@ -188,6 +197,8 @@ class _Judge:
         times += [NEVER] * missing
         for group in self._groups:
             committed = sorted(self._committed(group, item.record) for item in items)
+            if retried_ns is not None:
+                committed = sorted(NEVER if retried_ns <= time else time for time in committed)
             self.late[group] += sum(
                 commit < time for commit, time in zip(committed, times, strict=False)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 from ..checks.guarantees import parse
+from ..checks.log_changes import created_again
+from ..checks.traces import judged_events
 from ..histories.commits import CommitTimes, commit_times, read_commits
 from ..histories.contents import Contents, read_contents
 from ..topics import Topic
 from .findings import PromiseFindings
 from .join import Engine
-from .output_times import produced_batches, rewritten
+from .output_times import produced_batches, rewritten, since
 from .pairing import Pairing
 from .pipeline_join import PipelineInputs, check_pipeline
 from .pipeline_results import PipelineResults, PipelineRun
@@ -26,6 +29,9 @@ from .shapes import Rows
 from .sinks import Files, StagedSink, Table, stage, topic_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from ..checks.spark_client import SparkHandle
 
 DEFAULT_GUARANTEE = "at-least-once"
@@ -34,6 +40,7 @@ EXPECTED_RELATIONS = (
 )
 SINK_FOLDER = "sink"
 OUTPUT_TIMES = "output-times.npy"
+RETRY_TIMES = "retry-times-{}.npy"
 
 
 def named_relation(name: str) -> Relation:
@@ -62,11 +69,13 @@ class PipelinePromise:
     relation: Relation | None
     group: str | None
     ordered: bool
+    retry_topics: tuple[str, ...] = ()
+    """The topics in which the job keeps inputs that it works on again later."""
 
     @classmethod
     def of(
         cls, source: object, sink: object, *, guarantee: str | None, record_id: IdSource | None,
-        relation: Relation | str | None, group: str | None,
+        relation: Relation | str | None, group: str | None, retry_topics: Topic | str | Iterable[Topic | str] = (),
     ) -> PipelinePromise:  # fmt: skip
         """Return the promise. Raises ConfigError for a wrong argument."""
         if not isinstance(source, (str, Topic)):
@@ -92,15 +101,31 @@ class PipelinePromise:
             )
         promise = cls(
             source=str(source), sink=sink, sink_topic=sink_topic, record_id=record_id, relation=relation,
-            group=group, ordered=ordered,
+            group=group, ordered=ordered, retry_topics=_names(retry_topics),
         )  # fmt: skip
         promise.pairing(loose=isinstance(sink, (Table, Files)))
+        promise.check_retry_topics()
         return promise
+
+    def check_retry_topics(self) -> None:
+        """Raise ConfigError for retry topics whose records cannot be compared with the inputs."""
+        if not self.retry_topics:
+            return
+        twice = {self.source, self.sink_topic} & set(self.retry_topics)
+        if twice:
+            raise ConfigError(
+                f"verify_pipeline(retry_topics=…): {', '.join(sorted(filter(None, twice)))} is the source or the sink"
+            )
+        if self.record_id is None or isinstance(self.relation, KeyedRelation):
+            raise ConfigError(
+                "verify_pipeline(retry_topics=…) needs record_id=, by which a record of a retry topic and an input are "
+                "compared, and a relation of single records"
+            )
 
     @property
     def topics(self) -> list[str]:
         """The topics that the verdict is about."""
-        return [self.source, *([self.sink_topic] if self.sink_topic else [])]
+        return [self.source, *([self.sink_topic] if self.sink_topic else []), *self.retry_topics]
 
     def pairing(self, *, loose: bool) -> Pairing:
         """Return how outputs are paired. Raises ConfigError where they could not be."""
@@ -133,16 +158,24 @@ class _Judge:
         self._contents = read_contents(folder / run_folder.DRAIN)
         self.rewritten: list[str] = []
         """Partitions of which offsets were written twice."""
+        self._created_ns: dict[str, int] = {}
+        """When topics were deleted and created again: what happened earlier is not about their records."""
 
     def run(self, spark: SparkHandle | None, engine: Engine, limit: int) -> PromiseFindings:
         """Run the join and explain what it found."""
         promise, contents = self._promise, self._contents
         sink = self._sink(contents)
         pairing = promise.pairing(loose=sink.loose)
+        batches = self._batches()
         commits = self._commits()
         inputs = PipelineInputs(
             pairing=pairing, source=contents.chunks_of([promise.source]), sink=sink.chunks, commits=commits,
-            times=self._times(), ordered=promise.ordered,
+            times=self._times(promise.sink_topic, OUTPUT_TIMES, batches), ordered=promise.ordered,
+            retries=contents.chunks_of(promise.retry_topics),
+            retry_times={
+                topic: self._times(topic, RETRY_TIMES.format(number), batches)
+                for number, topic in enumerate(promise.retry_topics)
+            },
         )  # fmt: skip
         found = check_pipeline(inputs, folder=self._work, spark=spark, engine=engine)
         partitions = contents.partitions_of([promise.source])
@@ -165,21 +198,47 @@ class _Judge:
         return stage(self._promise.sink, self._work / SINK_FOLDER)
 
     def _commits(self) -> dict[str, dict[int, CommitTimes]]:
+        """Return the commits on the source, since it was created again where that has happened."""
+        created_ns = self._created_ns.get(self._promise.source, 0)
         found = read_commits(self._folder / run_folder.CLUSTER, self._promise.source)
-        chosen = [commit for commit in found if self._promise.group in (None, commit.group)]
+        chosen = [
+            commit
+            for commit in found
+            if self._promise.group in (None, commit.group) and commit.completed_ns >= created_ns
+        ]
         return {group: dict(partitions) for group, partitions in commit_times(chosen).items()}
 
-    def _times(self) -> str:
-        """Write when the outputs came out; remember where times of offsets are not those of records."""
+    def _batches(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the batches of each topic; remember where times of offsets are not those of records."""
+        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
+        found = {topic: produced_batches(taps, topic) for topic in self._promise.topics}
+        twice = {topic: rewritten(batches) for topic, batches in found.items()}
+        if any(twice.values()):
+            self._created_ns = created_again(judged_events(self._folder), found)
+        for topic, created_ns in self._created_ns.items():
+            found[topic] = since(found[topic], created_ns)
+            twice[topic] = rewritten(found[topic])
+        for topic, partitions in twice.items():
+            self.rewritten += [f"{topic}-{partition}" for partition in partitions]
+        return found
+
+    def _times(
+        self, topic: str | None, name: str, batches: Mapping[str, npt.NDArray[np.int64]]
+    ) -> str:
+        """Write when the records of a topic were acknowledged; return the file, or "" where no batch is known."""
         import numpy as np
 
-        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
-        batches = produced_batches([], "")
-        for topic in self._promise.topics:
-            batches = produced_batches(taps, topic)
-            self.rewritten += [f"{topic}-{partition}" for partition in rewritten(batches)]
-        if self._promise.sink_topic is None or not len(batches):
+        if topic is None or not len(batches[topic]):
             return ""
-        path = self._work / OUTPUT_TIMES
-        np.save(path, batches)
+        path = self._work / name
+        np.save(path, batches[topic])
         return str(path)
+
+
+def _names(given: Topic | str | Iterable[Topic | str]) -> tuple[str, ...]:
+    """Return the names of topics. Raises ConfigError for something else."""
+    topics = (given,) if isinstance(given, (str, Topic)) else tuple(given)
+    for topic in topics:
+        if not isinstance(topic, (str, Topic)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"verify_pipeline(retry_topics={given!r:.80}): expected topics")
+    return tuple(map(str, topics))

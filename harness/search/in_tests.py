@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.schedule import Schedule
 
 from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, runs_of, uses_harrow
 from ..repeating import PROPERTY_FAILURE
 from .pasted import pasted_test
-from .shrinking import Shrunk, shrink
+from .shrinking import Shrunk, shrink, with_roles
 
 REPEATS = 2
 FOLDER = "-shrink"
@@ -129,7 +129,7 @@ class TestShrinker:
         return text
 
     def _shrink_blocks(self, blocks: list[Block]) -> str:
-        by_role = {block: with_roles(schedule) for block, schedule in self._schedules.items()}
+        by_role = {block: by_roles(schedule) for block, schedule in self._schedules.items()}
         start = next((given for given in (by_role, self._schedules) if self._fails(given)), None)
         if start is None:
             return (
@@ -185,12 +185,7 @@ class TestShrinker:
         return any(self._failure & names for names in found)
 
 
-def with_roles(schedule: Schedule) -> Schedule:
-    """Return a recorded schedule with roles in place of brokers, each fault at the time at which it fired."""
-    steps = tuple(map(_with_role, schedule.steps))
+def by_roles(schedule: Schedule) -> Schedule:
+    """Return a recorded schedule with roles in place of brokers; a test fails when one of its steps cannot fire."""
+    steps = tuple(replace(step, required=True) for step in with_roles(schedule).steps)
     return replace(schedule, steps=steps, run={}, notes={})
-
-
-def _with_role(step: ScheduledFault) -> ScheduledFault:
-    at_ms = step.at_ms if step.fired_ms is None else step.fired_ms
-    return replace(step, nodes=None, fired_ms=None, trigger="traffic", at_ms=at_ms, required=True)

@@ -69,6 +69,8 @@ def _names(schedule: Schedule) -> Iterator[str]:
         yield step.fault.kind
         if not step.fault.has_fixed_target:
             yield from (target.role for target in step.fault.targets())
+    for step in schedule.steps:
+        yield from (event.event for event in (*step.after, *step.until))
 
 
 def _has_function(fault: Fault) -> bool:

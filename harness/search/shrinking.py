@@ -12,6 +12,9 @@ as the first one did, or None. The order of the steps:
 6. again from 2, until nothing can be left out or `runs_most` candidates have run.
 
 Every accepted candidate has failed in a run, so the result of a shrink that ended early is a failing schedule too.
+
+Where only the number of faults is wanted (`faults_only`), 2 is the last step. Where runs do not repeat, as on real
+processes, `failing_again` makes a trial that runs each candidate several times.
 """
 
 from __future__ import annotations
@@ -87,8 +90,9 @@ class Shrinker:
         gone, at = False, 0
         while at < len(self.best.steps) > 1:
             steps = self.best.steps
-            kept = (*steps[:at], *steps[at + size :])
-            if kept and self.accept(replace(self.best, steps=kept)):
+            left_out = {step.id for step in steps[at : at + size]}
+            candidate = self.best.without(left_out)
+            if candidate.steps and self.accept(candidate):
                 gone = True
             else:
                 at += size
@@ -119,16 +123,50 @@ class Shrinker:
         return changed
 
 
+def failing_again(fails: Callable[[Schedule], bool], *, failures: int, runs: int) -> Trial:
+    """Return a trial that accepts a candidate when it fails in `failures` of up to `runs` runs.
+
+    It stops as soon as the result is certain, and returns the candidate itself: nothing of a run is resolved in it.
+    """
+    assert 1 <= failures <= runs, (failures, runs)
+
+    def trial(candidate: Schedule) -> Schedule | None:
+        lacking, left = failures, runs
+        while 0 < lacking <= left:
+            left -= 1
+            lacking -= fails(candidate)
+        return None if lacking else candidate
+
+    return trial
+
+
+def with_roles(schedule: Schedule) -> Schedule:
+    """Return a recorded schedule with roles in place of brokers, each fault at the time at which it fired."""
+    return replace(schedule, steps=tuple(map(_with_role, schedule.steps)))
+
+
+def _with_role(step: ScheduledFault) -> ScheduledFault:
+    if step.after:
+        return replace(step, nodes=None, fired_ms=None)
+    at_ms = step.at_ms if step.fired_ms is None else step.fired_ms
+    return replace(step, nodes=None, fired_ms=None, trigger="traffic", at_ms=at_ms)
+
+
 def shrink(
-    schedule: Schedule, trial: Trial, *, smaller_runs: SmallerRuns | None = None, runs_most: int = RUNS_MOST
+    schedule: Schedule, trial: Trial, *, smaller_runs: SmallerRuns | None = None, runs_most: int = RUNS_MOST,
+    faults_only: bool = False,
 ) -> Shrunk:  # fmt: skip
-    """Return the smallest failing schedule that was found; `schedule` must have failed."""
+    """Return the smallest failing schedule that was found; `schedule` must have failed.
+
+    `faults_only`: only leave out faults.
+    """
     shrinker = Shrinker(schedule, trial, runs_most)
     complete = True
     try:
         if not schedule.steps or not shrinker.accept(replace(schedule, steps=())):
-            while _round(shrinker, smaller_runs):
-                pass
+            shrinker.leave_out_faults()
+            while not faults_only and _make_smaller(shrinker, smaller_runs):
+                shrinker.leave_out_faults()
     except RunsUsedUpError:
         complete = False
     return Shrunk(
@@ -136,9 +174,8 @@ def shrink(
     )
 
 
-def _round(shrinker: Shrinker, smaller_runs: SmallerRuns | None) -> bool:
-    """Try everything once; True where a later round may leave out more."""
-    shrinker.leave_out_faults()
+def _make_smaller(shrinker: Shrinker, smaller_runs: SmallerRuns | None) -> bool:
+    """Try smaller faults and smaller runs; True where fewer faults may then be enough."""
     changed = shrinker.change_steps(fewer_brokers)
     if smaller_runs is not None:
         changed |= shrinker.change_run(smaller_runs)

@@ -43,11 +43,12 @@ class SimulatedTrial:
 
 
 def shrink_simulated(
-    schedule: Schedule, *, runs_most: int = RUNS_MOST, names: Collection[str] = ()
-) -> tuple[Shrunk, SimulationResult]:
+    schedule: Schedule, *, runs_most: int = RUNS_MOST, names: Collection[str] = (), faults_only: bool = False
+) -> tuple[Shrunk, SimulationResult]:  # fmt: skip
     """Return the smallest schedule, and the result of its run; ConfigError for a schedule that does not fail.
 
-    `names`: anomalies that count as the same failure; by default all of the first run.
+    `names`: anomalies that count as the same failure; by default all of the first run. `faults_only`: only leave out
+    faults, and let each of them and the run be as they were.
     """
     first = run_schedule(schedule)
     if first.status != "invalid":
@@ -56,7 +57,9 @@ def shrink_simulated(
             "processes may need them to fail: repeat its test with --harrow-shrink"
         )
     trial = SimulatedTrial(first, names)
-    shrunk = shrink(first.schedule, trial, smaller_runs=smaller_simulations, runs_most=runs_most)
+    shrunk = shrink(
+        first.schedule, trial, smaller_runs=smaller_simulations, runs_most=runs_most, faults_only=faults_only
+    )  # fmt: skip
     return shrunk, trial.last
 
 

@@ -1,7 +1,8 @@
 """What must hold of a simulated run: the oracle's verdict on its history, and what the oracle cannot say.
 
 The oracle judges each topic-partition: what clients recorded, the log that the final leader has, every replica's
-log. The rest is here, for a simulation knows more than a history says:
+log, and what compaction, retention and elections changed in it, by the brokers' traces (`checks/log_changes.py`). The
+rest is here, for a simulation knows more than a history says:
 
 * `two-leaders`, `two-controllers`, `fenced-in-isr`: by the trace, as `checks/traces.py` says it of real brokers;
 * `unexpected`: a record is in the log that no client of the simulation sent;
@@ -13,12 +14,14 @@ are those of `checks/guarantees.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harrow.cluster.host.simulated.host import WorldTrace
+from harrow.cluster.host.simulated.host import EPOCH_MS, WorldTrace
 from harrow.cluster.host.simulated.link import joined
+from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import Offset, TopicPartition
+from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.view import ClusterView
 from harrow.cluster.view import parse as parse_tree
@@ -26,11 +29,13 @@ from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records
 
 from ..checks.guarantees import forbidden, parse
+from ..checks.log_changes import CHANGE_EVENTS, LogChanges, log_changes
 from ..checks.oracle import Oracle
+from ..checks.oracle_of_removals import first_removed_early
 from ..checks.segments import LOG_COLUMNS, scan_batches
 from ..checks.traces import JUDGED_EVENTS, claims_of_brokers
 from ..histories.format import OperationFunction, OperationType
-from ..histories.memory import MemoryHistory, hash_of
+from ..histories.memory import MemoryHistory, hash_of, hash_of_key
 
 FoundAnomaly = tuple[str, str]
 """Name, and where it was found."""
@@ -72,19 +77,48 @@ class ReplicaLog(NamedTuple):
     """The replica's `Log`."""
 
 
+def hosted_replicas(cluster: SimulatedCluster, tp: TopicPartition) -> dict[int, Partition]:
+    """Return the replicas of `tp` on the brokers that are ready."""
+    return {
+        node: partition
+        for node, process in cluster.brokers.items()
+        if process.ready and (partition := cluster.broker(node).replicas.partition(tp)) is not None
+    }
+
+
+def leading_replica(hosted: Mapping[int, Partition]) -> Partition | None:
+    """Return the leader with the highest epoch; `current_leader` says why there may be more than one."""
+    leading = [partition for partition in hosted.values() if partition.is_leader]
+    return max(leading, key=lambda partition: partition.leader_epoch, default=None)
+
+
+def leader_of_equal_replicas(cluster: SimulatedCluster, tp: TopicPartition) -> Partition | None:
+    """Return the leader where all replicas of `tp` are at its log end, with a full ISR; else None.
+
+    A run asks this every 5 ms of virtual time until it is true, so it reads no more of the brokers than it needs.
+    """
+    hosted = hosted_replicas(cluster, tp)
+    leader = leading_replica(hosted)
+    if leader is None:
+        return None
+    replicas, end = set(leader.replicas), leader.log.log_end_offset
+    if set(leader.isr) != replicas:
+        return None
+    held = [partition for node, partition in hosted.items() if node in replicas]
+    if len(held) != len(replicas) or sum(partition.is_leader for partition in held) != 1:
+        return None
+    equal = all(p.log.log_end_offset == end == p.high_watermark for p in held)
+    return leader if equal else None
+
+
 def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLog]:
     """Return the logs of the replicas that run.
 
     The leader says which brokers are replicas: a broker that was away when a reassignment removed it may still have a
     log and not know that.
     """
-    hosted = {
-        node: partition
-        for node, process in cluster.brokers.items()
-        if process.ready and (partition := cluster.broker(node).replicas.partition(tp)) is not None
-    }
-    leading = [partition for partition in hosted.values() if partition.is_leader]
-    leader = max(leading, key=lambda partition: partition.leader_epoch, default=None)
+    hosted = hosted_replicas(cluster, tp)
+    leader = leading_replica(hosted)
     return [
         ReplicaLog(
             node, partition.is_leader, partition.log.log_start_offset, partition.log.log_end_offset,
@@ -103,15 +137,13 @@ def registry_view(cluster: SimulatedCluster) -> ClusterView:
     return parse_tree(process.machine.host.control.call("tree")["tree"])
 
 
-def registry_agrees(
-    cluster: SimulatedCluster, leaders: Mapping[TopicPartition, Mapping[str, Any]]
-) -> bool:
+def registry_agrees(cluster: SimulatedCluster, leaders: Mapping[TopicPartition, Partition]) -> bool:
     """Whether the registry has the leader, the leader epoch and the ISR that the leaders of partitions have."""
     view = registry_view(cluster)
-    for tp, row in leaders.items():
+    for tp, leader in leaders.items():
         stored = view.partition(tp.topic, tp.partition)
         if stored is None or (stored.leader, stored.leader_epoch, set(stored.isr)) != (
-            row["leader"], row["leader_epoch"], set(row["isr"])
+            leader.leader, leader.leader_epoch, set(leader.isr)
         ):  # fmt: skip
             return False
     return True
@@ -150,22 +182,30 @@ def read_finally(
             assert record.value is not None, "the workload writes values"
             history.append(
                 OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset, record.offset,
-                value_hash=hash_of(record.value),
+                key_hash=hash_of_key(record.key), value_hash=hash_of(record.value),
             )  # fmt: skip
     history.append(
         OperationFunction.BOUNDS, OperationType.OK, client, topic, tp.partition, high, low
     )
 
 
+def legal_start(low: int, changes: LogChanges, sent: Sequence[Mapping[str, Any]]) -> int:
+    """Return up to where a log that starts at `low` may lack records: `low`, or where a removal was too early."""
+    early = first_removed_early(changes, sent)
+    return low if early is None else min(early, low)
+
+
 def judge_partition(
     tp: TopicPartition, recorded: MemoryHistory, drained: MemoryHistory,
     logs: Mapping[int, list[dict[str, Any]]], guarantee: str, low: int = 0,
-    epochs: Mapping[int, list[tuple[int, int]]] | None = None,
+    epochs: Mapping[int, list[tuple[int, int]]] | None = None, changes: LogChanges | None = None,
+    sent: Sequence[Mapping[str, Any]] = (),
 ) -> Iterable[FoundAnomaly]:  # fmt: skip
     """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent.
 
     `low`: the log start offset; what was written or read below it was deleted on request, and is not judged. `epochs`:
-    the leader epoch cache of each log.
+    the leader epoch cache of each log. `changes`: what the brokers changed in the logs legally, by their traces.
+    `sent`: the acknowledged sends as rows of `untapped`.
     """
     final = drained.completions(tp.topic, tp.partition)
     operations = [
@@ -173,18 +213,38 @@ def judge_partition(
     ]
     pending = recorded.uncompleted(tp.topic, tp.partition)
     wrong = forbidden(parse(guarantee))
-    found = Oracle([*operations, *final], pending, (), logs, epochs=epochs).judge()
+    found = Oracle(
+        [*operations, *final], pending, (), logs, epochs=epochs, changes=changes, sent=sent
+    ).judge()  # fmt: skip
     for name, offsets in sorted(found):
         if name in wrong:
             yield name, f"{tp} at offsets {list(offsets)}"
-    sent = {
+    offered = {
         row["value_hash"]
         for row in [*operations, *pending]
         if row["kind"] == OperationFunction.SEND
     }
     for row in final:
-        if row["kind"] == OperationFunction.POLL and row["value_hash"] not in sent:
+        if row["kind"] == OperationFunction.POLL and row["value_hash"] not in offered:
             yield "unexpected", f"{tp} at offset {row['offset']}"
+
+
+def changes_of(
+    trace: WorldTrace, topics: Iterable[str], *, wrong_clocks: bool
+) -> dict[tuple[str, int], LogChanges]:
+    """Return what brokers changed in their logs legally, by topic and partition, as a verdict on real brokers knows it.
+
+    `wrong_clocks`: whether the run changed the clocks of brokers.
+    """
+    events = (
+        {**fields, "event": event, "broker": host, "t_ns": t_ns, "wall_ms": EPOCH_MS + t_ns // NS_PER_MS}
+        for t_ns, host, event, fields in trace.events
+        if event in CHANGE_EVENTS
+    )  # fmt: skip
+    found = log_changes(events, topics)
+    for changes in found.values():
+        changes.wrong_clocks |= wrong_clocks
+    return found
 
 
 def check_trace(trace: WorldTrace, topic: str) -> Iterable[FoundAnomaly]:

@@ -17,10 +17,10 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
-from harrow.cluster.wire.records import decode_records
+from harrow.cluster.wire.records import Record, decode_records
 
 from ..histories.format import OperationFunction, OperationType
-from ..histories.memory import MemoryHistory, hash_of
+from ..histories.memory import MemoryHistory, hash_of, hash_of_key
 from ..run_settings import SAME_BROKER
 from .wire import KnownLeader, WireClient, pause_ms
 
@@ -88,14 +88,15 @@ class SimulatedConsumer:
         for at, size, _ in headers(row.records):
             for record in decode_records(row.records[at : at + size]):
                 if record.offset >= position:
-                    assert record.value is not None, "the workload writes values"
-                    self._record(tp, record.offset, record.value)
+                    self._record(tp, record)
                     position = record.offset + 1
         self.positions[tp] = position
 
-    def _record(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+    def _record(self, tp: TopicPartition, record: Record) -> None:
+        assert record.value is not None, "the workload writes values"
         client, topic = self._names
         self._history.append(
-            OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, offset, self._history.next_op(),
-            value_hash=hash_of(value), time_ns=self._host.clock.monotonic_ns(),
+            OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset,
+            self._history.next_op(), key_hash=hash_of_key(record.key), value_hash=hash_of(record.value),
+            time_ns=self._host.clock.monotonic_ns(),
         )  # fmt: skip

@@ -6,11 +6,15 @@ heartbeat, or to a commit of the caller (`leave`); the caller then joins again.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.groups.consumer.consumer_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -60,7 +64,7 @@ class GroupMember:
     async def _join_once(self) -> Membership:
         schema = messages.schema(ApiKey.JOIN_GROUP, JOIN_VERSION, "request")
         protocol = schema.JoinGroupRequestProtocol(
-            name=PROTOCOL, metadata=subscription(self._topic)
+            name=PROTOCOL, metadata=encode_subscription([self._topic])
         )
         entity = schema.JoinGroupRequest(
             group_id=self._group, session_timeout=messages.milliseconds(SESSION_MS),
@@ -92,7 +96,7 @@ class GroupMember:
             protocol_type=PROTOCOL_TYPE, protocol_name=PROTOCOL,
             assignments=tuple(
                 schema.SyncGroupRequestAssignment(
-                    member_id=member, assignment=assignment(self._topic, numbers)
+                    member_id=member, assignment=encode_assignment(0, {self._topic: numbers})
                 )
                 for member, numbers in shares.items()
             ),
@@ -104,7 +108,7 @@ class GroupMember:
             raise KafkaError(ErrorCode.request_timed_out if synced is None else synced.error_code)
         return Membership(
             member_id=joined.member_id, generation=joined.generation_id,
-            partitions=assigned(self._topic, synced.assignment),
+            partitions=list(decode_assignment(synced.assignment)),
         )  # fmt: skip
 
     async def _send_heartbeats(self, membership: Membership) -> None:
@@ -154,27 +158,3 @@ def _offset_fetch_error(response: Any) -> ErrorCode:
     (group,) = response.groups
     rows = (row.error_code for topic in group.topics for row in topic.partitions)
     return first_error((group.error_code, *rows))
-
-
-def subscription(topic: str) -> bytes:
-    """Return ConsumerProtocolSubscription v0 of one topic."""
-    name = topic.encode()
-    return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
-
-
-def assignment(topic: str, partitions: list[int]) -> bytes:
-    """Return ConsumerProtocolAssignment v0 of one topic."""
-    name = topic.encode()
-    head = struct.pack(">hih", 0, 1, len(name)) + name
-    return head + struct.pack(f">i{len(partitions)}ii", len(partitions), *partitions, -1)
-
-
-def assigned(topic: str, data: bytes) -> list[TopicPartition]:
-    """Return the partitions of what `assignment` encoded; none of an empty assignment."""
-    if not data:
-        return []
-    at = 8 + len(topic.encode())
-    (count,) = struct.unpack_from(">i", data, at)
-    return [
-        TopicPartition(topic, number) for number in struct.unpack_from(f">{count}i", data, at + 4)
-    ]

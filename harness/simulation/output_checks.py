@@ -9,7 +9,7 @@
 
 Each key is its value, so compaction keeps the last of two committed outputs. The one that it removed is still counted
 as an output, where a replica has it or the reader received it with its commit marker. Without that marker it is
-judged as any other record.
+judged as any other record. Only the traces of log cleaners (`checks/log_changes.py`) let compaction explain anything.
 
 After an unclean election (`OutputFacts.unclean_epoch`) records and markers of earlier leader epochs may be gone. A
 missing output is then no anomaly but a loss, unless it was sent to leaders of that epoch or later ones only. So is a
@@ -54,6 +54,8 @@ class OutputFacts:
     """Up to where it has read."""
     unclean_epoch: int
     """The leader epoch that the last unclean election began; -1: there was none."""
+    cleaned_end: int
+    """Offsets below it may have been removed by compaction, by the brokers' traces."""
     epochs: Mapping[bytes, int]
     """The lowest leader epoch that was known when a value was sent to the output."""
 
@@ -77,7 +79,7 @@ def judge_output(
         if replica.is_leader:
             required |= {value for _, value in records_of_log(replica.data)[0]}
     low = max((replica.low for replica in outputs), default=0)
-    records = {replica.node: _records_of(replica, low, facts.unclean_epoch) for replica in outputs}
+    records = {replica.node: _records_of(replica, low, facts) for replica in outputs}
     leading = next((records[replica.node] for replica in outputs if replica.is_leader), NOTHING)
     compacted = {
         (offset, value) for offset, value in facts.seen.items()
@@ -112,34 +114,39 @@ class _ReplicaRecords(NamedTuple):
     """For each value, the last offset at which it is committed."""
     old: Set[int]
     """Offsets of leader epochs before the last unclean election."""
+    cleaned_end: int
+    """As in `OutputFacts`."""
 
     def has_compacted(self, record: Record) -> bool:
-        """Whether the record is gone, and its value is committed behind it."""
+        """Whether the record is gone, its value is committed behind it, and a cleaner was there."""
         offset, value = record
-        return offset not in self.offsets and self.last.get(value, -1) > offset
+        gone = offset < self.cleaned_end and offset not in self.offsets
+        return gone and self.last.get(value, -1) > offset
 
     def lacks_old(self, records: Set[Record], other: _ReplicaRecords) -> bool:
         """Whether compaction may have removed each of these records of `other` before an unclean election."""
         end = max(self.offsets, default=-1)
         return all(
-            offset in other.old and offset not in self.offsets and offset < end
+            offset in other.old
+            and offset not in self.offsets
+            and offset < min(end, self.cleaned_end)
             for offset, value in records
             if not self.has_compacted((offset, value))
         )
 
 
-NOTHING = _ReplicaRecords(frozenset(), frozenset(), {}, frozenset())
+NOTHING = _ReplicaRecords(frozenset(), frozenset(), {}, frozenset(), 0)
 
 
-def _records_of(replica: ReplicaLog, low: int, unclean_epoch: int) -> _ReplicaRecords:
+def _records_of(replica: ReplicaLog, low: int, facts: OutputFacts) -> _ReplicaRecords:
     committed = [record for record in records_of_log(replica.data)[0] if record[0] >= low]
     epochs = {
         record.offset: header.leader_epoch for at, size, header in headers(replica.data)
         for record in decode_records(replica.data[at : at + size])
     }  # fmt: skip
-    old = {offset for offset, epoch in epochs.items() if epoch < unclean_epoch}
+    old = {offset for offset, epoch in epochs.items() if epoch < facts.unclean_epoch}
     last = {value: offset for offset, value in committed}
-    return _ReplicaRecords(frozenset(committed), epochs.keys(), last, old)
+    return _ReplicaRecords(frozenset(committed), epochs.keys(), last, old, facts.cleaned_end)
 
 
 def _count(

@@ -65,6 +65,8 @@ class SimulationOptions:
     """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
     job: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of `RunSettings` about the job and the operator, over the drawn ones."""
+    keys: int = 0
+    """As in `RunSettings`."""
     producers: int = 1
     """As in `RunSettings`."""
     reads_from: str = LEADER
@@ -89,7 +91,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=drawn_in_flight(seed, options),
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
-        producers=options.producers, reads_from=options.reads_from, **job,
+        keys=options.keys, producers=options.producers, reads_from=options.reads_from, **job,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:

@@ -29,13 +29,14 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.records import NewRecord, build_batch
 
 from ..histories.format import OperationFunction, OperationType
-from ..histories.memory import MemoryHistory, hash_of
+from ..histories.memory import MemoryHistory, hash_of, hash_of_key
 from .wire import WireClient, pause_ms
 
 PRODUCE, PRODUCE_VERSION = 0, 8
 INIT_PRODUCER_ID, INIT_VERSION = 22, 4
 REQUEST_MS = 900
 PRODUCE_TIMEOUT_MS = 700
+VALUES_OF_KEY = 4
 RETRIABLE = frozenset(
     {
         ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available,
@@ -58,6 +59,8 @@ class Batch:
     first_op: int
     """The operation of its first record; the others follow."""
     invoked_ns: int
+    offered_ms: int
+    """Wall time of `invoked_ns`."""
     in_flight: bool = False
     attempts: int = 0
     failed: bool = False
@@ -81,6 +84,17 @@ class PartitionBatches:
     broken: str = ""
 
 
+def key_of(value: bytes, keys: int) -> bytes | None:
+    """Return the key of the record `PARTITION:NUMBER`, by its number; None without keys.
+
+    `keys` keys have values in turn, `VALUES_OF_KEY` each, and then the next keys: compaction must keep each last value.
+    """
+    if not keys:
+        return None
+    number = int(value.rpartition(b":")[2])
+    return f"key {number // (keys * VALUES_OF_KEY) * keys + number % keys}".encode()
+
+
 def produce_body(tp: TopicPartition, batch: bytes, acks: int) -> bytes:
     """A Produce v8 request for one batch."""
     topic = tp.topic.encode()
@@ -93,13 +107,15 @@ class SimulatedProducer:
 
     def __init__(
         self, client: WireClient, topic: str, count: int, history: MemoryHistory, *, in_flight: int, acks: int,
-        resends: bool, on_anomaly: Callable[[str, str], None], name: str = "producer",
+        resends: bool, on_anomaly: Callable[[str, str], None], name: str = "producer", keys: int = 0,
     ) -> None:  # fmt: skip
+        """`keys`: how many keys the records have; 0: they have none."""
         self._client = client
         self._host = client.host
         self._in_flight = in_flight
         self._acks = acks
         self._resends = resends
+        self._keys = keys
         self._on_anomaly = on_anomaly
         self._history = history
         self._names = history.name(name), history.name(topic)
@@ -143,7 +159,8 @@ class SimulatedProducer:
         now_ns = self._now_ns
         operations = [self._history.next_op() for _ in values]
         batch = Batch(
-            number=queue.made, sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
+            number=queue.made, sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns,
+            offered_ms=self._host.clock.wall_ms(),
         )  # fmt: skip
         queue.made += 1
         self._record(queue, batch, OperationType.INVOKE)
@@ -162,7 +179,8 @@ class SimulatedProducer:
         for delta, value in enumerate(batch.values):
             self._history.append(
                 OperationFunction.SEND, outcome, client, topic, queue.tp.partition, -1 if base < 0 else base + delta,
-                batch.first_op + delta, value_hash=hash_of(value), invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
+                batch.first_op + delta, key_hash=hash_of_key(key_of(value, self._keys)), value_hash=hash_of(value),
+                timestamp_ms=batch.offered_ms, invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
             )  # fmt: skip
 
     @property
@@ -231,7 +249,9 @@ class SimulatedProducer:
         """The broker's error code and the base offset; None where no answer came."""
         tp = queue.tp
         leader = await self._client.leader(tp)
-        records: list[NewRecord] = [(None, value, ()) for value in batch.values]
+        records: list[NewRecord] = [
+            (key_of(value, self._keys), value, ()) for value in batch.values
+        ]
         data = build_batch(
             records, timestamp_ms=self._host.clock.wall_ms(), producer_id=queue.identity[0],
             producer_epoch=queue.identity[1], base_sequence=batch.sequence,

@@ -19,13 +19,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harrow.cluster.broker import preload
-from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ConfigError, CorruptLogError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.invariants import InvariantViolation
+from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
 from harrow.faults.clock_faults import ClockFault
@@ -34,16 +33,19 @@ from harrow.faults.outside import OutsideFault
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
-from ..checks.log_changes import removed_too_early
+from ..checks.log_changes import LogChanges
+from ..checks.oracle_of_removals import untapped
 from ..histories.memory import MemoryHistory
 from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
 from ..search.coverage import Coverage, coverage_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
+    changes_of,
     check_trace,
-    current_leader,
     judge_partition,
+    leader_of_equal_replicas,
+    legal_start,
     log_rows,
     read_finally,
     registry_agrees,
@@ -220,13 +222,15 @@ class SimulatedRun:
         cluster, settings = self._cluster, self._settings
         final_read = MemoryHistory(drained=True)
         found: list[FoundAnomaly] = list(check_trace(cluster.world.trace, settings.topic))
+        changes = self._changes()
         for number in range(settings.partitions):
             tp = TopicPartition(settings.topic, number)
             replicas = replicas_of(cluster, tp)
-            low = 0
+            low, changed = 0, changes.get(tp, LogChanges())
+            sent = untapped(workload.history.completions(*tp), settings.acks)
             for replica in replicas:
                 if replica.is_leader:
-                    low = self._legal_start(tp, replica.low)
+                    low = legal_start(replica.low, changed, sent)
                     read_finally(final_read, tp, replica.data, low, replica.high)
             logs = {
                 replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}")
@@ -239,33 +243,36 @@ class SimulatedRun:
                 for replica in replicas
             }
             found += judge_partition(
-                tp, workload.history, final_read, logs, settings.guarantee, low, epochs
+                tp,
+                workload.history,
+                final_read,
+                logs,
+                settings.guarantee,
+                low,
+                epochs,
+                changed,
+                sent,
             )
             if isinstance(workload, TransformWorkload):
+                sink = TopicPartition(SINK, number)
                 workload.judge(
-                    number, replicas, replicas_of(cluster, TopicPartition(SINK, number)),
-                    acknowledged_values(workload.history, tp, workload.offered),
+                    number, replicas, replicas_of(cluster, sink),
+                    acknowledged_values(workload.history, tp, workload.offered), changes.get(sink, LogChanges()),
                 )  # fmt: skip
         return found + (
             workload.findings.anomalies if isinstance(workload, TransformWorkload) else []
         )
 
-    def _legal_start(self, tp: TopicPartition, low: int) -> int:
-        """Return up to where a log that starts at `low` may lack records, by age or on request."""
-        settings, world = self._settings, self._cluster.world
+    def _changes(self) -> dict[tuple[str, int], LogChanges]:
+        """Return what the brokers changed in their logs legally, by topic and partition."""
+        settings = self._settings
         clocks = any(isinstance(step.fault, ClockFault) for step in self._planned.steps)
-        if low == 0 or clocks or settings.clock_jump_ms:
-            return low
-        keep_ms = (
-            BrokerConfig.parse(settings.config).topic(settings.topic_config).number("retention.ms")
+        topics = (settings.topic, SINK)
+        return changes_of(
+            self._cluster.world.trace,
+            topics,
+            wrong_clocks=clocks or settings.clock_jump_ms > 0,
         )
-        events = (
-            {**fields, "event": event, "t_ns": t_ns}
-            for t_ns, _, event, fields in world.trace.events
-            if event == "log.segments-deleted"
-        )
-        early = removed_too_early(events, tp.topic, tp.partition, world.trace.events[0][0], keep_ms)
-        return low if early is None else min(early, low)
 
     def _result(
         self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,
@@ -311,39 +318,18 @@ def has_converged(
     """
     if not workload.done or not all(process.ready for process in cluster.processes()):
         return False
-    states = cluster.states()
-    leaders: dict[TopicPartition, Mapping[str, Any]] = {}
+    leaders: dict[TopicPartition, Partition] = {}
     for topic in workload.topics:
         for number in range(settings.partitions):
             tp = TopicPartition(topic, number)
-            leader = leader_of_equal_replicas(states, tp)
+            leader = leader_of_equal_replicas(cluster, tp)
             if leader is None:
                 return False
-            end = int(leader["leo"])
+            end = leader.log.log_end_offset
             if workload.consumer.positions.get(tp, end) != end:
                 return False
             leaders[tp] = leader
     return registry_agrees(cluster, leaders)
-
-
-def leader_of_equal_replicas(
-    states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition
-) -> Mapping[str, Any] | None:
-    """Return the leader's state where all replicas of `tp` are at its log end, with a full ISR; else None."""
-    rows = [
-        (node, row) for node, rows_of in states.items() for row in rows_of
-        if (row["topic"], row["partition"]) == tp
-    ]  # fmt: skip
-    leader = current_leader(row for _, row in rows)
-    if leader is None:
-        return None
-    replicas, end = set(leader["replicas"]), int(leader["leo"])
-    held = [row for node, row in rows if node in replicas]
-    if sum(row["is_leader"] for row in held) != 1:
-        return None
-    if len(held) != len(replicas) or set(leader["isr"]) != replicas:
-        return None
-    return leader if all((row["leo"], row["hw"]) == (end, end) for row in held) else None
 
 
 def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:

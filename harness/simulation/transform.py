@@ -19,6 +19,7 @@ from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.transactions.states import TransactionState
 
+from ..checks.log_changes import LogChanges
 from ..run_settings import SINK, RunSettings
 from .checks import ReplicaLog, current_leader
 from .hanging_transactions import HangingTransactions
@@ -264,17 +265,18 @@ class TransformWorkload(SimulatedWorkload):
                 yield f"{tp}: the reader of committed data is at {position} of {end}"
 
     def judge(
-        self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes]
+        self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes],
+        changes: LogChanges,
     ) -> None:  # fmt: skip
         """Judge partition `number` of the sink; `findings` gets what is wrong.
 
-        `acknowledged`: values of the same partition of the source that were acknowledged.
+        `acknowledged`: values of the same partition of the source that were acknowledged. `changes`: of the sink.
         """
         tp = TopicPartition(SINK, number)
         facts = OutputFacts(
             offered=self.offered, acknowledged=acknowledged, seen=self._reader.seen[tp],
             seen_markers_commit=self._reader.committed(tp), skipped=self._reader.skipped[tp],
             position=self._reader.positions[tp], unclean_epoch=self._unclean_epoch(tp),
-            epochs=self._progress.output_epochs.get(tp, {}),
+            cleaned_end=changes.cleaned_end, epochs=self._progress.output_epochs.get(tp, {}),
         )  # fmt: skip
         judge_output(tp, facts, inputs, outputs, self.findings)

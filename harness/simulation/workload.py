@@ -61,6 +61,7 @@ class SimulatedWorkload:
         return SimulatedProducer(
             client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
             acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly, name=name,
+            keys=settings.keys,
         )  # fmt: skip
 
     @property

@@ -4,7 +4,9 @@ bug.py           a bug with what makes it visible: application, settings, faults
 replication.py   bugs of replication and elections
 storage.py       bugs of logs, disks and reads
 transactions.py  bugs of producers, transactions and groups
+in_order.py      schedules of events, for real processes
 catalog.py       all of them, in the order of their numbers
+fewest_faults.py the schedule that found a bug, without the faults that it does not need
 swarm.py         applications and settings of a search that knows nothing about the bug
 trial.py         one trial: search until the planted bug is found, or until the time is used up
 alarms.py        runs of the searches on brokers without a bug

@@ -49,9 +49,15 @@ def plan_directed(bug: Bug, seed: int) -> Schedule:
     schedule = plan_seed(seed, replace(bug.options, plants=(bug.module,)))
     if bug.steps is None:
         return schedule
-    rng = random.Random(f"{seed}/{bug.name}")  # noqa: S311 - not cryptography
-    steps = sorted(bug.steps(rng, settings_of(schedule)), key=lambda step: step.at_ms)
+    steps = sorted(drawn_steps(bug, seed, schedule), key=lambda step: step.at_ms)
     return replace(schedule, steps=tuple(steps))
+
+
+def drawn_steps(bug: Bug, seed: int, schedule: Schedule) -> Sequence[ScheduledFault]:
+    """Draw the faults of a directed run on the cluster of `schedule`, in the order in which the bug has them."""
+    assert bug.steps is not None
+    rng = random.Random(f"{seed}/{bug.name}")  # noqa: S311 - not cryptography
+    return bug.steps(rng, settings_of(schedule))
 
 
 def unplanted(schedule: Schedule) -> Schedule:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from harrow.faults.schedule import Schedule
@@ -15,20 +17,27 @@ from ..run_folder import SCHEDULE
 from ..scenario import recorded_scenario, run_scenario
 from .trial import Observed
 
+CONVERGE_S = 20.0
+"""How long a verdict waits: replicas that a bug made different do not converge, and the time of a trial is short."""
+
 
 class RealRuns:
     """Runs on this machine, whose folders lie in `base` and are removed after their verdicts; they share its Spark."""
 
-    def __init__(self, base: Path, name: str) -> None:
+    def __init__(self, base: Path, name: str, settings: Mapping[str, object] | None = None) -> None:
+        """`settings`: of `RunSettings`, over those of the schedules."""
         self._base = base
         self._name = name
+        self._settings = dict(settings or {})
         self._count = 0
 
     def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:  # noqa: ARG002 - the protocol's
         """Run it on a cluster of its own; a run that fails to start shows no anomaly."""
         self._count += 1
+        schedule = replace(schedule, run={**schedule.run, **self._settings})
         folder = self._base / f"{self._name}-run-{self._count}"
-        result = run_scenario(recorded_scenario(schedule, "harrow zoo --real"), folder)
+        scenario = recorded_scenario(schedule, "harrow zoo --real")
+        result = run_scenario(replace(scenario, converge_timeout_s=CONVERGE_S), folder)
         recorded = folder / SCHEDULE
         ran = (
             Schedule.from_json(recorded.read_text(encoding="utf-8"))

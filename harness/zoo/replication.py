@@ -16,7 +16,7 @@ from harrow.faults.schedule import ScheduledFault
 from harrow.faults.schedule import timed_step as step
 from harrow.faults.targets import Target, all_brokers, controller, follower, leader
 
-from ..run_settings import TOPIC, RunSettings
+from ..run_settings import SAME_BROKER, TOPIC, RunSettings
 from ..simulation import SimulationOptions
 from .bug import Bug
 
@@ -190,12 +190,28 @@ def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
 
 
+def follower_leaves_the_isr(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """A follower is paused for so long that its leader removes it from the ISR, and not past its session."""
+    at_ms = rng.uniform(200, 1_000)
+    lasts_ms = rng.uniform(0.6, 0.8) * settings.session_ms
+    return (step(1, at_ms, Pause(target=follower(TOPIC)), lasts_ms),)
+
+
+def leader_changes(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
+    """The leader is cut off from the brokers and leads no more; a reader stays with it."""
+    at_ms = rng.uniform(200, 1_000)
+    cut = Isolate(target=leader(TOPIC), heals_by="reset")
+    return (step(1, at_ms, cut, rng.uniform(1.2, 1.6) * settings.session_ms),)
+
+
 BUGS: tuple[Bug, ...] = (
     Bug(
         number=1,
         name="kip_101",
         known_as="KIP-101, first case",
-        seen_as=frozenset({"lost-write"}),
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
         options=SimulationOptions(brokers=3, partitions=1, seconds=8.0, batches=120, config=QUICK),
         steps=partial(leader_and_heir_end, end=Kill),
     ),
@@ -300,5 +316,23 @@ BUGS: tuple[Bug, ...] = (
             },
         ),
         steps=controller_cut_off_at_its_check,
+    ),
+    Bug(
+        number=28,
+        name="kafka_13091",
+        known_as="KAFKA-13091",
+        seen_as=frozenset({"missed-wake-up"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=100, config=QUICK),
+        steps=follower_leaves_the_isr,
+    ),
+    Bug(
+        number=29,
+        name="kafka_14334",
+        known_as="KAFKA-14334",
+        seen_as=frozenset({"missed-wake-up"}),
+        options=SimulationOptions(
+            brokers=3, partitions=1, seconds=5.0, batches=100, reads_from=SAME_BROKER, config=QUICK
+        ),
+        steps=leader_changes,
     ),
 )

@@ -20,8 +20,11 @@ from .rates import wilson_interval
 from .trial import Trial
 
 COLUMNS = ("no.", "bug", "found", "95 %", "s", "faults", "shrunk", "seen as")
-BEGIN, END = "<!-- harrow zoo: begin -->", "<!-- harrow zoo: end -->"
+SIMULATED = ("<!-- harrow zoo: begin -->", "<!-- harrow zoo: end -->")
 """Between these lines of a page `harrow zoo --write` puts the table."""
+ON_PROCESSES = ("<!-- harrow zoo --real: begin -->", "<!-- harrow zoo --real: end -->")
+"""Between these lines `harrow zoo --real --write` puts its table."""
+Marks = tuple[str, str]
 CHECKS_SHOWN = 3
 WIDTHS = {"bug": 12, "seen as": 16}
 """Of columns whose text may be broken, at least."""
@@ -98,19 +101,21 @@ def number_of(line: str) -> int:
     return int(first) if first.isdigit() else 0
 
 
-def check_page(page: Path) -> None:
+def check_page(page: Path, marks: Marks = SIMULATED) -> None:
     """Raise ConfigError where a page has no place for the table."""
+    begin, end = marks
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise ConfigError(
-            f"{page} has no place for the table; add the two lines {BEGIN} and {END}, each once and in this order"
+            f"{page} has no place for the table; add the two lines {begin} and {end}, each once and in this order"
         )
 
 
-def write_into(page: Path, rows: Iterable[Measured]) -> None:
+def write_into(page: Path, rows: Iterable[Measured], marks: Marks = SIMULATED) -> None:
     """Replace the rows of the measured bugs between the two marks of a page."""
-    check_page(page)
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    old, _, after = rest.partition(END)
+    check_page(page, marks)
+    begin, end = marks
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    old, _, after = rest.partition(end)
     text = markdown(rows, old)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")

@@ -19,16 +19,18 @@ from ..search.guided import GuidedSearch
 from ..search.proposals import RandomSearch, Search
 from ..simulation import SimulationResult, run_schedule
 from .bug import Bug, plan_directed, unplanted
+from .in_order import plan_in_order
 from .swarm import plan_swarm
 
 BUDGET_S = 60.0
 SEEDS_OF_TRIAL = 1_000_000
 """Trials of different numbers run different seeds."""
-DIRECTED, RANDOM, GUIDED = "directed", "random", "guided"
+DIRECTED, EVENTS, RANDOM, GUIDED = "directed", "events", "random", "guided"
 SearchMaker = Callable[[Bug, int], Search]
 """Makes the search of one trial, from the bug and the first seed."""
 SEARCHES: Mapping[str, SearchMaker] = {
     DIRECTED: lambda bug, first: RandomSearch(first, lambda seed: plan_directed(bug, seed)),
+    EVENTS: lambda bug, first: RandomSearch(first, lambda seed: plan_in_order(bug, seed)),
     RANDOM: lambda bug, first: RandomSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
     GUIDED: lambda bug, first: GuidedSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
 }

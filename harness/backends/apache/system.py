@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from ...backend_choice import APACHE
+from ..fault_clients import BESIDE_BROKERS
 from ..foreign_system import ForeignBroker, ForeignSystem
 from ..local import LocalProcess
+from ..strangers import StrangerConnections
 from .kafka_cluster import NO_REGISTRY, KafkaCluster
 
 CAPABILITIES = frozenset(
-    {"process", "pause", "client-links", "half-open", "responses", "reassignments"}
+    {"process", "pause", "connections", "client-links", "half-open", "responses", "reassignments"}
+    | BESIDE_BROKERS
 )
 RELAYED = frozenset({"links"})
 """Where the links between the nodes pass the proxy."""
@@ -20,6 +23,11 @@ class KafkaBroker(LocalProcess, ForeignBroker):
     def __init__(self, cluster: KafkaCluster, node: int) -> None:
         LocalProcess.__init__(self, cluster.brokers[node])
         ForeignBroker.__init__(self, lambda op, **fields: cluster.control(node, op, **fields))
+        self._address = cluster.brokers[node].address
+
+    def fill_connections(self, most: int) -> StrangerConnections:
+        """Connect to it until it serves no further connection."""
+        return StrangerConnections(self._address, most)
 
 
 class KafkaSystem(ForeignSystem):

@@ -10,6 +10,7 @@ What may fail: CapabilityError where the packages, the daemon or the image are m
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 from pathlib import Path
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 OWNER, MACHINE = "harrow.owner", "harrow.machine"
+CLUSTER = "harrow.cluster"
+"""Label of the containers of one cluster."""
+BROKERS = "harrow.brokers"
+"""Label of images with Harrow's own brokers (`containers/Dockerfile`)."""
+JARS = "/opt/kafka/libs"
+LOOK = f"for jar in {JARS}/kafka_2.*.jar; do test -f $jar && command -v java >/dev/null && exit 0; done; exit 1"
+"""Succeeds in an image with Apache Kafka; it needs nothing but the shell."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 VARIABLE = "HARROW_IMAGE"
 SOCKET = "/var/run/docker.sock"
@@ -65,7 +73,8 @@ def chosen_image(name: str) -> str:
     image = name or os.environ.get(VARIABLE, "")
     if not image:
         raise CapabilityError(
-            "no image is named: give one with Apache Kafka, as --harrow-image=apache/kafka:4.2.0 or HARROW_IMAGE"
+            "no image is named: give one with Apache Kafka, as --harrow-image=apache/kafka:4.2.0 or HARROW_IMAGE, or "
+            "Harrow's own"
         )
     return image
 
@@ -93,6 +102,41 @@ def require_image(client: DockerClient, image: str) -> None:
         raise CapabilityError(
             f"the image {image} is not here and cannot be pulled: {error}; docker pull {image}"
         ) from None
+
+
+def holds_harrows_brokers(client: DockerClient, image: str) -> bool:
+    """Whether the image, which the daemon has, is one of Harrow's own."""
+    return BROKERS in client.images.get(image).labels
+
+
+@functools.lru_cache
+def lacks_kafka(image_id: str) -> str:
+    """Return why an image cannot run Apache Kafka here; empty when it can. Runs a container for a moment."""
+    import docker.errors
+
+    with contextlib.closing(connect()) as client:
+        try:
+            client.containers.run(
+                image_id, ["-c", LOOK], entrypoint="/bin/sh", network_mode="none", labels=labels(), remove=True
+            )  # fmt: skip
+        except docker.errors.ContainerError:
+            return f"it has no jars of Kafka in {JARS}, or no `java` on its path"
+        except docker.errors.APIError as error:
+            return f"it cannot run /bin/sh: {error.explanation}"
+    return ""
+
+
+def check_image(client: DockerClient, image: str) -> None:
+    """Raise CapabilityError for an image, which the daemon has, with neither Harrow's brokers nor Apache Kafka."""
+    if holds_harrows_brokers(client, image):
+        return
+    missing = lacks_kafka(str(client.images.get(image).id))
+    if missing:
+        raise CapabilityError(
+            f"the backend docker cannot start the image {image}: {missing}. Use apache/kafka or Harrow's own image; "
+            "start brokers of other images yourself, Redpanda's too, and give their address: "
+            "--harrow-backend=external --harrow-bootstrap=HOST:PORT"
+        )
 
 
 # ---------------------------------------------------------------------------------- whose containers

@@ -10,7 +10,6 @@ All containers end with `stop()`; where this process ends without it, the guard 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from collections.abc import Mapping
@@ -28,17 +27,15 @@ from ..apache.installation import KafkaInstallation
 from ..apache.kafka_cluster import KafkaCluster
 from ..apache.kafka_node import format_command, server_command
 from ..apache.kafka_views import live_brokers
-from .daemon import OWNER, connect, labels, require_image, sweep
-from .guard import Guard
+from .containers import ClusterContainers
+from .daemon import JARS
 from .node import ContainerNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-JARS = Path("/opt/kafka/libs")
 FORMATTED = "meta.properties"
 """A data folder with this file is formatted."""
-CLUSTER = "harrow.cluster"
 
 
 class DockerCluster(KafkaCluster):
@@ -47,49 +44,43 @@ class DockerCluster(KafkaCluster):
     def __init__(
         self, image: str, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
     ) -> None:
-        installation = KafkaInstallation(jars=JARS, version=image, java="java")
+        installation = KafkaInstallation(jars=Path(JARS), version=image, java="java")
         super().__init__(installation, folder=folder, brokers=brokers, config=config, seed=seed)
-        self._image = image
-        mine = labels()
-        self._labels = {**mine, CLUSTER: f"{mine[OWNER]}.{id(self)}"}
-        self._guard: Guard | None = None
+        self._containers = ClusterContainers(image)
 
     def start(self) -> None:
         """Start all containers and the proxy; CapabilityError without a daemon or the image."""
-        with contextlib.closing(connect()) as client:
-            sweep(client)
-            require_image(client, self._image)
         testcontainers_config.ryuk_disabled = True  # the guard does its work, without another image
-        self._guard = Guard(f"{CLUSTER}={self._labels[CLUSTER]}")
+        self._containers.begin()
         try:
             super().start()
         except docker.errors.DockerException as error:
-            raise ClusterError(f"the containers of {self._image} did not start: {error}") from error
+            image = self._containers.image
+            raise ClusterError(f"the containers of {image} did not start: {error}") from error
 
     def stop(self) -> None:
         """Remove the containers, and end the proxy and the guard."""
         try:
             super().stop()
         finally:
-            guard, self._guard = self._guard, None
-            if guard is not None:
-                guard.close()
+            self._containers.end()
 
     def _new_node(
         self, node: int, folder: Path, clients: Address, options: Sequence[str]
     ) -> ContainerNode:
         made = (
-            DockerContainer(self._image)
+            DockerContainer(self._containers.image)
             .with_command(["-c", self._script(folder, options)])
             .with_volume_mapping(self.folder, str(self.folder), "rw")
             .with_kwargs(
-                entrypoint="/bin/sh", network_mode="host", user=f"{os.getuid()}:{os.getgid()}", labels=self._labels,
-                working_dir=str(folder),
+                entrypoint="/bin/sh", network_mode="host", user=f"{os.getuid()}:{os.getgid()}",
+                labels=self._containers.labels, working_dir=str(folder),
             )
         )  # fmt: skip
+        name = f"Kafka node {node} ({self._containers.image})"
         return ContainerNode(
-            f"Kafka node {node} ({self._image})", node, folder, clients, made, lambda: node in live_brokers(clients)
-        )  # fmt: skip
+            name, node, folder, clients, made, lambda: node in live_brokers(clients)
+        )
 
     def _script(self, folder: Path, options: Sequence[str]) -> str:
         data = shlex.quote(str(folder / DATA / FORMATTED))

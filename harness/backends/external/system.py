@@ -5,10 +5,12 @@ from __future__ import annotations
 from harrow.faults.system import RUNNING, ProcessStatus
 
 from ...backend_choice import EXTERNAL
+from ..fault_clients import BESIDE_BROKERS
 from ..foreign_system import ForeignBroker, ForeignSystem
+from ..strangers import StrangerConnections
 from .external_cluster import NO_REGISTRY, ExternalCluster
 
-CAPABILITIES = frozenset({"client-links", "half-open", "responses"})
+CAPABILITIES = frozenset({"connections", "client-links", "half-open", "responses"}) | BESIDE_BROKERS
 
 
 class ExternalBrokerControl(ForeignBroker):
@@ -21,6 +23,10 @@ class ExternalBrokerControl(ForeignBroker):
     def status(self) -> ProcessStatus:
         """Running: faults act on the proxy, which lives. Which brokers are dead is in the view of the cluster."""
         return ProcessStatus(state=RUNNING, incarnation=self._broker.incarnations)
+
+    def fill_connections(self, most: int) -> StrangerConnections:
+        """Connect to it until it serves no further connection."""
+        return StrangerConnections(self._broker.address, most)
 
     def kill(self) -> None:
         """Harrow cannot."""

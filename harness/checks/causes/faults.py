@@ -24,12 +24,23 @@ FAULT_WORDS: Mapping[str, str] = {
     "delay_request": "served requests late",
     "duplicate_request": "served requests twice",
     "throttle": "sent slowly",
+    "unclean_election": "took part in an unclean election",
 }
 """What happened to a broker, by kind of fault."""
 AT_ONCE = frozenset({"kill", "terminate", "restart", "power_loss", "reset"})
 """Kinds that happen at a time; the other kinds last from a time to a time."""
 TAKES_LEADERSHIP = frozenset(
-    {"kill", "terminate", "restart", "power_loss", "pause", "isolate", "cut", "disk_error"}
+    {
+        "kill",
+        "terminate",
+        "restart",
+        "power_loss",
+        "pause",
+        "isolate",
+        "cut",
+        "disk_error",
+        "unclean_election",
+    }
 )
 """Kinds after which another broker becomes leader; such a fault is named before a slow link or disk."""
 NEVER_NS = 2**63

@@ -18,6 +18,16 @@ def lost(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str
     for fact in evidence.facts:
         if fact["fact"] == "acknowledged-and-lost":
             yield fact["records"], _lost_sentence(fact, evidence)
+        elif fact["fact"] == "removed-early":
+            yield fact["records"], _removed_sentence(fact, evidence)
+
+
+def _removed_sentence(fact: Row, evidence: RunEvidence) -> str:
+    place = f"{fact['topic']}-{fact['partition']}"
+    return (
+        f"broker {fact['broker']} removed offsets {fact['first_offset']} to {fact['last_offset']} of {place} at "
+        f"{evidence.at(fact['first_ns'])} by {fact['reason']}, too early; followers and later leaders begin behind them"
+    )
 
 
 def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
@@ -42,6 +52,9 @@ def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
             f"; broker {leader['leader']} became leader in leader epoch {leader['leader_epoch']} "
             f"at {evidence.at(leader['t_ns'])} without them"
         )
+        last = _last_isr(fact, evidence, leader)
+        if last is not None and leader["leader"] not in last:
+            text += f", by an unclean election: it was outside the ISR {last}"
     cut = _truncation(fact, evidence)
     if cut is not None:
         text += f", and broker {broker} discarded them at {evidence.at(cut['t_ns'])}"
@@ -68,6 +81,17 @@ def _isr_at(fact: Row, evidence: RunEvidence) -> list[int] | None:
         row["isr"]
         for row in rows
         if row["broker"] == fact["broker"] and row["t_ns"] <= fact["first_ns"] and row.get("isr")
+    ]
+    return sorted(known[-1]) if known else None
+
+
+def _last_isr(fact: Row, evidence: RunEvidence, leader: Row) -> list[int] | None:
+    """Return the last ISR before this leader's epoch, as its leaders traced it."""
+    rows = events_of_partition(fact, evidence, "partition.leader", "partition.isr")
+    known = [
+        row["isr"]
+        for row in rows
+        if row["t_ns"] < leader["t_ns"] and row["broker"] != leader["leader"] and row.get("isr")
     ]
     return sorted(known[-1]) if known else None
 
@@ -129,3 +153,34 @@ def refusal(row: Row, evidence: RunEvidence) -> str:
     """Return how many records brokers refused, with which error, and when."""
     when = evidence.span(row["first_ns"], row["last_ns"])
     return f"brokers refused {counted(row['records'], 'record')} of {row['topic']} with {row['error']} {when}"
+
+
+def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    """Return what the broker that became leader without committed records had discarded before, or what befell it."""
+    for anomaly in anomalies:
+        event = next((row for row in anomaly.operations if "log_end_offset" in row), None)
+        if event is None:
+            continue
+        node, elected_ns, end = (
+            event[name] for name in ("broker", "completed_ns", "log_end_offset")
+        )
+        place = {"topic": anomaly.topic, "partition": anomaly.partition}
+        then = (
+            f"it became leader of {anomaly.place} in leader epoch {event['leader_epoch']} at {evidence.at(elected_ns)} "
+            f"with a log that ends at offset {end}"
+        )
+        cuts = [
+            row
+            for row in events_of_partition(place, evidence, "partition.truncated")
+            if row["broker"] == node and row["t_ns"] <= elected_ns and row.get("to", end + 1) <= end
+        ]
+        own = [fault for fault in evidence.faults if node in fault.nodes]
+        earlier = [fault for fault in own if fault.begin_ns <= elected_ns]
+        if cuts:
+            cut = cuts[-1]
+            what = (
+                f"discarded offsets {cut['to']} to {cut['from'] - 1} at {evidence.at(cut['t_ns'])}"
+            )
+            yield 1, f"broker {node} {what}; {then}"
+        elif earlier:
+            yield 1, f"broker {node} {happened(earlier[-1], evidence)}; {then}"

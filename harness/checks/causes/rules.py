@@ -13,7 +13,7 @@ from .commits import committed_early
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
 from .groups import group_waits
-from .losses import lost, not_stored, same_offsets
+from .losses import incomplete, lost, not_stored, same_offsets
 from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
 
 SENTENCES_MOST = 3
@@ -52,5 +52,6 @@ RULES: Mapping[str, Rule] = {
     "nonmonotonic-send": reordered,
     "out-of-order": reordered,
     "stuck-group": group_waits,
+    "incomplete-leader": incomplete,
 }
 """The rule of each kind for which there can be evidence; the other kinds explain themselves by their operations."""

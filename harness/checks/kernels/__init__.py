@@ -3,12 +3,15 @@
 * `inputs.py`: `PartitionInputs`, the rows that the checks read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
-* `removals.py`, `incarnations.py`: what Kafka removed legally, and the doubts that this leaves;
+* `leaders.py`: leaders that were elected without committed records;
+* `removals.py`, `early_removals.py`, `incarnations.py`: what Kafka removed legally, what was removed too early, and the
+  doubts that this leaves; `compacted_replicas.py`: what compaction left in each replica;
 * `refusals.py`: sends that brokers refused, and that are not in the log;
 * `identical_records.py`, `client_epochs.py`: duplicates of producers that did not record their operations, and
   duplicates that the client made;
 * `quick.py`: fast tests that a partition has no anomaly;
 * `log_transactions.py`, `transactions.py`: transactions of the log with the coordinator's decisions, and their checks;
+* `watermarks.py`: high watermarks, last stable offsets and log start offsets that move backwards for clients;
 * `groups.py`: committed offsets and the owners of the partition;
 * `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
@@ -28,9 +31,11 @@ from ...histories.format import OperationFunction, OperationType
 from ..plans import PartitionJob
 from . import (
     batches,
+    compacted_replicas,
     evidence,
     groups,
     identical_records,
+    leaders,
     overlap,
     records,
     refusals,
@@ -38,6 +43,7 @@ from . import (
     replicas,
     transactions,
     unknown_coordinators,
+    watermarks,
 )
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, chosen, load
@@ -62,6 +68,8 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     groups.regressions,
     groups.beyond_the_end,
     unknown_coordinators.without_tap,
+    watermarks.regressions_of_a_leader,
+    watermarks.regressions_between_leaders,
     removals.below_the_low_watermark,
     removals.below_the_cleaned_offset,
     refusals.refused_sends,
@@ -69,6 +77,8 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     replicas.divergence,
     replicas.each_log,
     replicas.epoch_caches,
+    leaders.incomplete_leaders,
+    compacted_replicas.last_values,
     evidence.collect,  # last: it looks at what the checks found
 )
 

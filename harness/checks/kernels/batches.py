@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from ..segments import CONTROL
+from .early_removals import describe_early
 from .findings import PartitionFindings, Row, batch_rows
 from .inputs import LOG_APPEND_TIME, PartitionInputs
 from .removals import begins_legally
@@ -148,7 +149,7 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
     brokers = ", ".join(map(str, sorted(inputs.logs)))
     text = (
         f"{_records_at(row)} {event}, but {row['held']} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
-        "batch in their logs: lost in the brokers"
+        f"batch in their logs: lost in the brokers{describe_early(inputs.early, row['base_offset'])}"
     )
     return (
         [row["base_offset"], row["last_offset"]],

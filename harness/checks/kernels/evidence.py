@@ -6,6 +6,7 @@
 
 * `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
   replica's log has, without a pause of `APART_NS`;
+* `removed-early` (`broker`, `reason`, `first_offset`, `last_offset`): this broker removed a segment too early;
 * `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
   response did not reach the client;
 * `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
@@ -18,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ..log_changes import Removal
 from .batches import log_batches
 from .findings import PartitionFindings, Row
 from .inputs import FLAG_LOST, LOG_APPEND_TIME, PartitionInputs
@@ -34,11 +36,23 @@ def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     facts: list[Row] = []
     if findings.anomaly_counts["lost-write"]:
-        facts += _lost(inputs)
+        facts += _lost(inputs) if inputs.early is None else _removed_early(inputs, inputs.early)
     if findings.duplicate_offsets:
         facts += _duplicated(inputs, np.array(sorted(findings.duplicate_offsets), np.int64))
     place = {"topic": inputs.job.topic, "partition": inputs.job.partition}
     findings.evidence += [{**place, **fact} for fact in facts]
+
+
+def _removed_early(inputs: PartitionInputs, row: Removal) -> list[Row]:
+    records = inputs.acked_batches.filter(
+        (pl.col("base_offset") >= row.base) & (pl.col("last_offset") < row.end)
+    )["count"].sum()
+    return [
+        {
+            "fact": "removed-early", "broker": row.node, "reason": row.reason, "records": int(records),
+            "first_ns": row.t_ns, "last_ns": row.t_ns, "first_offset": row.base, "last_offset": row.end - 1,
+        }
+    ]  # fmt: skip
 
 
 def _lost(inputs: PartitionInputs) -> list[Row]:
@@ -47,7 +61,7 @@ def _lost(inputs: PartitionInputs) -> list[Row]:
     kept = logs.select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
     lost = (
         inputs.acked_batches.filter(
-            (pl.col("base_offset") >= inputs.low)
+            (pl.col("base_offset") >= max(inputs.low, inputs.job.cleaned_end))
             & ~pl.col("last_offset").is_in(rewritten.implode())
         )
         .join(kept, on=["last_offset", "crc"], how="anti")

@@ -7,8 +7,9 @@ replica's log. Kernels read nothing else.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import polars as pl
 from ...histories.format import OperationFunction, OperationType
 from ...histories.layout import DRAINED
 from ...histories.row_index import RangeReader, RowRange
+from ..log_changes import Removal
 from ..plans import PartitionJob
 from ..segments import (
     ABORT_MARKER,
@@ -26,6 +28,7 @@ from ..segments import (
     read_log,
     transaction_ranges,
 )
+from .early_removals import first_too_early, legal_heads
 from .incarnations import since_creation
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -52,6 +55,11 @@ OFFSET_SCHEMA: dict[str, type[pl.DataType]] = {
 MEMBER_SCHEMA: dict[str, type[pl.DataType]] = {
     "kind": pl.UInt8, "group": pl.UInt32, "member": pl.UInt32, "client": pl.UInt32, "instance": pl.UInt32,
     "generation": pl.Int32, "leader_epoch": pl.Int32, "time_ns": pl.Int64, "node": pl.Int32,
+}  # fmt: skip
+WATERMARK_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8, "client": pl.UInt32, "leader_epoch": pl.Int32, "topic_id": pl.UInt32, "high_watermark": pl.Int64,
+    "last_stable_offset": pl.Int64, "log_start_offset": pl.Int64, "invoked_ns": pl.Int64, "completed_ns": pl.Int64,
+    "node": pl.Int32,
 }  # fmt: skip
 NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt8: np.uint8, pl.Int16: np.int16, pl.Int32: np.int32, pl.UInt32: np.uint32, pl.Int64: np.int64,
@@ -100,6 +108,7 @@ class PartitionInputs:
     final: pl.DataFrame | None
     """The final read, sorted by offset, with one row for each offset."""
     low: int
+    """What is below was removed legally, or is not known."""
     high: int | None
     produced: pl.DataFrame
     fetched: pl.DataFrame
@@ -112,6 +121,10 @@ class PartitionInputs:
     )
     """By broker, the leader epoch cache of its log, where it is known: epochs and their start offsets."""
     coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
+    watermarks: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=WATERMARK_SCHEMA))
+    """What leaders said in responses of high watermarks and last stable offsets, since the topic was created."""
+    early: Removal | None = None
+    """A removal that was too early (`early_removals.py`)."""
     end_ns: int = 0
     """When the final read of the partition was complete; 0 without one."""
     failed: int = 0
@@ -212,6 +225,8 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
         offsets=files.read(job.offsets, OFFSET_SCHEMA),
         members=files.read(job.members, MEMBER_SCHEMA),
     ).since(job.created_ns)
+    watermarks = files.read(job.watermarks, WATERMARK_SCHEMA)
+    inputs.watermarks = watermarks.filter(pl.col("invoked_ns") >= job.created_ns)
     return inputs
 
 
@@ -221,6 +236,11 @@ def arrange(
 ) -> PartitionInputs:  # fmt: skip
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     ops, batches, doubts = since_creation(job, ops, batches)
+    produced = chosen(batches, batches["kind"].to_numpy() == PRODUCED)
+    low, early = sys.maxsize, first_too_early(job, produced)
+    if early is not None:
+        low = early[0]
+        job = replace(job, deleted_heads=legal_heads(job, low))
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
     drained, sends = source == DRAINED, kind == OperationFunction.SEND
     happened = sends & ((outcome == OperationType.OK) | (outcome == OperationType.INFO))
@@ -238,11 +258,12 @@ def arrange(
         final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
         if len(bounds)
         else None,
-        low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
+        low=min(low, int(bounds["op"][-1]) if len(bounds) else max(starts, default=0)),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
-        produced=chosen(batches, batch_kind == PRODUCED),
+        produced=produced,
         fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
+        early=None if early is None else early[1],
         problems=[*problems, *doubts],
         end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
         failed=int((sends & (outcome == OperationType.FAIL)).sum()),

@@ -17,6 +17,7 @@ from ...wording import times
 from ..segments import TRANSACTIONAL
 from . import quick
 from .client_epochs import describe_epochs
+from .early_removals import describe_early
 from .findings import PartitionFindings, Row, operation_rows
 from .inputs import PartitionInputs
 from .removals import begins_legally, removed, superseded
@@ -86,6 +87,7 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     held = holders(inputs, bad["offset"])
     high = inputs.high if inputs.high is not None else 0
     everywhere = held == len(inputs.logs) if inputs.logs else bad["offset"].to_numpy() < high
+    everywhere &= ~removed(inputs, bad["offset"].to_numpy())  # a cleaned batch may lack the record
     bad = bad.with_columns(
         pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held)
     )
@@ -101,6 +103,11 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
     event = "acknowledged" if row["acked"] else "delivered to a consumer"
     if not row["missing"]:
         problem = f"the final read has another record at offset {offset}: lost in the brokers"
+    elif offset < inputs.job.cleaned_end:
+        problem = (
+            "compaction removed it, although the final read has no later record of its key, or before "
+            "min.compaction.lag.ms or delete.retention.ms had passed: lost in the brokers"
+        )
     elif inputs.logs:
         problem = (
             f"the final read has no record at offset {offset}, and {_brokers_with(inputs, offset)}: "
@@ -108,7 +115,8 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
         )
     else:
         problem = f"the final high watermark is {inputs.high}, expected a higher one"
-    text = f"a record was {event} at offset {offset}, but {problem}"
+    early = describe_early(inputs.early, offset)
+    text = f"a record was {event} at offset {offset}, but {problem}{early}"
     return [offset], _operations_at(inputs, offset), text
 
 

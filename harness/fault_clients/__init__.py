@@ -1,0 +1,17 @@
+"""Clients of Harrow's that disturb the user's clients: they cause the faults of `faults/client_faults.py`.
+
+    coordinator.py      the coordinator of a group or a transactional id: requests, and what to try again
+    group_view.py       what the coordinator says of a group: its protocol, subscriptions, members
+    classic_member.py   a member of a classic group
+    consumer_member.py  a member of a group of KIP-848
+    background.py       a client in a thread, as an armed rule of the fault layer
+    hijack.py           InitProducerId for the user's transactional id
+    group_clients.py    a member that comes and goes, and one that does nothing
+
+A member never leads a classic group: a leader must assign partitions, so that it leaves at once and joins again. All
+requests go to the addresses that clients use, so that the brokers may be any. ClusterError when none responds.
+"""
+
+from .group_clients import RebalancingClient as RebalancingClient
+from .group_clients import StuckMember as StuckMember
+from .hijack import HijackingProducer as HijackingProducer

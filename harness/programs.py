@@ -1,0 +1,78 @@
+"""The programs of a test: `Harrow.program` starts them, faults find them by name, and they end with the `Harrow`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ConfigError
+
+from . import run_folder
+
+if TYPE_CHECKING:
+    from harrow.faults.system import ProgramControl
+
+    from .user_program import Program
+
+LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RunningPrograms:
+    """Part of `Harrow`."""
+
+    folder: Path
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Program] = {}
+        self.program_controls: dict[str, ProgramControl] = {}
+        """The programs as faults see them; a chaos block sees one that is started later, too."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address of the brokers."""
+        raise NotImplementedError
+
+    def program(
+        self, name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None,
+        start: bool = True, in_terminal: bool = False,
+    ) -> Program:  # fmt: skip
+        """Start a program of yours, such as the service under test; it ends with the `Harrow`.
+
+        `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
+        variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
+        `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
+
+        `start=False`: it starts when you call `start()`, such as inside of a chaos block.
+        `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
+        """
+        from .user_program import Program, ProgramProcess, find_program
+
+        if not LEGAL_NAME.fullmatch(name):
+            raise ConfigError(f"program {name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
+        earlier = self._programs.get(name)
+        if earlier is not None:
+            if earlier.alive:
+                raise ConfigError(
+                    f"program {name!r} runs already; stop() it, or choose another name"
+                )
+            earlier.close()
+        words = find_program(command)
+        process = ProgramProcess(
+            name, self.folder / run_folder.PROGRAMS / name, words, self.bootstrap_servers, environment or {},
+            in_terminal=in_terminal,
+        )  # fmt: skip
+        program = Program(name, process)
+        if start:
+            program.start()
+        self._programs[name] = program
+        self.program_controls[name] = program.control
+        return program
+
+    def end_programs(self) -> None:
+        """End every program: SIGTERM, then SIGKILL."""
+        programs, self._programs = list(self._programs.values()), {}
+        self.program_controls.clear()
+        for program in programs:
+            program.close()
