@@ -3,7 +3,8 @@
 The small projects and commands that its tests run in processes of their own share the suite's Spark: one JVM
 for the whole run, which ends with this process. The JVM starts as on a machine that has no cache for it yet,
 and makes none beside the tests. Their pytest loads no plugins that none of them uses, which would take a third
-of its start.
+of its start. All processes of a run keep bytecode: where an image says PYTHONDONTWRITEBYTECODE, each process that
+imports the brokers would compile them and kio again, which takes 3 to 4 times the CPU time of a short test.
 """
 
 import functools
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import cast
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 # it must be installed; tests/plugin/test_example_extension.py does that
@@ -25,8 +27,14 @@ collect_ignore = ["examples/shop_extension"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the suite's rendezvous before xdist's workers and any process of a test begin."""
+    """Name the suite's rendezvous before xdist's workers and any process of a test begin.
+
+    No property test has a deadline: it would assert an absolute time.
+    """
+    settings.register_profile("suite", deadline=None)
+    settings.load_profile("suite")
     if not hasattr(config, "workerinput") and "HARROW_RENDEZVOUS" not in os.environ:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         folder = tempfile.mkdtemp(prefix="harrow-suite-")
         os.environ["HARROW_RENDEZVOUS"] = os.path.join(folder, "spark.sock")
         os.environ["HARROW_CONTROLLER"] = str(os.getpid())

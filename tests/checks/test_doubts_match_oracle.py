@@ -17,8 +17,9 @@ from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 Row = dict[str, Any]
 TIME = st.integers(0, 12)
@@ -96,7 +97,7 @@ def inputs_of(
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 750)
 @given(
     ops=operations(),
     batches=tapped(),
@@ -129,7 +130,7 @@ def test_each_fault_is_met_by_the_operations_of_the_oracle(
     }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 750)
 @given(ops=operations(), batches=tapped(), stamped=st.booleans())
 def test_refused_records_that_the_log_lacks_are_those_of_the_oracle(
     ops: list[Row], batches: list[Row], stamped: bool

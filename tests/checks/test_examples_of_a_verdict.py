@@ -210,3 +210,60 @@ def test_contents_of_a_killed_process_are_there(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     (path,) = tmp_path.glob("*.sent")
     assert kept(path, ("shop", 1)) == {("shop", 1): (b"k", b"before the kill")}
+
+
+SENT: tuple[tuple[str, bytes | None], ...] = (("trace-id", b"17"), ("source", b"web"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ((("trace-id", b"18"), SENT[1]), "sent trace-id=17, in the log trace-id=18"),
+        ((SENT[0],), "sent source=web, in the log nothing"),
+        ((*SENT, ("retry", b"1")), "sent nothing, in the log retry=1"),
+        ((("trace-id", None), SENT[1]), "sent trace-id=17, in the log trace-id="),
+    ],
+)
+def test_a_changed_header_is_found_and_shown(
+    run: RunFolder, stored: tuple[tuple[str, bytes | None], ...], shown: str
+) -> None:
+    run.send("paid", 0, headers=SENT)
+    run.final({0: "paid"}, headers=stored)
+    run.logs(record_batch(["paid"], headers=stored))
+    verdict = judged(run, "no-loss")
+    assert verdict.anomaly_names() == {"lost-write", "inconsistent-offsets"}, verdict
+    for anomaly in verdict.anomalies:
+        assert f"the headers differ: {shown}" in anomaly.explanation
+    text = str(verdict)
+    assert f"the headers differ: {shown}" in text
+    assert "headers trace-id=17, source=web" in text
+
+
+def test_headers_in_another_order_are_found(run: RunFolder) -> None:
+    run.send("paid", 0, headers=SENT)
+    run.final({0: "paid"}, headers=SENT[::-1])
+    run.logs(record_batch(["paid"], headers=SENT[::-1]))
+    assert "the headers differ in their order" in str(judged(run, "no-loss"))
+
+
+def test_headers_that_are_unchanged_are_valid(run: RunFolder) -> None:
+    run.send("paid", 0, headers=SENT)
+    run.final({0: "paid"}, headers=SENT)
+    run.logs(record_batch(["paid"], headers=SENT))
+    assert not judged(run, "no-loss").anomalies
+
+
+def test_headers_are_kept_with_their_send(tmp_path: Path) -> None:
+    path = tmp_path / "1-1.sent"
+    contents = SentContents(path)
+    contents.append(0, 1, "k", "v" * 300, [("a", b"1"), ("b", None)])
+    contents.append(0, 2, None, None, {"c": "text"})
+    contents.append(0, 3, "k", "v", [("long", b"x" * 5_000)])
+    contents.append(0, 4, "k", "v", 5)
+    contents.close()
+    found = sent_records(path, ["shop"], [("shop", number) for number in range(1, 5)])
+    assert [found["shop", number].headers for number in range(1, 5)] == [
+        (("a", b"1"), ("b", None)), (("c", b"text"),), None, None
+    ]  # fmt: skip
+    assert found["shop", 1].value == b"v" * 256
+    assert found["shop", 2].key is None

@@ -26,11 +26,12 @@ from harrow.harness.promises.relations import (
     windowed,
 )
 from harrow.harness.promises.shapes import Rows, is_a
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from pipelines_by_hand import anomalies, checked, record
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = examples(15, 300)
 
 
 def bill_of(order: Record) -> dict[str, Any]:
@@ -136,6 +137,14 @@ def derived(relation: Relation | None, orders: list[Record]) -> list[Any]:
     return outputs
 
 
+def _saved(path: Path, times: dict[tuple[int, int], int]) -> str:
+    """Write when the record of each partition and offset was acknowledged."""
+    batches = [(partition, offset, offset, time) for (partition, offset), time in times.items()]
+    file = path.with_suffix(".npy")
+    np.save(file, np.array(sorted(batches), np.int64).reshape(-1, 4))
+    return str(file)
+
+
 @pytest.mark.parametrize(
     ("name", "relation", "record_id"), RELATIONS, ids=[r[0] for r in RELATIONS]
 )
@@ -158,15 +167,19 @@ def test_stages_find_what_the_oracle_finds(
     commits = data.draw(st.lists(commit, max_size=3))
     times = {(output.partition, output.offset): data.draw(st.integers(1, 9)) for output in outputs}
     pairing = Pairing(relation=relation, record_id=record_id, rows=Rows(loose))
+    retries = data.draw(placed(ORDERS, "retries", 3)) if record_id is not None else []
+    retried = {(r.partition, r.offset): data.draw(st.integers(1, 9)) for r in retries}
     if pairing.by_value and len({unit.shape for o in orders for unit in pairing.expected(o)}) > 1:
         return
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "times.npy"
-        batches = [(partition, offset, offset, time) for (partition, offset), time in times.items()]
-        np.save(file, np.array(sorted(batches), np.int64).reshape(-1, 4))
-        found = checked(orders, outputs, pairing, Path(folder), commits=commits, times=str(file))
+        files = [_saved(Path(folder) / name, of) for name, of in (("a", times), ("b", retried))]
+        found = checked(
+            orders, outputs, pairing, Path(folder), commits=commits, times=files[0], retries=retries,
+            retry_times=files[1],
+        )  # fmt: skip
     expected = judge_pipeline(
-        orders, outputs, pairing, commits=commits, time_of=lambda output: times[output.partition, output.offset]
+        orders, outputs, pairing, commits=commits, retries=retries,
+        time_of=lambda r: (retried if r.topic == "retries" else times)[r.partition, r.offset],
     )  # fmt: skip
     assert anomalies(found) == anomalies(expected)
     assert +Counter(found.late) == +expected.late

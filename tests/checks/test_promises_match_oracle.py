@@ -15,8 +15,9 @@ from harrow.harness.promises import join
 from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.oracle import Anomaly, PlainRecord, id_anomalies, order_anomalies
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from promised_runs import PromisedRun
 
 TOPICS = ("orders", "bills")
@@ -122,7 +123,7 @@ def check(case: Case, folder: Path, **engine: Any) -> None:
     assert Counter(findings.anomaly_counts) == Counter(str(anomaly[0]) for anomaly in expected)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(30, 500)
 @given(cases())
 def test_reducers_and_oracle_find_the_same_anomalies(case: Case) -> None:
     with TemporaryDirectory() as folder:

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 
 from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from long_runs import examples
 from promised_runs import TOPIC, PromisedRun
 
 PARTITIONS = 3
@@ -46,7 +47,7 @@ def judged(log: list[Sent], believed: list[Sent] | set[int]) -> PromiseFindings:
         return judge_topics(run.write(), [TOPIC], promise, engine="local")
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, 300)
 @given(applications(), st.lists(st.integers(0, 5)))
 def test_a_correct_application_is_never_called_wrong(sent: list[Sent], shuffle: list[int]) -> None:
     findings = judged(appended(sent, shuffle), sent)
@@ -56,7 +57,7 @@ def test_a_correct_application_is_never_called_wrong(sent: list[Sent], shuffle: 
     assert findings.operation_counts["matched"] == len(sent)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, 300)
 @given(applications(), st.data())
 def test_a_single_mistake_has_its_name(sent: list[Sent], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(sent) - 1))
@@ -74,7 +75,7 @@ def test_a_single_mistake_has_its_name(sent: list[Sent], data: st.DataObject) ->
         assert split.anomaly_counts["split-key"] == 1
 
 
-@settings(deadline=None, max_examples=60)
+@examples(20, 300)
 @given(applications(), st.data())
 def test_swapped_neighbours_of_a_key_are_out_of_order(
     sent: list[Sent], data: st.DataObject

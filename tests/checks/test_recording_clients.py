@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import confluent_kafka
 import polars as pl
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -139,3 +140,70 @@ def test_seeking_and_assigning_allow_a_jump_of_the_position(tmp_path: Path, boot
 def test_a_final_read_that_cannot_finish_reports_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FinalReadError, match="partitions of 'orders' within 1 s"):
         read_all("127.0.0.1:1", [TOPIC], tmp_path, timeout_s=1.0, config={"log_level": 0})
+
+
+class FakeMessage(NamedTuple):
+    """A record as confluent-kafka returns it."""
+
+    number: int
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.number
+
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes:
+        return b"value %d" % self.number
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000
+
+
+class RebalancingConsumer:
+    """A consumer whose first `consume` collects records, runs the callback of an assignment, and collects more."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        del settings
+        self.batches = [[7, 8, 3, 4], [3, 4, 5], [6]]
+
+    def subscribe(self, topics: list[str], *, on_assign: Any, on_revoke: Any) -> None:
+        del topics, on_revoke
+        self.on_assign: Any = on_assign
+
+    def consume(self, count: int, timeout: float) -> list[FakeMessage]:
+        del count, timeout
+        if len(self.batches) == 3:
+            self.on_assign(self, [TopicPartition(TOPIC, 0)])
+        return [FakeMessage(offset) for offset in self.batches.pop(0)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_records_that_were_collected_before_a_rebalance_are_not_judged_with_those_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", RebalancingConsumer)
+    with HistoryWriter(tmp_path / "history") as history, Consumer({}, history=history) as consumer:
+        consumer.subscribe([TOPIC])
+        for _ in range(3):
+            consumer.consume(10, 1)
+    rows = history_frame(history.path).sort("op")
+    polled = rows["kind"] == OperationFunction.POLL
+    shown = [
+        offset if poll else "break" for offset, poll in zip(rows["offset"], polled, strict=True)
+    ]
+    assert shown == ["break", 7, 8, "break", 3, 4, "break", 3, 4, 5, 6]

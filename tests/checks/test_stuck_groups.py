@@ -162,7 +162,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(ROWS, st.integers(30, 120), STATES, st.integers(0, 50))
 def test_the_check_agrees_with_a_second_reading_of_its_definition(
     rows: list[Row], at_s: int, state: str, healed_s: int

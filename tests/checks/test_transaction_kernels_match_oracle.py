@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from harrow.harness.checks.oracle_of_transactions import TransactionOracle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from transaction_histories import SECOND, anomalies_of, kernels_find
 
 Row = dict[str, Any]
@@ -111,7 +112,7 @@ MEMBERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(150, 2_000)
 @given(
     seen=st.lists(SEEN, max_size=6),
     rows=log(),

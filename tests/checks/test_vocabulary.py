@@ -11,8 +11,11 @@ from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 
 CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
-ORACLE = [CHECKS / "oracle.py", CHECKS / "oracle_of_transactions.py"]
-TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py"]
+ORACLE = [
+    CHECKS / f"oracle{part}.py"
+    for part in ("", "_of_transactions", "_of_removals", "_of_watermarks")
+]
+TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py", CHECKS / "unanswered.py"]
 """Their rules have no oracle of their own: tests of each have a second reading."""
 PROMISES = sorted(
     path
@@ -24,7 +27,7 @@ SIMULATION = sorted(Path(simulation.__file__).parent.glob("*.py"))
 NAMES = ALL_ANOMALIES | SIMULATED
 LOOKS_LIKE_ONE = re.compile(
     r'"((?:lost|unseen|inconsistent|duplicate|nonmonotonic|poll|replica|corrupt|log|epoch|two|unexpected|send|'
-    r'offset|not|task|reader|producer|invented|diverged|reordered|aborted|precommitted|torn|committed|stuck)-[a-z][a-z-]+)"'
+    r'offset|not|task|reader|producer|invented|diverged|reordered|aborted|incomplete|missed|precommitted|torn|committed|stuck)-[a-z][a-z-]+)"'
 )
 
 

@@ -16,7 +16,7 @@ from harrow import Cluster
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin import NewTopic as PlacedTopic
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import SOCKETS, admin_of
+from load_on_cluster import ONE_IN_FLIGHT, SOCKETS, admin_of
 from topics_and_traces import trace_events
 from waiting import until
 
@@ -47,7 +47,8 @@ def produce(
     landed: list[int | None] = []
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.num.messages": 10,
-         "linger.ms": 2, "enable.idempotence": True, "retry.backoff.ms": 20, "log_level": 0}
+         "linger.ms": 2, "enable.idempotence": True, "retry.backoff.ms": 20, "log_level": 0,
+         **ONE_IN_FLIGHT}
     )  # fmt: skip
     for key, value in pairs:
         producer.produce(topic, value, key, partition=0,
@@ -144,8 +145,13 @@ def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> Non
             )
             pairs = [(f"key-{n % 40 if n % 100 < 80 else n}", f"{n}" * 40) for n in range(600)]
             assert produce(cluster, "kept", pairs) == 600
+            active = max(name for name in files(cluster, 1, "kept") if name.endswith(".log"))
             until(
-                lambda: any(row["end"] > 500 for row in events(cluster, 1, "log.cleaned", "kept"))
+                lambda: any(
+                    row["end"] == int(Path(active).stem)
+                    for row in events(cluster, 1, "log.cleaned", "kept")
+                ),
+                "the cleaning of all but the active segment: a cleaning that goes on finishes under another policy",
             )
             admin.alter_configs(
                 [ConfigResource(ConfigResourceType.TOPIC, "kept", {"cleanup.policy": "delete"})]

@@ -12,7 +12,7 @@ from harrow import Cluster
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
 from kafka.errors import KafkaError
-from load_on_cluster import SOCKETS, Load, admin_of
+from load_on_cluster import ONE_IN_FLIGHT, SOCKETS, Load, admin_of
 from raw_kafka import RawKafka
 from registry_in_process import RecordedEvents
 from registry_visitor import visit
@@ -268,7 +268,7 @@ def test_killing_and_starting_all_brokers_at_once_loses_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
     create_placed(admin, "all", [1, 2, 3], [2, 3, 1])
-    with Load(cluster, "all", partitions=2) as load:
+    with Load(cluster, "all", partitions=2, **ONE_IN_FLIGHT) as load:
         load.more(200)
         before = dict(load.delivered)
         for broker in cluster.brokers.values():

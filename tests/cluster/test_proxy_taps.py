@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow.cluster import Cluster
-from harrow.cluster.broker_folder import TAP_NAMES, broker_files
+from harrow.cluster.broker_folder import TAP_NAMES, TAP_WATERMARKS, broker_files
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import (
     OFFSET_COMMITTED,
@@ -22,10 +22,10 @@ from harrow.cluster.host.seam import (
 )
 from harrow.cluster.host.tap import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
+from harrow.harness.histories.coordinator_rows import WATERMARKS, map_coordinator_rows
 from harrow.harness.histories.format import read_names
 from kafka import KafkaConsumer, KafkaProducer
 from proxied_cluster import (
-    Row,
     batch_rows,
     member_rows,
     offset_rows,
@@ -141,7 +141,7 @@ def with_transactions(servers: str, topic: str) -> None:
     assert (sorted(committed), len(everything)) == (["0", "2"], 4)
 
 
-def both(run: tuple[Cluster, Proxy], rows: Any) -> tuple[Counter[Row], Counter[Row]]:
+def both(run: tuple[Cluster, Proxy], rows: Any) -> tuple[Any, Any]:
     cluster, proxy = run
     return rows(cluster.folder), rows(proxy.folder)
 
@@ -188,6 +188,29 @@ def test_members_own_the_same_partitions(run: tuple[Cluster, Proxy]) -> None:
     assert proxied - ours == Counter()
     last = {"group-confluent", "group-confluent-848", "group-kafka-python", "group-aiokafka"}
     assert {dict(row)["group"] for row in proxied} == last
+
+
+def test_high_watermarks_are_the_same_as_far_as_requests_name_the_leader_epoch(
+    run: tuple[Cluster, Proxy],
+) -> None:
+    ours, proxied = both(run, highest_watermarks)
+    assert {topic for topic, _, _ in proxied} >= {"confluent", "confluent-848", "transactions"}
+    assert all(high <= ours[place] for place, high in proxied.items())
+    places = [place for place in proxied if place[0] == "confluent"]
+    assert {place: proxied[place] for place in places} == {place: ours[place] for place in places}
+    assert sum(proxied[place] for place in places) == RECORDS
+
+
+def highest_watermarks(folder: Path) -> dict[tuple[str, int, int], int]:
+    """The largest high watermark that clients got, by topic, partition and leader epoch."""
+    found: dict[tuple[str, int, int], int] = {}
+    for path in broker_files(folder, TAP_WATERMARKS):
+        names = read_names(path.with_name(TAP_NAMES))
+        for row in map_coordinator_rows(path, WATERMARKS):
+            topic, partition, epoch = (row[name] for name in ("topic", "partition", "leader_epoch"))
+            place = (str(names[int(topic)]), int(partition), int(epoch))
+            found[place] = max(found.get(place, -1), int(row["high_watermark"]))
+    return found
 
 
 def test_clients_and_topics_have_their_names(run: tuple[Cluster, Proxy]) -> None:

@@ -29,7 +29,7 @@ from harrow.harness.simulation import (
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
 from harrow.harness.simulation.transform import TransformWorkload
-from long_runs import long_run
+from long_runs import long_run, seeds
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
 LOSSY = (10, 18, 35, 47, 69, 36)
@@ -44,7 +44,7 @@ def names(result: SimulationResult) -> set[str]:
     return {name for name, _ in result.anomalies}
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", seeds(range(1, 5), range(1, 41)))
 def test_each_input_has_one_output_and_nothing_stays_open(seed: int) -> None:
     result = run_seed(seed, OPTIONS)
     assert result.status == "valid", (result.anomalies, result.reasons)

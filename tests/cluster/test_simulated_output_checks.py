@@ -7,7 +7,7 @@ removes the first of them, also after a reader has received it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -66,6 +66,7 @@ class Run:
     markers_commit: frozenset[int] = frozenset()
     skipped: frozenset[int] = frozenset()
     unclean: bool = True
+    cleaned_end: int = 4
 
     def judge(self) -> Findings:
         logs = [self.leader, self.leader if self.follower is None else self.follower, self.leader]
@@ -76,6 +77,7 @@ class Run:
         facts = OutputFacts(
             offered={VALUE}, acknowledged={VALUE}, seen=self.seen, seen_markers_commit=set(self.markers_commit),
             skipped=self.skipped, position=4, unclean_epoch=1 if self.unclean else -1, epochs={VALUE: 0},
+            cleaned_end=self.cleaned_end,
         )  # fmt: skip
         findings = Findings()
         judge_output(TP, facts, [], replicas, findings)
@@ -211,3 +213,11 @@ def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.Mon
         run_seed(seed, SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60))
     assert wrong
     assert set(wrong) <= named
+
+
+@pytest.mark.parametrize(
+    "run", [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER], ids=["after-read", "at-leader"]
+)
+def test_a_record_that_is_gone_where_no_cleaner_was_is_an_anomaly(run: Run) -> None:
+    findings = replace(run, cleaned_end=0).judge()
+    assert set(found(findings.anomalies)) & {"inconsistent-offsets", "replica-divergence"}

@@ -23,6 +23,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch, decode_records, headers
 from harrow.cluster.wire.records import CONTROL_KEY
 from harrow.harness.simulation.wire import WireClient, pause_ms
+from long_runs import seeds
 
 Code = ErrorCode
 PLACES = [TopicPartition("sink", number) for number in (0, 1)]
@@ -209,7 +210,7 @@ def committed_values(partition: Any) -> list[str]:
     return committed
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(range(3), range(40)))
 def test_transactions_are_whole_or_nothing_while_brokers_are_killed(seed: int) -> None:
     rng = Random(seed)
     with SimulatedCluster(brokers=3, seed=seed, config=CONFIG) as cluster:

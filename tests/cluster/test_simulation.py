@@ -172,6 +172,10 @@ def test_seed_without_faults_is_unknown() -> None:
 # --- the checks, by hand
 
 
+KEY_HASH = hash_of(b"k")
+"""Of the key of every record of `record_batch`."""
+
+
 class Sent:
     """A history of one producer, by hand, and one log on three replicas."""
 
@@ -182,16 +186,28 @@ class Sent:
         row = self.recorded.name("producer"), self.recorded.name("orders"), 0
         op, digest = self.recorded.next_op(), hash_of(value.encode())
         self.recorded.append(
-            OperationFunction.SEND, OperationType.INVOKE, *row, -1, op, value_hash=digest
+            OperationFunction.SEND,
+            OperationType.INVOKE,
+            *row,
+            -1,
+            op,
+            key_hash=KEY_HASH,
+            value_hash=digest,
         )
         self.recorded.append(
-            OperationFunction.SEND, OperationType.OK, *row, offset, op, value_hash=digest
+            OperationFunction.SEND,
+            OperationType.OK,
+            *row,
+            offset,
+            op,
+            key_hash=KEY_HASH,
+            value_hash=digest,
         )
 
     def read(self, value: str, offset: int) -> None:
         self.recorded.append(
             OperationFunction.POLL, OperationType.OK, self.recorded.name("reader"), self.recorded.name("orders"), 0,
-            offset, self.recorded.next_op(), value_hash=hash_of(value.encode()),
+            offset, self.recorded.next_op(), key_hash=KEY_HASH, value_hash=hash_of(value.encode()),
         )  # fmt: skip
 
     def found(self, log: dict[int, str], other: dict[int, str] | None = None) -> set[str]:

@@ -13,7 +13,7 @@ from harrow import Harrow
 from kafka import KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
-from transactional_clients import committed_offset, read, read_both
+from transactional_clients import committed_offset, read_both
 
 pytestmark = pytest.mark.harrow(scope="session")
 
@@ -71,5 +71,5 @@ def test_kafka_python_commits_and_aborts_records_and_offsets(harrow: Harrow) -> 
                 producer.commit_transaction()
     finally:
         producer.close()
-    assert read(servers, sink) == ["record-0", "record-2"]
+    assert read_both(servers, sink)[0] == ["record-0", "record-2"]
     assert committed_offset(servers, group, source) == 12

@@ -164,7 +164,7 @@ def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(
         for partition in (0, 1):
             plain.produce(job.sink, "plain", partition=partition)
         assert plain.flush(TIMEOUT_S) == 0
-        seen, everything = read_both(servers, job.sink, partitions=2)
+        seen, everything = read_both(servers, job.sink, partitions=2, ended=False)
         plains = sum(value == "plain" for value in everything)
         return sum(value == "plain" for value in seen) == plains
 

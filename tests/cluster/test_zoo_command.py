@@ -15,7 +15,7 @@ from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.alarms import Judged, plan_unplanted
 from harrow.harness.zoo.bug import Bug, plan_directed
 from harrow.harness.zoo.catalog import ZOO
-from harrow.harness.zoo.table import BEGIN, END
+from harrow.harness.zoo.table import SIMULATED
 
 
 def zoo(*words: str) -> tuple[int, str]:
@@ -25,7 +25,7 @@ def zoo(*words: str) -> tuple[int, str]:
 
 def test_a_bug_is_found_and_its_schedule_repeats_it(tmp_path: Path) -> None:
     page = tmp_path / "zoo.md"
-    page.write_text(f"{BEGIN}\n{END}\n")
+    page.write_text("\n".join((*SIMULATED, "")))
     options = (
         "--trials",
         "2",

@@ -27,6 +27,7 @@ class Kafka:
     name: str
     ports: dict[int, int]
     kill: Callable[[int], object]
+    terminate: Callable[[int], object]
     start: Callable[[int], object]
     pause: Callable[[int], object]
     resume: Callable[[int], object]
@@ -86,6 +87,7 @@ def own_kafka(own_cluster: Cluster) -> Iterator[Kafka]:
         name="harrow",
         ports={node: broker.port for node, broker in brokers.items()},
         kill=lambda node: brokers[node].kill(),
+        terminate=lambda node: brokers[node].terminate(),
         start=lambda node: brokers[node].start(),
         pause=lambda node: brokers[node].pause(),
         resume=lambda node: brokers[node].resume(),
@@ -110,6 +112,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
             name="apache",
             ports=apache.ports,
             kill=apache.kill,
+            terminate=apache.terminate,
             start=apache.start,
             pause=lambda node: apache.signal(node, signal.SIGSTOP),
             resume=lambda node: apache.signal(node, signal.SIGCONT),

@@ -18,6 +18,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from kafka.admin import KafkaAdminClient
 from raw_groups import RANGE, SUBSCRIBES_NOTHING, RawGroup
 from raw_transactions import RawProducer
 from waiting import until
@@ -288,6 +289,21 @@ def offsets_of_a_simple_group(script: Script) -> None:
     note("commit nothing", group.commit_rows([], "made-up", 3))
 
 
+def offsets_of_a_topic_that_is_deleted(script: Script) -> None:
+    group, note = script.group, script.note
+    first = script.kafka.topic("first", 1)
+    script.aliases[first] = "FIRST"
+    note("commit", group.commit(first, 5))
+    note("commit", group.commit(script.topic, 6))
+    admin: Any = KafkaAdminClient(
+        bootstrap_servers=[f"127.0.0.1:{port}" for port in script.kafka.ports.values()]
+    )
+    admin.delete_topics([first])
+    admin.close()
+    until(lambda: len(group.fetch(group.name)[group.name]) < 2, "the offset is deleted")
+    note("fetch", group.fetch(group.name))
+
+
 def groups_whose_subscriptions_the_broker_cannot_read(script: Script) -> None:
     group, note, topic = script.group, script.note, script.topic
     group.stable("a", protocols=(("range", b"?"),))
@@ -371,6 +387,7 @@ SCRIPTS: list[Callable[[Script], None]] = [
     members_that_come_and_leave_before_they_join,
     static_members,
     offsets_of_a_simple_group,
+    offsets_of_a_topic_that_is_deleted,
     groups_whose_subscriptions_the_broker_cannot_read,
     offsets_that_are_pending_in_a_transaction,
     members_that_are_too_late,

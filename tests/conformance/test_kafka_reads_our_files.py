@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from click.testing import CliRunner
 from compacted_logs import Compaction
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from free_ports import first_free
 from harrow import Cluster
 from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Origin
@@ -243,30 +242,15 @@ def test_kafka_reads_our_compacted_logs(tmp_path: Path, monkeypatch: pytest.Monk
         assert f"compresscodec: {name} " in text
 
 
-@pytest.fixture
-def free_port() -> Iterator[int]:
-    """Yields `n` such that n + 1 and n - 9999 are free, below the range of outgoing connections."""
-    for port in range(31_100, 32_700, 10):
-        with socket.socket() as broker, socket.socket() as controller:
-            try:
-                broker.bind(("127.0.0.1", port + 1))
-                controller.bind(("127.0.0.1", port - 9999))
-            except OSError:
-                continue
-        yield port
-        return
-    raise AssertionError("no free port")
-
-
 @pytest.mark.skipif(
     os.environ.get("HARROW_APACHE") != "1",
     reason="a node of Kafka starts in time only on an idle machine: run `make conformance`",
 )
 def test_dumping_a_folder_written_by_the_running_kafka_prints_the_same(
-    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Besides the golden files, our dump and our loader read what the installed Kafka writes."""
-    node = KafkaNode(tmp_path / "kafka", free_port)
+    node = KafkaNode(tmp_path / "kafka", first_free(range(31_100, 32_700, 10), (1, -9999)))
     with node:
         for codec in CODECS:
             produce(node.bootstrap_servers, "fresh", 20, 0, **{"compression.type": codec})

@@ -23,16 +23,10 @@ def shared_files(page: Path) -> list[Block]:
     return [block for block in blocks_of(FIRST_STEPS, ROOT) if block.name]
 
 
-@pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the processes of all pages keep their bytecode."""
-    return tmp_path_factory.mktemp("bytecode")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_code_block_of_a_page_is_right(page: Path, tmp_path: Path, bytecode: Path) -> None:
+def test_every_code_block_of_a_page_is_right(page: Path, tmp_path: Path) -> None:
     blocks = blocks_of(page, ROOT)
-    DocumentedProject(tmp_path, blocks, shared_files(page), bytecode=bytecode).check()
+    DocumentedProject(tmp_path, blocks, shared_files(page)).check()
 
 
 def test_few_code_blocks_cannot_run() -> None:

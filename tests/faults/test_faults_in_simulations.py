@@ -20,6 +20,7 @@ from harrow.faults import (
     disconnect,
     elect_controller,
     expire_session,
+    failpoint_at_start,
     follower,
     freeze_clock,
     half_open,
@@ -33,13 +34,16 @@ from harrow.faults import (
     one,
     reassign,
     registry,
+    remove_broker,
     rolling_restart,
     skew_clock,
     slow_start,
     strobe_clock,
     throttle_cpu,
+    unclean_election,
     zombie_controller,
 )
+from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.harness.simulation import SimulationOptions, plan_seed, run_schedule
 from harrow.harness.simulation.run import SimulationResult
 
@@ -48,6 +52,8 @@ FAULTS: tuple[Fault, ...] = (
     crash_loop(leader("orders"), alive_s=(0, 0.4), seconds=2),
     crash_during_recovery(leader("orders"), crashes=2),
     slow_start(one),
+    failpoint_at_start("recovery.after-segment", leader("orders"), times=2),
+    failpoint_at_start(None, one),
     disconnect(leader("orders", 0), follower("orders", 0)),
     disconnect(controller(), registry()),
     isolate(registry(), seconds=1),
@@ -60,6 +66,7 @@ FAULTS: tuple[Fault, ...] = (
     expire_session(leader("orders")),
     move_leader("orders", 0),
     reassign("orders", 1),
+    remove_broker(leader("orders")),
     damage_disk("short-write", leader("orders")),
     damage_disk("corrupt-checkpoint", one, seconds=3),
     damage_disk(None, one),
@@ -72,9 +79,15 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def run(
-    *faults: Fault, seed: int = 4, workload: str = "orders", seconds: float = 20
+    *faults: Fault,
+    seed: int = 4,
+    workload: str = "orders",
+    seconds: float = 20,
+    power_loss: bool = False,
 ) -> SimulationResult:
-    options = SimulationOptions(brokers=5, seconds=seconds, workload=workload)
+    options = SimulationOptions(
+        brokers=5, seconds=seconds, workload=workload, power_loss=power_loss
+    )
     steps = tuple(
         ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1)
     )
@@ -86,6 +99,14 @@ def test_a_fault_takes_effect_and_loses_nothing(fault: Fault) -> None:
     done = run(fault)
     assert done.status == "valid", (done.anomalies, done.reasons)
     assert done.kinds == {fault.kind: 1}
+
+
+def test_an_unclean_election_elects_a_replica_outside_the_isr_the_same_way_each_time() -> None:
+    done = run(unclean_election("orders", 0), seed=1)
+    assert done.kinds == {"unclean_election": 1}
+    assert done.status == "invalid", "the workload `orders` allows no loss"
+    recorded = Schedule.from_json(done.schedule.to_json())
+    assert run_schedule(recorded).trace_sha256 == done.trace_sha256
 
 
 @pytest.mark.parametrize("start", range(0, len(FAULTS), 6))
@@ -115,8 +136,26 @@ ELSEWHERE = {
     "controller.before-topic-removal": "no simulated client deletes a topic",
     "group.before-offsets": "simulated jobs commit in transactions",
     "group.after-offsets": "simulated jobs commit in transactions",
+    "recovery.before-split": "no simulated cleaner writes such segments",
+    "recovery.before-deleted-folder": "no broker ends while it deletes a replica",
+    "recovery.before-leftover": "no broker ends while it deletes segments",
+    "recovery.before-swap-rename": "no broker ends in the swap of a compaction",
+    "recovery.before-stray-index": "no broker ends between the removals of a segment's files",
+    "recovery.before-index-rebuild": "an index is damaged by damage_disk only",
+    "recovery.before-later-segment": "logs have one segment, and nothing is damaged",
+    "recovery.before-truncation": "nothing is damaged",
+    "recovery.before-start-over": "no log loses all its records",
+    "recovery.before-gap-closing": "logs have one segment",
 }
-"""Failpoints that these simulations do not reach; `test_real_failpoints.py` does."""
+"""Failpoints that these simulations do not reach; `test_real_failpoints.py` and `unit/storage/` do."""
+
+
+@pytest.mark.parametrize("place", [*OF_EACH_START, *OF_A_REPLICA])
+def test_two_crashes_of_starts_with_power_losses_lose_nothing(place: str) -> None:
+    fault = failpoint_at_start(place, leader("orders"), times=2, power_loss=True)
+    done = run(fault, power_loss=True, seconds=6)
+    assert done.status == "valid", (done.anomalies, done.reasons)
+    assert done.kinds == {fault.kind: 1}
 
 
 def test_runs_reach_every_failpoint(places: set[str]) -> None:

@@ -10,16 +10,21 @@ from harrow.faults import (
     Fault,
     Schedule,
     ScheduledFault,
+    add_broker,
     crash_during_recovery,
     crash_loop,
+    failpoint_at_start,
     kill,
     move_leader,
     reassign,
+    remove_broker,
     rolling_restart,
     slow_start,
     throttle_cpu,
+    unclean_election,
     zombie_controller,
 )
+from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.faults.nemesis import TICK_MS, Nemesis, Row
 from harrow.faults.system import STARTING
 
@@ -55,6 +60,13 @@ class Run:
         while not self.nemesis.over:
             assert self.now_ms < LATEST_MS, self.rows
             self.turn()
+
+    def to_the_point(self) -> str:
+        """Run to the end, and return the failpoint that was drawn."""
+        self.to_the_end()
+        assert self.nemesis.problems == []
+        place: str = self.rows[1]["evidence"]["failpoint"]
+        return place
 
     def events(self) -> list[str]:
         return [row["event"] for row in self.rows]
@@ -122,6 +134,29 @@ def test_a_crash_loop_kills_the_broker_again_after_each_start(start_turns: int) 
     kills = run.system.brokers[2].actions.count("kill")
     assert kills >= 5
     assert run.system.brokers[2].incarnation == kills + 1
+    assert run.system.undisturbed()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_broker_that_still_dies_when_its_crash_loop_is_healed_is_started(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """A signal takes effect a moment later; until then the broker seems to run."""
+    run = Run(crash_loop(2, alive_s=(0, 0.02), seconds=0.5), seed=seed)
+    broker = run.system.brokers[2]
+    kill_it, dying = broker.kill, list[int]()
+
+    def dies() -> None:
+        while dying:
+            dying.pop()
+            kill_it()
+
+    monkeypatch.setattr(broker, "kill", lambda: dying.append(1))
+    monkeypatch.setattr(broker, "time_passes", dies)
+    run.to_the_end()
+    run.turn()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
     assert run.system.undisturbed()
 
 
@@ -257,3 +292,131 @@ def test_a_throttled_broker_runs_for_its_share_of_the_time() -> None:
     assert 0.25 <= running / turns <= 0.35
     assert run.system.brokers[2].actions.count("pause") >= 20
     assert run.system.undisturbed()
+
+
+@pytest.mark.parametrize(
+    ("action", "times"), [("crash", 3), ("error", 1), ("stop", 1), ("delay", 1)]
+)
+def test_starts_with_an_armed_failpoint_are_counted(action: str, times: int) -> None:
+    fault = failpoint_at_start("recovery.after-logs", 2, action, times=times, seconds=0.1)
+    run = Run(fault, start_turns=3)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    effect = run.rows[1]["evidence"]
+    assert effect["starts"] == {"2": {"hits": times, "serves_without_a_hit": False}}
+    starts_again = action in ("crash", "error")
+    assert run.system.brokers[2].incarnation == 1 + times + starts_again
+    assert run.system.undisturbed()
+
+
+def test_a_start_that_reaches_no_armed_failpoint_is_a_problem_and_is_healed() -> None:
+    run = Run(failpoint_at_start("recovery.before-split", 2, seconds=0.1))
+    run.system.brokers[2].reaches_places = False
+    run.to_the_end()
+    [problem] = run.nemesis.problems
+    assert "'serves_without_a_hit': True" in problem
+    assert run.system.undisturbed()
+
+
+def test_power_is_lost_at_each_crash_of_a_start() -> None:
+    fault = failpoint_at_start("recovery.after-segment", 2, times=2, power_loss=True, seconds=0.1)
+    run = Run(fault)
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    seeds = [seed for seed, _ in run.system.brokers[2].power_losses]
+    assert len(set(seeds)) == 3
+    assert run.system.brokers[2].incarnation == 4
+
+
+def test_the_seed_draws_a_place_of_recovery() -> None:
+    fault = failpoint_at_start(None, 2)
+    places = {Run(fault, seed=seed).to_the_point() for seed in range(40)}
+    assert places == {*OF_EACH_START, *OF_A_REPLICA}
+
+
+def test_an_unclean_election_kills_the_isr_when_the_follower_is_behind_and_asks_for_it() -> None:
+    run = Run(unclean_election("orders", 0, behind_s=0.2, seconds=0.1), cap=3, start_turns=2)
+    run.turn()
+    dead = [node for node, broker in run.system.brokers.items() if broker.state == "dead"]
+    assert dead == [run.nemesis.schedule.steps[0].details["heir"]]  # type: ignore[index]
+    assert 1 not in dead
+    for _ in range(50):
+        run.turn()
+    assert [broker.state for broker in run.system.brokers.values()].count("dead") == 1
+    others = tuple(node for node in run.system.nodes if node not in dead)
+    row = run.system.topics["orders"][0]
+    run.system.topics["orders"][0] = replace(row, isr=others)
+    run.system.dead_are_gone = True
+    while "effect" not in run.events():
+        run.turn()
+    evidence = run.rows[-1]["evidence"]
+    assert (evidence["leader"], evidence["last_isr"]) == (dead[0], list(others))
+    assert run.system.operations == [("elect unclean", "orders", 0)]
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.system.undisturbed()
+
+
+def test_an_unclean_election_does_nothing_while_the_follower_is_in_the_isr() -> None:
+    run = Run(unclean_election("orders", 0, behind_s=0, seconds=0.1), cap=3)
+    run.to_the_end()
+    [problem] = run.nemesis.problems
+    assert "had no effect" in problem
+    assert run.system.operations == []
+    assert run.system.undisturbed()
+
+
+def test_an_added_broker_takes_replicas_over_and_leaves_without_any() -> None:
+    run = Run(add_broker("orders", seconds=0.1))
+    before = dict(run.system.topics["orders"])
+    run.turn()
+    added = run.system.brokers[4]
+    while "effect" not in run.events():
+        run.turn()
+    moved = [n for n, row in run.system.topics["orders"].items() if 4 in row.replicas]
+    assert len(moved) == 2
+    extra = replace(
+        before[0], replicas=(1, 2, 4), isr=(1, 2, 4)
+    )  # created while the broker is there
+    run.system.topics["later"] = {0: extra}
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    assert added.actions == ["terminate"]
+    assert run.system.nodes == (1, 2, 3)
+    after = run.system.topics["orders"]
+    assert {n: row.replicas for n, row in after.items()} == {
+        n: row.replicas for n, row in before.items()
+    }
+    assert run.system.topics["later"][0].replicas == (1, 2, 3)
+
+
+def test_an_added_broker_that_never_registers_is_a_problem_and_leaves() -> None:
+    run = Run(add_broker("orders", seconds=0.1))
+    run.turn()
+    run.system.dead_are_gone = True
+    run.system.brokers[4].state = STARTING
+    run.system.brokers[4].turns_left = 10**6
+    run.to_the_end()
+    [problem] = run.nemesis.problems
+    assert "had no effect" in problem
+    assert run.system.nodes == (1, 2, 3)
+
+
+@pytest.mark.parametrize("brokers", [3, 4])
+def test_a_removed_broker_has_no_replica_when_it_ends_and_gets_them_back(brokers: int) -> None:
+    run = Run(remove_broker(2, seconds=0.1), start_turns=2)
+    if brokers == 4:
+        run.system.add_broker()
+    before = {n: row.replicas for n, row in run.system.topics["orders"].items()}
+    while "effect" not in run.events():
+        run.turn()
+        ended = run.system.brokers[2].state == "dead"
+        rows = run.system.topics["orders"].values()
+        assert not ended or all(2 not in row.replicas for row in rows)
+    assert {len(row.replicas) for row in run.system.topics["orders"].values()} == {brokers - 1}
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.system.brokers[2].actions == ["terminate", "start"]
+    assert {n: row.replicas for n, row in run.system.topics["orders"].items()} == before

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from harrow import Harrow
+from faults_under_traffic import run
+from harrow import Harrow, failpoint_at_start, leader
 from harrow.cluster.errors import ClusterError
 from waiting import until
 
@@ -58,3 +60,26 @@ def test_operations_of_clients_reach_the_failpoints(harrow: Harrow) -> None:
 def test_an_unknown_failpoint_is_refused(harrow: Harrow) -> None:
     with pytest.raises(ClusterError, match=r"no failpoint 'log\.after-lunch'"):
         harrow.cluster.control(1, "failpoint.arm", name="log.after-lunch", action="crash")
+
+
+@pytest.mark.harrow(config={"harrow.power.loss": True, "log.flush.interval.messages": 1})
+def test_two_starts_in_a_row_lose_their_power_while_they_recover(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=1)
+    place = "recovery.after-segment"
+    fault = failpoint_at_start(place, leader(topic, 0), times=2, power_loss=True, seconds=0.2)
+    rows = run(harrow, topic, fault)
+    [node] = rows["inject"]["targets"]
+    broker = harrow.cluster.brokers[node]
+    assert broker.incarnations == 4
+    lines = (broker.folder / "trace.jsonl").read_text().splitlines()
+    events = [row for line in lines if (row := json.loads(line))["event"] == "failpoint.fired"]
+    assert [(row["name"], row["action"]) for row in events] == [(place, "crash")] * 2
+
+
+def test_a_broker_is_stopped_before_it_registers(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=1)
+    fault = failpoint_at_start("broker.before-registration", leader(topic, 0), "stop", seconds=0.5)
+    rows = run(harrow, topic, fault)
+    [node] = rows["inject"]["targets"]
+    assert rows["effect"]["evidence"]["starts"][str(node)]["hits"] == 1
+    assert harrow.cluster.brokers[node].incarnations == 2

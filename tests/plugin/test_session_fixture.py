@@ -8,6 +8,8 @@ import pytest
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 SHOP = """
+    import time
+
     import pytest
     from confluent_kafka import Producer
     from harrow import Harrow, kill, leader
@@ -19,9 +21,10 @@ SHOP = """
                                       "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200})
 
         def place_orders(self):
-            for number in range(1500):
+            for number in range(300):
                 self.producer.produce(self.topic, f"order {number}", key=str(number % 7))
-                self.producer.poll(0.002)
+                self.producer.poll(0)
+                time.sleep(0.01)
             assert self.producer.flush(60) == 0
 
     @pytest.fixture(scope="session")

@@ -26,7 +26,8 @@ signal.signal(signal.SIGTERM, lambda *_: running.clear())
 end, number = time.monotonic() + float(seconds), 0
 while running and time.monotonic() < end:
     producer.produce("orders", f"order {number}", key=str(number % 7))
-    producer.poll(0.002)
+    producer.poll(0)
+    time.sleep(0.01)
     number += 1
     if number == 100:
         open("begun", "w").close()
@@ -70,10 +71,24 @@ def test_a_service_without_end_is_terminated_after_the_faults(tmp_path: Path) ->
 
 
 def test_the_exit_code_of_a_program_that_failed_is_passed_on(tmp_path: Path) -> None:
-    done = run(tmp_path, *command(tmp_path, "--seed", "4", code=7))
+    done = run(tmp_path, *command(tmp_path, "--seed", "4", seconds=2, code=7))
     assert done.returncode == 7, done.stderr
     assert "VALID: " in done.stderr
     assert f"repeat with: harrow chaos --seed 4 -- {sys.executable} service.py" in done.stderr
+
+
+def test_random_faults_kill_the_program_and_start_it_again(tmp_path: Path) -> None:
+    options = ("--seconds", "3", "--topic", "orders:2", "--faults", "kill_program", "--keep")
+    done = run(tmp_path, *command(tmp_path, *options, seconds=600))
+    (folder,) = tmp_path.glob("harrow-out/*/program")
+    rows = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
+    kills = [row for row in rows if row["event"] == "effect"]
+    assert {row["fault"] for row in kills} == {"kill_program"}, done.stderr
+    killed = kills[0]["evidence"]["programs"]["program"]
+    assert killed["exit_code"] == 128 + signal.SIGKILL
+    healed = next(row for row in rows if row["event"] == "healed")
+    assert healed["evidence"]["programs"]["program"]["incarnation"] > killed["incarnation"]
+    assert "the program was ended" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,17 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from harrow import (
     Harrow,
     Record,
     Topic,
-    Verdict,
     VerdictError,
     files,
     filtered,
@@ -29,78 +28,16 @@ from harrow import (
     mapped,
     table,
 )
-
-ORDERS = 60
-LIMIT_S = 30.0
-
-
-def place_orders(harrow: Harrow, orders: Topic, count: int = ORDERS, first: int = 0) -> list[int]:
-    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
-    for number in range(first, first + count):
-        order = {"order": number, "customer": f"c{number % 4}", "amount": number % 7}
-        producer.produce(orders.name, json.dumps(order), key=f"c{number % 4}")
-    assert producer.flush(30) == 0
-    return list(range(first, first + count))
-
-
-def bill_of(order: dict[str, Any] | Record) -> dict[str, Any]:
-    return {"order": order["order"], "total": order["amount"] * 3}
-
-
-class CrashError(Exception):
-    """The job ends here."""
-
-
-class Job:
-    """A service that reads orders in batches and writes bills; its parts can be replaced by wrong ones."""
-
-    def __init__(
-        self, harrow: Harrow, orders: Topic, write: Callable[[list[Message]], None]
-    ) -> None:
-        self.harrow = harrow
-        self.orders = orders
-        self.write = write
-        self.commit_first = False
-        self.crash_after = -1
-        """Crash between the two steps of the batch in which the count of read orders passes this number."""
-        self.reset = "earliest"
-
-    def run(self, until: int) -> int:
-        """Read until `until` records were read, or the end; returns how many were read."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.harrow.bootstrap_servers, "group.id": "billing", "enable.auto.commit": False,
-                "auto.offset.reset": self.reset, "enable.partition.eof": True, "fetch.wait.max.ms": 20,
-            }
-        )  # fmt: skip
-        read = 0
-        try:
-            consumer.subscribe([self.orders.name])
-            ended: set[int] = set()
-            while read < until and len(ended) < self.orders.partitions:
-                batch: list[Message] = []
-                for message in consumer.consume(10, 1.0):
-                    error = message.error()
-                    if error is None:
-                        batch.append(message)
-                        ended.discard(message.partition() or 0)
-                    else:
-                        assert error.code() == KafkaError._PARTITION_EOF, error
-                        ended.add(message.partition() or 0)
-                if not batch:
-                    continue
-                read += len(batch)
-                crashes = 0 <= self.crash_after < read
-                steps = [partial(self.write, batch), partial(consumer.commit, asynchronous=False)]
-                if self.commit_first:
-                    steps.reverse()
-                steps[0]()
-                if crashes:
-                    raise CrashError
-                steps[1]()
-        finally:
-            consumer.close()
-        return read
+from pipeline_jobs import (
+    ORDERS,
+    CrashError,
+    Job,
+    bill_of,
+    expected_anomalies,
+    explanations,
+    place_orders,
+    to_topic,
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,40 +57,6 @@ def orders(harrow: Harrow) -> Topic:
 @pytest.fixture
 def bills(harrow: Harrow) -> Topic:
     return harrow.topic(f"bills{next(_numbers)}", partitions=2)
-
-
-def to_topic(
-    harrow: Harrow, bills: Topic, bill: Callable[[Any], Any] = bill_of
-) -> Callable[[list[Message]], None]:
-    """Write the bills of a batch to a topic, and wait for their acknowledgements."""
-    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
-
-    def write(batch: list[Message]) -> None:
-        for message in batch:
-            found = bill(json.loads(message.value() or b""))
-            producer.produce(
-                bills.name, json.dumps({**found, "processed_at": "now"}), key=message.key()
-            )
-        assert producer.flush(30) == 0
-
-    return write
-
-
-@contextlib.contextmanager
-def expected_anomalies(*names: str) -> Generator[list[Verdict]]:
-    """Expect an invalid verdict with exactly these anomalies."""
-    caught: list[Verdict] = []
-    with pytest.raises(VerdictError) as raised:
-        yield caught
-    verdict = raised.value.verdict
-    assert verdict is not None
-    assert verdict.anomaly_names() == set(names), str(raised.value)
-    assert verdict.status.value == "invalid", str(raised.value)
-    caught.append(verdict)
-
-
-def explanations(verdict: Verdict) -> str:
-    return "\n".join(anomaly.explanation for anomaly in verdict.anomalies)
 
 
 def test_correct_job_into_a_topic_is_valid(harrow: Harrow, orders: Topic, bills: Topic) -> None:
@@ -223,6 +126,31 @@ def test_job_that_writes_again_after_a_restart_doubles_outputs(
         harrow.verify_pipeline(
             orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
         )
+
+
+def test_job_that_commits_beyond_the_end_of_a_partition_is_invalid_although_it_lost_nothing_yet(
+    harrow: Harrow, orders: Topic, tmp_path: Path
+) -> None:
+    place_orders(harrow, orders)
+    rows: list[dict[str, Any]] = []
+
+    def write(batch: list[Message]) -> None:
+        rows.extend(bill_of(json.loads(message.value() or b"")) for message in batch)
+
+    assert Job(harrow, orders, write).run(ORDERS) == ORDERS
+    promise = partial(
+        harrow.verify_pipeline, orders, rows, record_id="order", relation=mapped(bill_of)
+    )
+    promise(guarantee="at-least-once")
+    consumer = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "billing"})
+    beyond = TopicPartition(orders.name, 0, ORDERS + 5)
+    consumer.commit(offsets=[beyond], asynchronous=False)
+    consumer.close()
+    promise(guarantee="at-most-once")
+    for guarantee in ("at-least-once", "exactly-once"):
+        with expected_anomalies("commit-beyond-lso") as caught:
+            promise(guarantee=guarantee)
+        assert f"group billing committed offset {ORDERS + 5}" in explanations(caught[0])
 
 
 def test_job_that_begins_at_the_end_loses_what_was_placed_before(

@@ -21,6 +21,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from free_ports import first_free
 from kafka_reference import JARS, TOOL
 from waiting import until
 
@@ -65,8 +66,14 @@ class ApacheKafka:
         self.signal(node, signal.SIGKILL)
         until(lambda: not _listens(self.ports[node]))
 
+    def terminate(self, node: int) -> None:
+        """Sends SIGTERM, and waits for the end of the process: a controlled shutdown."""
+        pid = int((self.folder / f"{node}.pid").read_text())
+        self.signal(node, signal.SIGTERM)
+        until(lambda: not Path(f"/proc/{pid}").exists(), f"node {node} has ended")
+
     def start(self, node: int) -> None:
-        """Starts a killed node again."""
+        """Starts a node that has ended."""
         heap = [f"-Xmx{HEAP}", f"-Xms{HEAP}", "-XX:+UseG1GC"]
         command = ["java", *heap, "-cp", f"{JARS}/*", "kafka.Kafka"]
         log = self.folder / f"{node}.log"
@@ -115,7 +122,8 @@ def keep(shared: Path, run: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     ended = os.pidfd_open(run)
     folder = shared / "apache"
-    port = _free_ports()
+    controllers = (node - 10_000 for node in NODES)  # the tool's rule for their ports
+    port = first_free(range(30_090, 32_700, 20), (*NODES, *controllers))
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": HEAP}
     settings = ["auto.create.topics.enable=false", "replica.lag.time.max.ms=30000"]
     settings += ["group.initial.rebalance.delay.ms=300", "group.min.session.timeout.ms=1000"]
@@ -135,24 +143,6 @@ def keep(shared: Path, run: int) -> None:
     select.select([ended], [], [])
     subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_ports() -> int:
-    """Finds a port with three free ports above it, and three more 10 000 below them (for the controllers)."""
-    for port in range(30_090, 40_000, 20):
-        if all(_is_free(port + node) and _is_free(port - 10_000 + node) for node in NODES):
-            return port
-    raise RuntimeError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _listens(port: int) -> bool:

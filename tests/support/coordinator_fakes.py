@@ -176,11 +176,20 @@ class FakeCache:
         self.topics = {OFFSETS.name: 50, "orders": 3}
         self.leaders: dict[TopicPartition, int] = {}
         self.on_update: list[Callable[[], None]] = []
+        self.on_deleted: list[Callable[[list[TopicPartition]], None]] = []
 
     def change(self, **counts: int) -> None:
         """Create, grow or (0) delete topics, and call the hooks of an update."""
+        deleted = [
+            TopicPartition(name, number)
+            for name, count in counts.items()
+            if not count
+            for number in range(self.topics.get(name, 0))
+        ]
         self.topics.update(counts)
         self.topics = {name: count for name, count in self.topics.items() if count}
+        for call in self.on_deleted if deleted else ():
+            call(deleted)
         for hook in self.on_update:
             hook()
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from harrow.cluster.by_hand import parser
 from harrow.harness.commands import COMMANDS, cli
 from packaging.requirements import Requirement
 
@@ -91,6 +92,20 @@ def _installs(arguments: Sequence[str]) -> str:
     return "" if "install" in arguments else "expected an installation"
 
 
+def _docker(arguments: Sequence[str]) -> str:
+    """The words after the image `harrow` are those of `python -m harrow.cluster`."""
+    if arguments[:1] != ["run"]:
+        return "expected docker run"
+    if "harrow" not in arguments:
+        return ""
+    words = arguments[arguments.index("harrow") + 1 :]
+    try:
+        parser().parse_args(words or ["up"])
+    except SystemExit:
+        return f"the image has no such words: {' '.join(words)}"
+    return ""
+
+
 CHECKS: dict[str, Callable[[Sequence[str]], str]] = {
     "pytest": _pytest,
     "harrow": _harrow,
@@ -98,5 +113,6 @@ CHECKS: dict[str, Callable[[Sequence[str]], str]] = {
     "make": _make,
     "pip": _pip,
     "apt-get": _installs,
+    "docker": _docker,
 }
 """Program to a function that returns what is wrong with its arguments, or empty text."""

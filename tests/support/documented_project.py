@@ -59,12 +59,9 @@ NO_CODE = ("", "text", "diff")
 class DocumentedProject:
     """The project of one page."""
 
-    def __init__(
-        self, folder: Path, blocks: Iterable[Block], shared: Iterable[Block] = (), *, bytecode: Path | None = None
-    ) -> None:  # fmt: skip
-        """`shared`: files of another page, which the blocks may import. `bytecode`: where processes keep theirs."""
+    def __init__(self, folder: Path, blocks: Iterable[Block], shared: Iterable[Block] = ()) -> None:
+        """`shared`: files of another page, which the blocks may import."""
         self._folder = folder
-        self._bytecode = bytecode or folder / "bytecode"
         self._blocks = [block for block in blocks if block.not_run is None]
         self._shared = list(shared)
 
@@ -146,11 +143,10 @@ class DocumentedProject:
         assert missing is None, f"{block.place}: no line of the output is\n{missing}\n{printed}"
 
     def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self._bytecode)}
         path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
         return subprocess.run(
             words, cwd=self._folder, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-            env={**os.environ, **WIDE, **bytecode, "PATH": path},
+            env={**os.environ, **WIDE, "PATH": path},
         )  # fmt: skip
 
     def _run_tests(self, tests: dict[str, Block]) -> None:

@@ -21,6 +21,7 @@ from harrow.faults.system import (
     HasTraffic,
     LinkStatus,
     ProcessStatus,
+    ProgramControl,
     RuleStatus,
 )
 
@@ -35,7 +36,7 @@ class FakeProcess:
         self.ends_slowly = False
         self.start_turns = 0
         """How many times `time_passes` until a started process runs."""
-        self._starting = 0
+        self.turns_left = 0
         self.actions: list[str] = []
 
     def status(self) -> ProcessStatus:
@@ -57,7 +58,7 @@ class FakeProcess:
     def resume(self) -> None:
         self.actions.append("resume")
         if self.state == PAUSED:
-            self.state = STARTING if self._starting else RUNNING
+            self.state = STARTING if self.turns_left else RUNNING
 
     def forget(self) -> None:
         """A new incarnation has nothing of the earlier one's memory."""
@@ -71,13 +72,13 @@ class FakeProcess:
         if self.start_fails:
             self.start_fails -= 1
             raise ClusterError("it did not start")
-        self._starting = self.start_turns
-        self.state = STARTING if self._starting else RUNNING
+        self.turns_left = self.start_turns
+        self.state = STARTING if self.turns_left else RUNNING
 
     def time_passes(self) -> None:
         if self.state == STARTING:
-            self._starting -= 1
-            if not self._starting:
+            self.turns_left -= 1
+            if not self.turns_left:
                 self.state = RUNNING
 
 
@@ -109,6 +110,13 @@ class FakeLinks:
     open: int = 3
 
 
+class FakeProgram(FakeProcess):
+    """A program of the user's."""
+
+    def last_words(self) -> str:
+        return "exit code 7; last output: boom"
+
+
 class FakeBroker(FakeProcess):
     """A broker that is nothing but its state."""
 
@@ -116,9 +124,12 @@ class FakeBroker(FakeProcess):
         super().__init__()
         self.power_losses: list[tuple[str, float | None]] = []
         self.wipes = 0
+        self.reaches_places = True
+        """Whether a start reaches the failpoint that is armed for it."""
         self.link_state = FakeLinks()
         self.rules: list[FakeRule] = []
         self.damages: list[tuple[str, str, str]] = []
+        self.held_by_peer: dict[str, int] = {}
 
     def forget(self) -> None:
         self.rules.clear()
@@ -154,10 +165,11 @@ class FakeBroker(FakeProcess):
         self._asked()
         self.link_state.rules += [{"peers": peer, "bytes_per_s": bytes_per_s} for peer in peers]
 
-    def heal_links(self, mode: str) -> None:
+    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
         self._asked()
         self.actions.append(f"heal links: {mode}")
-        self.link_state.rules.clear()
+        kept = self.link_state.rules if peers is not None else []
+        self.link_state.rules[:] = [rule for rule in kept if rule.get("peers") not in (peers or ())]
 
     def reset_links(self, peers: Sequence[str]) -> int:
         self._asked()
@@ -178,6 +190,8 @@ class FakeBroker(FakeProcess):
             held=0 if slow else self.link_state.held * len(rules),
             delayed=self.link_state.delayed if slow else 0,
             facts={"rules": list(rules)},
+            held_by_peer=self.held_by_peer,
+            patterns=tuple(rule["peers"] for rule in rules if "peers" in rule),
         )
 
     def _arm(self, **what: Any) -> FakeRule:
@@ -197,6 +211,17 @@ class FakeBroker(FakeProcess):
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)
+
+    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
+        self.start()
+        rule = FakeRule(
+            what={"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}, fired=0
+        )
+        self.rules.append(rule)
+        if self.reaches_places:
+            rule.fired, rule.armed = 1, False
+            self.state = {"crash": DEAD, "error": DEAD, "stop": PAUSED}.get(action, self.state)
+        return rule
 
     def fail_disk(
         self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
@@ -219,6 +244,12 @@ class FakeBroker(FakeProcess):
 
     def limit_descriptors(self) -> FakeRule:
         return self._arm(limit="descriptors")
+
+    def fill_connections(self, most: int) -> FakeRule:
+        return self._arm(most=most)
+
+    def limit_memory(self, spare_bytes: int) -> FakeRule:
+        return self._arm(limit="memory", spare_bytes=spare_bytes)
 
     def set_clock(
         self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
@@ -243,8 +274,13 @@ class FakeSystem:
         self.controller: int | None = 2
         self.controller_epoch = 1
         self.operations: list[tuple[object, ...]] = []
+        self.dead_are_gone = False
+        """Whether the registry has noticed which brokers are dead."""
         self.traffic = True
         self.asked_for_traffic = 0
+        self.billing = FakeProgram()
+        self.programs: Mapping[str, ProgramControl] = {"billing": self.billing}
+        self.clients: list[FakeRule] = []
         nodes = self.nodes
         self.topics = {
             "orders": {
@@ -270,6 +306,19 @@ class FakeSystem:
         self.operations.append(("depose",))
         self.controller_epoch += 1
 
+    def reassign_all(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
+        for topic, partition, replicas in moves:
+            self.reassign(topic, partition, replicas)
+
+    def add_broker(self) -> int:
+        node = max(self.brokers) + 1
+        self.brokers[node] = FakeBroker()
+        return node
+
+    def remove_added_broker(self, node: int) -> None:
+        self.operations.append(("remove", node))
+        del self.brokers[node]
+
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         self.operations.append(("reassign", topic, partition, tuple(replicas)))
         row = self.topics[topic][partition]
@@ -283,11 +332,38 @@ class FakeSystem:
         row = self.topics[topic][partition]
         self.topics[topic][partition] = replace(row, leader=row.replicas[0])
 
+    def elect_unclean_leader(self, topic: str, partition: int) -> None:
+        self.operations.append(("elect unclean", topic, partition))
+        row = self.topics[topic][partition]
+        running = [node for node in row.replicas if self.brokers[node].state == RUNNING]
+        if running and row.leader not in running:
+            epoch = row.leader_epoch + 1
+            self.topics[topic][partition] = replace(
+                row, leader=running[0], isr=(running[0],), leader_epoch=epoch
+            )
+
+    def _client(self, **what: Any) -> FakeRule:
+        self.clients.append(FakeRule(what=what))
+        return self.clients[-1]
+
+    def hijack_transactional_id(self, transactional_id: str) -> FakeRule:
+        return self._client(hijack=transactional_id)
+
+    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> FakeRule:
+        return self._client(storm=group, every_ms=every_ms, seed=seed)
+
+    def join_group(self, group: str) -> FakeRule:
+        return self._client(stuck=group)
+
     def describe(self) -> ClusterView:
         if self.registry.state != RUNNING:
             raise ClusterError("the registry does not respond")
         return ClusterView(
-            live=frozenset(self.brokers),
+            live=frozenset(
+                node
+                for node, broker in self.brokers.items()
+                if not self.dead_are_gone or broker.state == RUNNING
+            ),
             controller=self.controller,
             topics=self.topics,
             controller_epoch=self.controller_epoch,
@@ -302,8 +378,9 @@ class FakeSystem:
 
     def undisturbed(self) -> bool:
         """Whether nothing is left of any fault."""
-        everything = (*self.brokers.values(), self.registry)
+        everything = (*self.brokers.values(), self.registry, self.billing)
         running = all(process.state == RUNNING for process in everything)
         rules = any(broker.link_state.rules for broker in self.brokers.values())
         armed = any(rule.armed for broker in self.brokers.values() for rule in broker.rules)
-        return running and not rules and not armed
+        clients = any(client.armed for client in self.clients)
+        return running and not rules and not armed and not clients

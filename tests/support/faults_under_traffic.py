@@ -14,23 +14,31 @@ from harrow.faults import Fault
 from waiting import until
 
 Acked = Counter[str]
+SEND_EVERY_S = 0.01
+"""More records would prove no more, and take half a core."""
 
 
 @contextmanager
 def traffic(harrow: Harrow, topic: Topic) -> Generator[Acked]:
-    """Produce until the block ends; everything is acknowledged by then, or the test fails."""
+    """Produce until the block ends; everything is acknowledged by then, or the test fails.
+
+    One request is in flight: a restarted broker knows only the last batch of a producer, Apache Kafka's too, and
+    refuses retries of earlier ones (tests/conformance/test_retries_after_a_restart.py).
+    """
     acked, stop = Acked(), threading.Event()
-    producer = harrow.producer(linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20)
+    producer = harrow.producer(
+        linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20, max_in_flight=1
+    )
 
     def delivered(error: Any, _: Any) -> None:
         acked["failed" if error else "acknowledged"] += 1
 
     def send() -> None:
-        while not stop.is_set():
+        while not stop.wait(SEND_EVERY_S):
             if len(producer) < 50:
                 acked["sent"] += 1
                 producer.produce(topic.name, str(acked["sent"]), on_delivery=delivered)
-            producer.poll(0.005)
+            producer.poll(0)
 
     thread = threading.Thread(target=send, name="traffic")
     thread.start()

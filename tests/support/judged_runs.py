@@ -8,6 +8,11 @@ from pathlib import Path
 
 from harrow.cluster import broker_folder
 from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
+from harrow.cluster.host.watermark_tap import (
+    WATERMARK_ROW,
+    WATERMARKS_FETCHED,
+    WATERMARKS_LISTED,
+)
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
 from harrow.harness import run_folder
@@ -17,18 +22,20 @@ from harrow.harness.histories.format import (
     OperationFunction,
     OperationType,
     stable_hash,
+    value_hash,
 )
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 def record_batch(
     values: list[str], *, base_offset: int = 0, epoch: int = 0, producer_id: int = -1, producer_epoch: int = 0,
-    sequence: int = -1, timestamp_ms: int = NOW_MS,
+    sequence: int = -1, timestamp_ms: int = NOW_MS, headers: Headers = (),
 ) -> bytes:  # fmt: skip
     """One batch as it lies in a log."""
-    records: list[NewRecord] = [(b"k", value.encode(), ()) for value in values]
+    records: list[NewRecord] = [(b"k", value.encode(), headers) for value in values]
     return build_batch(
         records, timestamp_ms=timestamp_ms, base_offset=base_offset, leader_epoch=epoch, producer_id=producer_id,
         producer_epoch=producer_epoch if producer_id >= 0 else -1, base_sequence=sequence,
@@ -57,17 +64,20 @@ class RunFolder:
         return self.clock_ns
 
     def send(
-        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: OperationType | None = OperationType.OK,
-        partition: int = 0, client: str = "producer", topic: str = TOPIC,
+        self, value: str | None, offset: int = -1, *, key: str | None = "k",
+        outcome: OperationType | None = OperationType.OK, partition: int = 0, client: str = "producer",
+        topic: str = TOPIC, headers: Headers = (),
     ) -> None:  # fmt: skip
         """One recorded send; without outcome it was never completed."""
         self._ops += 1
-        facts = (stable_hash(key), stable_hash(value))
+        facts = (stable_hash(key), value_hash(value, headers))
         who, what, now = self._history.name(client), self._history.name(topic), self.tick()
         self._history.append(
             OperationFunction.SEND, OperationType.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now,
             time_ns=now
         )  # fmt: skip
+        if headers:
+            self._history.sent.append(who, self._ops, key, value, headers)
         if outcome is not None:
             self._history.append(
                 OperationFunction.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now,
@@ -102,6 +112,7 @@ class RunFolder:
     def final(
         self, values: Mapping[int, str], *, partition: int = 0, low: int = 0, high: int | None = None,
         key: str | None = "k", timestamps: Mapping[int, int] | None = None, topic: str = TOPIC,
+        headers: Headers = (),
     ) -> None:  # fmt: skip
         """The final read of one partition."""
         who, what = self._drain.name("harrow-drain"), self._drain.name(topic)
@@ -109,7 +120,7 @@ class RunFolder:
             stamp = (timestamps or {}).get(offset, NOW_MS)
             self._drain.append(
                 OperationFunction.POLL, OperationType.OK, who, what, partition, offset, offset, stable_hash(key),
-                stable_hash(value), stamp
+                value_hash(value, headers), stamp
             )  # fmt: skip
         end = max(values, default=-1) + 1 if high is None else high
         self._drain.append(
@@ -142,13 +153,7 @@ class RunFolder:
         client: str = "app", partition: int = 0, created_ns: int | None = None,
     ) -> None:  # fmt: skip
         """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then."""
-        folder = self._broker(node)
-        names = self._taps.setdefault(node, {})
-        for name in (client, TOPIC):
-            if name not in names:
-                names[name] = len(names)
-                with (folder / broker_folder.TAP_NAMES).open("a") as file:
-                    file.write(f"{names[name]}\t{name}\n")
+        folder, names = self._broker(node), self._numbered(node, client)
         h = header_at(batch)
         invoked_ns = self.tick()
         row = TAP_ROW.pack(
@@ -158,6 +163,40 @@ class RunFolder:
             invoked_ns if created_ns is None else created_ns, h.base_timestamp, h.max_timestamp,
         )  # fmt: skip
         with (folder / broker_folder.TAP).open("ab") as file:
+            file.write(row)
+
+    def _numbered(self, node: int, client: str) -> dict[str, int]:
+        """The numbers of names in a broker's tap, the client and the topic among them."""
+        names = self._taps.setdefault(node, {})
+        for name in (client, TOPIC):
+            if name not in names:
+                names[name] = len(names)
+                with (self._broker(node) / broker_folder.TAP_NAMES).open("a") as file:
+                    file.write(f"{names[name]}\t{name}\n")
+        return names
+
+    def said(
+        self, node: int, leader_epoch: int, high: int, *, stable: int | None = None, start: int = 0,
+        listed: bool = False,
+    ) -> None:  # fmt: skip
+        """A leader says its high watermark in a response, and in a Fetch response (not `listed`) also the others."""
+        names = self._numbered(node, "app")
+        kind, others = WATERMARKS_FETCHED, (high if stable is None else stable, start)
+        if listed:
+            kind, others = WATERMARKS_LISTED, (-1, -1)
+        row = WATERMARK_ROW.pack(
+            kind,
+            names["app"],
+            names[TOPIC],
+            0,
+            leader_epoch,
+            0,
+            high,
+            *others,
+            self.tick(),
+            self.tick(),
+        )
+        with (self._broker(node) / broker_folder.TAP_WATERMARKS).open("ab") as file:
             file.write(row)
 
     def coordinators_did_nothing(self, *nodes: int) -> None:
@@ -184,6 +223,13 @@ class RunFolder:
         """One event of a broker's trace."""
         with (self._broker(node) / broker_folder.TRACE).open("a") as file:
             file.write(json.dumps(event) + "\n")
+
+    def leader(self, node: int, leader_epoch: int, log_end: int) -> None:
+        """A broker becomes leader of partition 0, and its log ends there."""
+        self.trace(
+            node, event="partition.leader", t_ns=self.tick(), topic=TOPIC, partition=0, topic_id="id", leader=node,
+            leader_epoch=leader_epoch, isr=[node], leo=log_end, hw=log_end,
+        )  # fmt: skip
 
     def expansion(self, added: int, isr: Sequence[int], *, live: Sequence[int]) -> None:
         """Broker 1, the leader, proposes to add a broker to the ISR; `live`: replicas that its metadata lists."""

@@ -18,6 +18,9 @@ from kafka.admin import KafkaAdminClient
 from waiting import until
 
 PER_SECOND = 400
+ONE_IN_FLIGHT = {"max.in.flight": 1}
+"""For an idempotent producer whose leader starts again and leads at once: a broker that starts has only the last batch
+of a producer, Apache Kafka's too, and refuses retries of earlier ones (conformance/test_retries_after_a_restart.py)."""
 SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """kafka-python does not close its sockets to brokers that died."""
 

@@ -25,6 +25,20 @@ TOPIC: dict[str, object] = {
     "segment.index.bytes": 240,
 }
 PAGE = 96
+STEPS = (
+    *["append"] * 8,
+    *["idempotent"] * 5,
+    *["transactional"] * 3,
+    *["marker"] * 2,
+    *["follow"] * 3,
+    *["flush", "checkpoint", "new leader"] * 2,
+    "roll",
+    "truncate",
+    "move start",
+    "restart",
+    "crash",
+)
+"""Operations of a `History`, as often as random logs have them."""
 
 
 class KeptBatch(NamedTuple):
@@ -162,7 +176,11 @@ class History:
             self.log.abandon()
 
     def reopen(self) -> Log:
-        self.host = StorageHost()
+        return self.reopen_on(StorageHost())
+
+    def reopen_on(self, host: StorageHost) -> Log:
+        """Open the log on a host that may fail."""
+        self.host = host
         self.log = self.host.open(
             str(self.folder),
             TOPIC,
@@ -361,3 +379,44 @@ def protected(whole: bytes, changed: bytes) -> bool:
             protected_bytes = [*range(8, 12), *range(16, size)]
             return any(old[at] != new[at] for at in protected_bytes)
     return False
+
+
+# ----------------------------------------------------------------------------- the required result
+
+
+def epochs_of(batches: list[KeptBatch], start: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        epoch = header_at(batch.data).leader_epoch
+        if not found or epoch > found[-1][0]:
+            found.append((epoch, batch.base))
+    while len(found) > 1 and found[1][1] <= start:
+        del found[0]
+    return [(epoch, max(offset, start)) for epoch, offset in found]
+
+
+def last_sequences(batches: list[KeptBatch]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for header in (header_at(batch.data) for batch in batches):
+        if header.producer_id >= 0 and not header.is_control:
+            found[header.producer_id] = header.last_sequence
+    return found
+
+
+def check(log: Log, history: History, damage: Damage) -> None:
+    """Assert that `log` serves what B10 requires of it, after this history and this damage."""
+    start = int(log.log_start_offset)
+    served = batches_of(log, start)
+    readable = [batch for batch in history.kept if batch.last >= start]
+    assert served == readable[: len(served)], "the served batches are a prefix of the appended ones"
+    must = [batch for batch in readable if batch.last < damage.first_bad]
+    assert len(served) >= len(must), "no batch before the first damaged byte is lost"
+    end = served[-1].last + 1 if served else log.log_end_offset
+    assert log.log_end_offset == end
+    alive = [batch for batch in history.kept if batch.last < end]
+    if served:
+        assert [tuple(entry) for entry in log.epochs.entries()] == epochs_of(alive, start)
+    for producer, sequence in last_sequences(served).items():
+        entry = log.producers.get(producer)
+        assert entry is not None
+        assert entry.batches[-1].last_sequence == sequence

@@ -1,12 +1,29 @@
-"""The mark of tests that only `make long` runs: those with a JVM of their own, and searches over seeds."""
+"""What only `make long` runs: tests with a JVM of their own, and searches with more seeds and examples.
+
+A search that costs seconds has two sizes. That of the suite finds a rule that is broken in general, each run with
+other examples. That of `make long` looks for what needs a rare combination.
+"""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import settings
+
+LONG = os.environ.get("HARROW_LONG") == "1"
 
 long_run = pytest.mark.skipif(
-    os.environ.get("HARROW_LONG") != "1",
+    not LONG,
     reason="HARROW_LONG is not 1: `make long` runs tests with a JVM of their own and searches over seeds",
 )
+
+
+def seeds(suite: range, long: range) -> range:
+    """Return the seeds of a search: `suite` in `make test`, `long` in `make long`."""
+    return long if LONG else suite
+
+
+def examples(suite: int, long: int) -> settings:
+    """Return the settings of a property test with so many examples in `make test` and in `make long`."""
+    return settings(max_examples=long if LONG else suite)

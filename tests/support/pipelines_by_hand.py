@@ -48,16 +48,20 @@ def chunks_of(records: Sequence[Record], folder: Path, per_chunk: int) -> list[O
 
 def checked(
     inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, folder: Path, *,
-    commits: Sequence[Commit] = (), times: str = "", ordered: bool = True, per_chunk: int = 3,
+    commits: Sequence[Commit] = (), times: str = "", retries: Sequence[Record] = (), retry_times: str = "",
+    ordered: bool = True, per_chunk: int = 3,
     spark: SparkHandle | None = None, before: Callable[[], None] = lambda: None,
 ) -> PipelineFindings:  # fmt: skip
     """Judge a pipeline by the stages, in this process unless `spark` is given."""
     source = chunks_of(inputs, folder / "source", per_chunk)
     sink = chunks_of(outputs, folder / "sink", per_chunk)
+    topics = {record.topic for record in retries}
+    retried = chunks_of(retries, folder / "retries", per_chunk)
     before()
     return check_pipeline(
         PipelineInputs(
             pairing=pairing, source=source, sink=sink, commits=commit_times(commits), times=times, ordered=ordered,
+            retries=retried, retry_times=dict.fromkeys(topics, retry_times),
         ),
         folder=folder, spark=spark, engine="local" if spark is None else "spark",
     )  # fmt: skip

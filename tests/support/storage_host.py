@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.host.real.disk import RealDisk
@@ -80,6 +80,9 @@ class ManualTasks:
 
     async def run_blocking(self, call: Callable[..., Any], *args: object) -> Any:
         return call(*args)
+
+    def out_of_memory(self, error: MemoryError) -> NoReturn:
+        raise SystemExit(str(error))
 
     def mutex(self) -> AbstractContextManager[object]:
         return Lock()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from harrow import Harrow
+from waiting import until
 
 TIMEOUT_S = 30
 QUIET: dict[str, Any] = {"log_level": 0, "logger": None}
@@ -70,8 +71,32 @@ def read(
     return values
 
 
-def read_both(servers: str, topic: str, *, partitions: int = 1) -> tuple[list[str], list[str]]:
-    """The values with read_committed, and with read_uncommitted."""
+def await_ended(servers: str, topic: str, *, partitions: int = 1) -> None:
+    """Wait until no transaction is open: a commit or an abort returns before the partitions have its markers."""
+    settings = {"bootstrap.servers": servers, "group.id": "ends", "log_level": 0}
+    isolations = ("read_committed", "read_uncommitted")
+    with ExitStack() as stack:
+        readers = [Consumer({**settings, "isolation.level": name}) for name in isolations]
+        for reader in readers:
+            stack.callback(reader.close)
+
+        def ended() -> bool:
+            places = [TopicPartition(topic, number) for number in range(partitions)]
+            ends = [
+                [reader.get_watermark_offsets(place, timeout=TIMEOUT_S) for place in places]
+                for reader in readers
+            ]
+            return ends[0] == ends[1]
+
+        until(ended, f"the end of the transactions of {topic}", amid=(KafkaException,))
+
+
+def read_both(
+    servers: str, topic: str, *, partitions: int = 1, ended: bool = True
+) -> tuple[list[str], list[str]]:
+    """The values with read_committed, and with read_uncommitted, after all transactions; `ended=False`: now."""
+    if ended:
+        await_ended(servers, topic, partitions=partitions)
     return (
         read(servers, topic, partitions=partitions),
         read(servers, topic, partitions=partitions, isolation="read_uncommitted"),

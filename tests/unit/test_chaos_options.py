@@ -117,6 +117,7 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
         "acks": 1,
         "enable.idempotence": False,
         "max.in.flight": 3,
+        "request.timeout.ms": 30_000,
         "batch.size": 3000,
     }
     assert scenario.faults["schedule"] == schedule

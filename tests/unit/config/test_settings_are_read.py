@@ -7,6 +7,7 @@ A setting is read where its name, or its topic-level name, is a string in a modu
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def strings_read(path: Path) -> Iterator[str]:
             yield node.value
 
 
+@functools.cache  # not at import: every worker imports this module, and one or two run its tests
 def names_read() -> set[str]:
     config = CLUSTER / "config"
     paths = [path for path in sorted(CLUSTER.rglob("*.py")) if config not in path.parents]
@@ -46,11 +48,8 @@ def names_read() -> set[str]:
     return {name for path in paths for name in strings_read(path)}
 
 
-READ = names_read()
-
-
 def is_read(setting: Setting) -> bool:
-    return setting.name in READ or (bool(setting.topic) and setting.topic in READ)
+    return any(name in names_read() for name in (setting.name, setting.topic) if name)
 
 
 @pytest.mark.parametrize("setting", [*SETTINGS, *TOPIC_SETTINGS], ids=lambda setting: setting.name)

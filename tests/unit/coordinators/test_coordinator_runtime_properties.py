@@ -133,7 +133,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         assert all(machine.life[-1:] == ["unloaded"] for machine in self.bed.made)
 
 
-CoordinatorLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+CoordinatorLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestCoordinatorLife = CoordinatorLife.TestCase
 
 

@@ -195,7 +195,7 @@ def test_json_is_written_as_jackson_does() -> None:
     data=st.binary(max_size=300),
     suffix=st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_and_damaged_bytes_are_printed_or_refused_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
 ) -> None:

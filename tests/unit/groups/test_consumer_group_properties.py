@@ -150,4 +150,4 @@ class GroupRuns(RuleBasedStateMachine):
 
 
 TestGroupRuns = GroupRuns.TestCase
-TestGroupRuns.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestGroupRuns.settings = settings(max_examples=40, stateful_step_count=30)

@@ -1,4 +1,4 @@
-"""Committed offsets expire as KIP-211 says (G4, `offsets.retention.minutes`), on virtual time."""
+"""Committed offsets expire (G4, KIP-211, `offsets.retention.minutes`) and end with their topic; on virtual time."""
 
 from __future__ import annotations
 
@@ -268,3 +268,23 @@ def test_shard_that_is_unloaded_writes_no_tombstone(bed: GroupTestBed) -> None:
     bed.resign(HOME)
     bed.host.advance(2 * MINUTE_MS)
     assert tombstones(bed) == []
+
+
+def test_offsets_of_a_deleted_topic_are_removed_and_others_stay(bed: GroupTestBed) -> None:
+    commit(bed, 41)
+    commit(bed, 7, topic="parcels")
+    bed.cache.change(parcels=0)
+    assert committed_offsets(bed) == {("orders", 0): 41}
+    assert tombstones(bed) == [OffsetKey(GROUP, TopicPartition("parcels", 0))]
+    bed.cache.change(parcels=3)
+    reload(bed)
+    assert committed_offsets(bed) == {("orders", 0): 41}
+
+
+def test_offsets_of_a_deleted_topic_are_removed_from_a_group_with_members(
+    bed: GroupTestBed,
+) -> None:
+    commit(bed, 41, *joined(bed))
+    bed.cache.change(orders=0)
+    assert committed_offsets(bed) == {}
+    assert group_state(bed) == "Stable"

@@ -316,9 +316,7 @@ def folders(tmp_path: Path) -> Any:
     return make
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
 @example(seed=346, steps=43)  # a folder is removed and created again, and neither change is durable
 def test_power_loss_keeps_the_fsynced_content(folders: Any, seed: int, steps: int) -> None:

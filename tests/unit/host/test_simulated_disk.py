@@ -196,7 +196,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=14), st.integers(0, 1_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_power_loss_leaves_a_state_that_the_file_had_since_its_last_sync(
     steps: list[tuple[object, ...]], seed: int
 ) -> None:

@@ -115,7 +115,7 @@ def test_cancel_ends_a_task_at_its_wait_without_a_timeout_error(
 
 def test_blocking_call_takes_time_while_the_loop_continues(world: World) -> None:
     host, seen = boot(world), Seen()
-    host.machine.slow_disk(50, 50)
+    host.machine.slow_disk((50, 50))
     host.tasks.call_later(10, seen.append, "loop")
 
     async def body() -> None:
@@ -125,6 +125,19 @@ def test_blocking_call_takes_time_while_the_loop_continues(world: World) -> None
 
     run(world, host, body)
     assert seen == ["loop", "thread"]
+
+
+def test_slow_disks_that_overlap_end_in_any_order(world: World) -> None:
+    machine = boot(world).machine
+    usual, first, second = machine.blocking_ms, (160.0, 170.0), (60.0, 65.0)
+    for ends in ((first, second), (second, first)):
+        machine.slow_disk(first)
+        machine.slow_disk(second)
+        assert machine.blocking_ms == first
+        machine.end_slow_disk(ends[0])
+        assert machine.blocking_ms == ends[1]
+        machine.end_slow_disk(ends[1])
+        assert machine.blocking_ms == usual
 
 
 def test_uncaught_exception_is_traced(world: World) -> None:

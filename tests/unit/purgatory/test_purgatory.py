@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
+from harrow.cluster.purgatory.purgatory import PROBE_MS
 from manual_host import ManualHost
 
 START_MS = ManualHost().now_ms
@@ -184,4 +185,39 @@ def test_check_all_tries_the_operations_of_every_key() -> None:
     purgatory.check_all()
     assert [op.log for op in ops] == [["complete"], ["complete"]]
     assert not purgatory.waiting("a")
+    assert purgatory.delayed == 0
+
+
+# ------------------------------------------------------------------------------------------------- missed wake-ups
+
+
+class Asked(Op):
+    """An operation that says at its deadline whether it waits in vain."""
+
+    def due_keys(self) -> list[str]:
+        return ["k"] if self.ready else []
+
+
+@pytest.mark.parametrize(
+    ("ready", "reported_after_ms", "missed"),
+    [(True, None, ["k"]), (True, 5, []), (True, PROBE_MS + 5, ["k"]), (False, None, [])],
+    ids=["never reported", "reported in time", "reported late", "waits for good reason"],
+)
+def test_an_operation_that_could_complete_at_its_deadline_was_not_woken(
+    ready: bool, reported_after_ms: int | None, missed: list[str]
+) -> None:
+    host, purgatory = make()
+    found: list[object] = []
+    purgatory.on_missed = found.append
+    op = Asked(100)
+    purgatory.watch(op, ["k"])
+    op.ready = ready
+    host.advance(100)
+    assert op.log == ["complete", "expired"]
+    passed_ms = 0
+    if reported_after_ms is not None:
+        host.advance(passed_ms := reported_after_ms)
+        purgatory.check_and_complete("k")
+    host.advance(3 * PROBE_MS - passed_ms)
+    assert found == missed
     assert purgatory.delayed == 0

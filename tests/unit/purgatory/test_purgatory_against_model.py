@@ -106,7 +106,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS, st.sampled_from([0, 3, 1000]))
 def test_random_actions_complete_the_same_operations_as_the_model(
     steps: list[tuple[object, ...]], purge_interval: int

@@ -105,7 +105,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(steps)
 def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
     tree, model, store = RegistryTree(), Model(), MemoryStore()

@@ -104,6 +104,9 @@ class ListTap:
         tp = TopicPartition(topic, partition)
         self.rows.append(("fetched", {"client": client, "tp": tp, **fields}))
 
+    def watermarks(self, client: str, found: Any, **fields: Any) -> None:
+        self.rows.append(("watermarks", {"client": client, "found": list(found), **fields}))
+
     def committed(self, group: str, offsets: Any, **fields: Any) -> None:
         self.rows.append(("committed", {"group": group, "offsets": list(offsets), **fields}))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.seam import Watermarks
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.records import build_batch
 
@@ -215,5 +216,8 @@ def test_tap_records_the_delivered_batches() -> None:
     sim = three()
     result_of(sim, sim.produce(1, TP, [b"a"]))
     Consumer(sim).fetch(0)
-    kinds = [(kind, row["tp"]) for kind, row in sim.brokers[1].tap.rows]
-    assert kinds == [("fetched", TP)]  # the tap records no fetches of followers
+    (fetched, row), (said, watermarks) = sim.brokers[1].tap.rows
+    assert (fetched, row["tp"]) == ("fetched", TP)  # the tap records no fetches of followers
+    assert said == "watermarks"
+    epoch = sim.partition(1, TP).leader_epoch
+    assert watermarks["found"] == [Watermarks(TP.topic, TP.partition, epoch, 1, 1, 0)]

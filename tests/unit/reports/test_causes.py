@@ -254,3 +254,36 @@ def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
         ),
     )
     assert cause("duplicate-output", plain_commits=commits) == ()
+
+
+ELECTED: Row = {
+    "operation": "broker 2 became leader", "completed_ns": at(1.78), "broker": 2, "leader_epoch": 1,
+    "log_end_offset": 100,
+}  # fmt: skip
+
+
+def test_a_leader_without_committed_records_had_discarded_them() -> None:
+    cut = event("partition.truncated", 1.2, 2, **{"from": 131, "to": 100})
+    (found,) = cause("incomplete-leader", ELECTED, events=[LEADS, cut, NEXT])
+    assert found == (
+        "broker 2 discarded offsets 100 to 130 at 1.20 s; it became leader of orders-0 in leader epoch 1 at 1.78 s "
+        "with a log that ends at offset 100"
+    )
+
+
+def test_a_leader_without_committed_records_names_its_last_fault_before() -> None:
+    faults = [fault("power_loss", 2, 0.9, 1.1), fault("kill", 2, 2.5, 3.0)]
+    (found,) = cause("incomplete-leader", ELECTED, faults=faults)
+    assert found.startswith("broker 2 lost power at 0.90 s; it became leader of orders-0")
+
+
+def test_records_that_retention_removed_too_early_name_the_broker_and_the_rule() -> None:
+    fact = {
+        "fact": "removed-early", "topic": "orders", "partition": 0, "broker": 3, "reason": "retention.ms", "records": 7,
+        "first_ns": at(2.0), "last_ns": at(2.0), "first_offset": 0, "last_offset": 6,
+    }  # fmt: skip
+    (found,) = cause("lost-write", facts=[fact])
+    assert found == (
+        "broker 3 removed offsets 0 to 6 of orders-0 at 2.00 s by retention.ms, too early; followers and later leaders "
+        "begin behind them"
+    )

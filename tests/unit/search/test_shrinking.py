@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 from harrow.faults import Schedule, ScheduledFault, disk_error, kill, leader, one, pause, reset
+from harrow.faults.events import took_effect
 from harrow.faults.planning import ALL_RANDOM, random_schedule
+from harrow.faults.schedule import step_after
 from harrow.harness.search.pasted import pasted_simulation, pasted_test, schedule_text
-from harrow.harness.search.shrinking import DURATION_LEAST_MS, shrink
+from harrow.harness.search.shrinking import (
+    DURATION_LEAST_MS,
+    failing_again,
+    shrink,
+    with_roles,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +78,51 @@ def test_brokers_durations_and_the_run_get_smaller_too() -> None:
     shrunk = shrink(planned(1, nodes=(1, 2, 3)), trial, smaller_runs=smaller)
     (step,) = shrunk.schedule.steps
     assert (step.nodes, step.duration_ms, shrunk.schedule.run) == ((2,), 200, {"partitions": 2})
+
+
+def test_faults_alone_are_left_out_where_only_their_number_is_wanted() -> None:
+    def smaller(schedule: Schedule) -> list[Schedule]:
+        raise AssertionError(schedule)
+
+    shrunk = shrink(
+        planned(5, nodes=(1, 2)),
+        lambda given: given if 3 in ids(given) else None,
+        smaller_runs=smaller,
+        faults_only=True,
+    )
+    assert shrunk.schedule.steps == (planned(5, nodes=(1, 2)).steps[3],)
+    assert shrunk.complete
+
+
+@pytest.mark.parametrize(
+    ("runs", "accepted", "ran"),
+    [
+        ([True, True, False], True, 2),
+        ([True, False, True], True, 3),
+        ([False, True, False], False, 3),
+        ([False, False, True], False, 2),
+    ],
+)
+def test_a_candidate_runs_until_enough_or_too_few_runs_have_failed(
+    runs: list[bool], accepted: bool, ran: int
+) -> None:
+    left = iter(runs)
+    trial = failing_again(lambda _: next(left), failures=2, runs=3)
+    candidate = planned(2)
+    assert trial(candidate) == (candidate if accepted else None)
+    assert len(list(left)) == len(runs) - ran
+
+
+def test_a_schedule_by_roles_keeps_its_events_and_its_times() -> None:
+    timed = planned(1).steps[0]
+    waiting = step_after(1, kill(leader("orders")), took_effect("0"), wait_ms=70)
+    recorded = replace(
+        planned(1), steps=(timed, replace(waiting, nodes=(3,), fired_ms=900)), run={"seed": 1}
+    )
+    first, second = with_roles(recorded).steps
+    assert (first.nodes, first.trigger, first.at_ms) == (None, "traffic", timed.fired_ms)
+    assert second == waiting
+    assert with_roles(recorded).run == {"seed": 1}
 
 
 def test_no_fault_becomes_shorter_than_a_proof_of_its_effect() -> None:

@@ -419,7 +419,10 @@ def test_recovery_rebuilds_the_same_producer_states_as_appending(
         if transactional:
             pending.add(producer)
     end = log.log_end_offset
-    known = [entry._replace(marker_offset=-1) for entry in log.producers.entries()]
+    known = [
+        entry._replace(marker_offset=-1, batches=entry.batches[-1:])
+        for entry in log.producers.entries()
+    ]
     stable, aborted = log.last_stable_offset(end), log.aborted_transactions(Offset(0), end)
     assert aborted
     log.abandon()

@@ -84,7 +84,7 @@ class Machine:
         return self.log.log.segments[-1].base_offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps, st.sampled_from([1, 3, 1_000]))
 def test_compaction_keeps_the_newest_record_of_each_key(
     todo: list[tuple[str, Sequence[KeyValue], int]], entries: int

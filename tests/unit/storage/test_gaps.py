@@ -64,6 +64,7 @@ def crashed(
     assert not logs.was_clean
     log = opened(logs, topic)
     closed_gaps = [fields for event, fields in host.notes.events if event == "log.gap-closed"]
+    assert host.notes.hits.count("recovery.before-gap-closing") == len(closed_gaps)
     return log, closed_gaps, logs
 
 

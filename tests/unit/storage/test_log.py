@@ -58,7 +58,7 @@ def test_append_as_leader_assigns_offset_and_epoch_without_changing_the_callers_
     stored = list(headers(read(log, 0)))
     assert [(p.header.base_offset, p.header.leader_epoch) for p in stored] == [(0, 3), (5, 3)]
     assert log.epochs.entries() == [(3, 0)]
-    assert host.notes.hits == ["log.before-append"] * 2
+    assert host.notes.hits.count("log.before-append") == 2
     assert host.disk.appends == 2
 
 
@@ -282,7 +282,7 @@ def test_truncate_fully_restarts_the_log_at_the_offset(host: StorageHost, folder
     assert host.open(folder).log_start_offset == 100
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=25),
     st.integers(-1, 61),

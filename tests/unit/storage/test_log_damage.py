@@ -12,70 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.cluster.storage import Log
-from harrow.cluster.wire.batches import header_at
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from log_damage import Damage, History, KeptBatch, batches_of
+from log_damage import STEPS, Damage, History, check
 from storage_host import StorageHost
-
-STEPS = (
-    *["append"] * 8,
-    *["idempotent"] * 5,
-    *["transactional"] * 3,
-    *["marker"] * 2,
-    *["follow"] * 3,
-    *["flush", "checkpoint", "new leader"] * 2,
-    "roll",
-    "truncate",
-    "move start",
-    "restart",
-    "crash",
-)
-
-
-def epochs_of(batches: list[KeptBatch], start: int) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for batch in batches:
-        epoch = header_at(batch.data).leader_epoch
-        if not found or epoch > found[-1][0]:
-            found.append((epoch, batch.base))
-    while len(found) > 1 and found[1][1] <= start:
-        del found[0]
-    return [(epoch, max(offset, start)) for epoch, offset in found]
-
-
-def last_sequences(batches: list[KeptBatch]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for header in (header_at(batch.data) for batch in batches):
-        if header.producer_id >= 0 and not header.is_control:
-            found[header.producer_id] = header.last_sequence
-    return found
 
 
 def recovery_events(host: StorageHost) -> list[dict[str, Any]]:
     return [fields for event, fields in host.notes.events if event == "log.recovered"]
 
 
-def check(log: Log, history: History, damage: Damage) -> None:
-    start = int(log.log_start_offset)
-    served = batches_of(log, start)
-    readable = [batch for batch in history.kept if batch.last >= start]
-    assert served == readable[: len(served)], "the served batches are a prefix of the appended ones"
-    must = [batch for batch in readable if batch.last < damage.first_bad]
-    assert len(served) >= len(must), "no batch before the first damaged byte is lost"
-    end = served[-1].last + 1 if served else log.log_end_offset
-    assert log.log_end_offset == end
-    alive = [batch for batch in history.kept if batch.last < end]
-    if served:
-        assert [tuple(entry) for entry in log.epochs.entries()] == epochs_of(alive, start)
-    for producer, sequence in last_sequences(served).items():
-        entry = log.producers.get(producer)
-        assert entry is not None
-        assert entry.batches[-1].last_sequence == sequence
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(STEPS), max_size=45),
     st.booleans(),

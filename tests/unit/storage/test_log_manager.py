@@ -116,7 +116,9 @@ def test_load_removes_a_log_folder_whose_deletion_was_interrupted(tmp_path: Path
     logs.create(TP, ID, CONFIG.topic())
     logs.delete(TP)
     logs.close(clean=True)
-    logs = manager(tmp_path)
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    assert "recovery.before-deleted-folder" in host.notes.hits
     assert list(logs.logs()) == []
     assert list(tmp_path.glob("*-delete")) == []
 

@@ -160,22 +160,22 @@ def test_snapshot_is_decoded_as_encoded_and_corruption_is_detected() -> None:
             decode_snapshot(data[:position], "x")
 
 
-def test_reopening_keeps_the_last_batch_after_a_clean_shutdown_and_all_five_after_a_crash(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_reopening_keeps_the_last_batch_of_a_producer(tmp_path: Path, clean: bool) -> None:
     host = StorageHost()
     folder = str(tmp_path / "orders-0")
     log = host.open(folder)
     send(log, *range(8))
-    full = log.producers.entries()
-    log.abandon()
-    log = host.open(folder, clean=False)
-    assert log.producers.entries() == full
-    log.close()
-    log = host.open(folder)
-    (entry,) = log.producers.entries()
-    assert entry.batches == full[0].batches[-1:]
+    (full,) = log.producers.entries()
+    assert len(full.batches) == 5
+    if clean:
+        log.close()
+    else:
+        log.abandon()
+    log = host.open(folder, clean=clean)
+    assert log.producers.entries() == [full._replace(batches=full.batches[-1:])]
     assert log.append_as_leader(batch(7), EPOCH).first_offset == 7
+    assert refusal(log, batch(6)) == ErrorCode.out_of_order_sequence_number
     assert send(log, 8) == [8]
 
 

@@ -292,7 +292,7 @@ def test_recovery_truncates_zeros_at_the_end(folder: Path) -> None:
     assert recovered(host)[0]["truncated_bytes"] == 5_000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_recovery_after_a_crash_restores_a_prefix_of_the_log(data: st.DataObject) -> None:
     """Appends, truncations and flushes; then the last file loses bytes above the recovery point."""

@@ -151,6 +151,7 @@ def test_opening_splits_a_segment_beyond_the_offset_range(
     whole = at(0) + at(1) + at(far) + at(far + 1) + at(2 * far)
     (path / f"{0:020d}.log").write_bytes(whole[: len(whole) - torn])
     log = host.open(folder, clean=clean, tail_bytes=0)
+    assert "recovery.before-split" in host.notes.hits
     assert bases(log) == ([0, far] if torn else [0, far, 2 * far])
     data = b"".join((path / f"{base:020d}.log").read_bytes() for base in bases(log))
     assert data == (whole[: 4 * SIZE] if torn else whole)

@@ -57,7 +57,7 @@ SAMPLED = list(sampled())
 
 
 @pytest.mark.parametrize("key", SAMPLED, ids=str)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_decoding_what_kio_wrote_returns_the_message(
     key: tuple[int, int], data: st.DataObject
@@ -68,7 +68,7 @@ def test_decoding_what_kio_wrote_returns_the_message(
         assert reader(entity_type)(b"head" + written, 4) == (entity, 4 + len(written))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(key=st.sampled_from(SAMPLED), garbage=st.binary(max_size=80))
 def test_decoding_garbage_raises_nothing_but_a_wire_error(
     key: tuple[int, int], garbage: bytes
@@ -77,7 +77,7 @@ def test_decoding_garbage_raises_nothing_but_a_wire_error(
         messages.request_reader(*key)(garbage, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_decoding_a_truncated_message_is_a_wire_error(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(SAMPLED))

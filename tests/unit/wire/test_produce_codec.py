@@ -23,7 +23,7 @@ def topic_of(row: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_decoding_produce_requests_agrees_with_kio(version: int, data: st.DataObject) -> None:
     entity: Any = data.draw(entities(messages.request_type(0, version)))
@@ -41,7 +41,7 @@ def test_decoding_produce_requests_agrees_with_kio(version: int, data: st.DataOb
     assert read == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
 def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, version: int) -> None:
     body = kio_bytes(data.draw(entities(messages.request_type(0, version))))
@@ -50,7 +50,7 @@ def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, versi
         produce.decode_produce(request_of(0, version, body[:cut]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=60))
 def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage: bytes) -> None:
     with contextlib.suppress(WireError):
@@ -134,7 +134,7 @@ def kios_response(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_encoding_produce_responses_agrees_with_kio(version: int, data: st.DataObject) -> None:
     rows = [row._replace(log_append_time_ms=-1) for row in data.draw(answers(version))]

@@ -19,7 +19,6 @@ from kio_entities import entities, kio_bytes
 def test_partitions_errors_and_base_offsets_are_kios(version: int) -> None:
     @settings(
         max_examples=25,
-        deadline=None,
         suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
     )
     @given(entities(messages.response_type(ApiKey.PRODUCE, version)), st.integers(0, 400))

@@ -10,7 +10,7 @@ from harrow.harness.simulation import SimulationOptions
 from harrow.harness.zoo.bug import Bug
 from harrow.harness.zoo.catalog import ZOO, bug_named
 from harrow.harness.zoo.rates import wilson_interval
-from harrow.harness.zoo.table import BEGIN, END, Measured, markdown, write_into
+from harrow.harness.zoo.table import ON_PROCESSES, SIMULATED, Measured, markdown, write_into
 from harrow.harness.zoo.trial import Trial
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,15 +84,25 @@ def test_a_page_keeps_what_stands_around_the_table_and_rows_that_were_not_measur
 ) -> None:
     page = tmp_path / "zoo.md"
     rest = "| x | 1 of 1 | 21-100 | 1.0 | 1 | 1 | `lost-write` |"
-    page.write_text(f"before\n{BEGIN}\n| 99 {rest}\n| 100 {rest}\n| 7 {rest}\n{END}\nafter\n")
+    page.write_text(
+        f"before\n{SIMULATED[0]}\n| 99 {rest}\n| 100 {rest}\n| 7 {rest}\n{SIMULATED[1]}\nafter\n"
+    )
     measured = Measured(bug=BUG, trials=[trial(0, seconds=60.0)])
     write_into(page, [measured])
     *head, new = markdown([measured]).splitlines()
     table = "\n".join([*head, f"| 7 {rest}", new, f"| 100 {rest}"])
-    assert page.read_text() == f"before\n{BEGIN}\n\n{table}\n\n{END}\nafter\n"
+    assert page.read_text() == f"before\n{SIMULATED[0]}\n\n{table}\n\n{SIMULATED[1]}\nafter\n"
 
 
-@pytest.mark.parametrize("text", [None, "", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        f"{SIMULATED[1]}\n{SIMULATED[0]}\n",
+        f"{SIMULATED[0]}\n{SIMULATED[0]}\n{SIMULATED[1]}\n",
+    ],
+)
 def test_a_page_without_a_place_is_an_error_and_stays_as_it_is(
     tmp_path: Path, text: str | None
 ) -> None:
@@ -102,6 +112,17 @@ def test_a_page_without_a_place_is_an_error_and_stays_as_it_is(
     with pytest.raises(ConfigError, match="add the two lines"):
         write_into(page, [])
     assert (page.read_text() if page.exists() else None) == text
+
+
+def test_a_page_has_a_table_of_simulations_and_one_of_real_processes(tmp_path: Path) -> None:
+    page = tmp_path / "zoo.md"
+    page.write_text("\n".join((*SIMULATED, *ON_PROCESSES)) + "\n")
+    found = Measured(bug=BUG, trials=[trial(0, seconds=1.0)])
+    write_into(page, [found], ON_PROCESSES)
+    table = markdown([found])
+    first, last = ON_PROCESSES
+    expected = "\n".join((*SIMULATED, first, "", table, "", last))
+    assert page.read_text() == f"{expected}\n"
 
 
 def test_each_bug_has_its_own_number_and_module() -> None:

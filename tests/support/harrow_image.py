@@ -1,0 +1,192 @@
+"""The image of `containers/Dockerfile` for tests, built from what is here: HARROW_BASE, or this machine's own Python.
+
+Where no registry can be reached, `docker import` makes the base of a tar with the interpreter that runs the tests, its
+standard library, /bin/sh, and the shared libraries that all of these need. The wheels are made of this source tree and
+of the distributions that are installed here, so `docker build` needs no network either.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from importlib.metadata import distribution
+from pathlib import Path
+
+from harrow.faults.errors import CapabilityError
+
+ROOT = Path(__file__).parents[2]
+CONTAINERS = ROOT / "containers"
+LAYERS = ("cluster", "faults", "harness", "package")
+PROGRAMS = ("sh", "mkdir", "ls")
+UNUSED = ("site-packages", "test", "idlelib", "tkinter", "turtledemo", "lib2to3", "__pycache__")
+INDIRECT = ("typing-extensions",)
+"""Distributions that those of requirements.txt need."""
+
+
+def missing() -> str:
+    """Return why no image can be built here; empty when one can."""
+    from harrow.harness.backends.docker.daemon import connect
+
+    try:
+        connect().close()
+    except CapabilityError as error:
+        return str(error)
+    return "" if shutil.which("docker") else "no `docker` command, which builds the image"
+
+
+MISSING = missing()
+
+
+@functools.cache
+def harrow_image() -> str:
+    """Return the name of the image: HARROW_BROKERS_IMAGE, or one that the first call of a process builds."""
+    if given := os.environ.get("HARROW_BROKERS_IMAGE"):
+        return given
+    base = os.environ.get("HARROW_BASE") or python_base()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(CONTAINERS / "Dockerfile", folder)
+        shutil.copy(CONTAINERS / "requirements.txt", folder)
+        wheels = folder / "wheels"
+        wheels.mkdir()
+        build_wheel(folder / "source", wheels)
+        for needed in (*requirements(), *INDIRECT):
+            installed_wheel(needed, wheels)
+        tag = "harrow-brokers:test"
+        words = ["--build-arg", f"BASE={base}", "--build-arg", "PIP_OPTIONS=--no-index"]
+        run("docker", "build", "--quiet", "--network", "none", *words, "-t", tag, str(folder))
+    return tag
+
+
+def run(*command: str, cwd: Path | None = None) -> str:
+    """Run a command; AssertionError with its output when it fails."""
+    environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=cwd
+    )
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def requirements() -> list[str]:
+    """Return the names of the distributions in requirements.txt."""
+    lines = (CONTAINERS / "requirements.txt").read_text().splitlines()
+    return [line.partition(">=")[0] for line in lines if line and not line.startswith("#")]
+
+
+def build_wheel(source: Path, wheels: Path) -> None:
+    """Build Harrow's wheel from a copy of the source tree."""
+    for layer in LAYERS:
+        shutil.copytree(ROOT / layer, source / layer, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    run(sys.executable, "-c", build, str(wheels), cwd=source)
+
+
+def installed_wheel(name: str, wheels: Path) -> None:
+    """Make a wheel of an installed distribution."""
+    found = distribution(name)
+    tags = [line.partition(":")[2].strip() for line in (found.read_text("WHEEL") or "").splitlines()
+            if line.startswith("Tag:")]  # fmt: skip
+    stem = f"{found.name.replace('-', '_')}-{found.version}"
+    with zipfile.ZipFile(wheels / f"{stem}-{max(tags)}.whl", "w") as wheel:
+        for file in found.files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                wheel.write(str(file.locate()), str(file))
+
+
+# ------------------------------------------------------------------ a base image of this machine's Python
+
+
+def python_base() -> str:
+    """Return the name of an image with this interpreter and pip, made when the daemon has none."""
+    home = Path(sys.base_prefix)
+    recipe = f"{home} {sys.version} {inspect.getsource(add_python)}"
+    key = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    name = f"harrow-python-base:{key}"
+    known = run("docker", "images", "--quiet", name)
+    if not known:
+        with subprocess.Popen(
+            ["docker", "import", "-c", f"ENV PATH={home}/bin:/usr/bin:/bin", "-", name],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        ) as imported:  # fmt: skip
+            assert imported.stdin is not None
+            with imported.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|") as tar:
+                add_python(tar, home)
+        assert imported.returncode == 0
+    return name
+
+
+def add_python(tar: tarfile.TarFile, home: Path) -> None:
+    """Add the interpreter, its library, a shell, and the shared libraries of these."""
+    library = Path(sysconfig.get_path("stdlib", vars={"base": str(home)}))
+    number = f"{sys.version_info.major}.{sys.version_info.minor}"
+    interpreter = home / "bin" / f"python{number}"
+    programs = [Path(found) for name in PROGRAMS if (found := shutil.which(name))]
+    for path in (interpreter, *programs):
+        add_file(tar, path)
+    add_link(tar, Path("/bin"), "usr/bin")
+    for name in ("python", "python3"):
+        add_link(tar, home / "bin" / name, interpreter.name)
+    binaries = [interpreter, *programs]
+    for path in sorted(library.rglob("*")):
+        if path.is_file() and not set(UNUSED) & set(path.relative_to(library).parts):
+            add_file(tar, path)
+            if path.suffix == ".so":
+                binaries.append(path)
+    # pip's own wheel is outside the library in a Python of Debian or Fedora
+    if wheels := sysconfig.get_config_var("WHEEL_PKG_DIR"):
+        for path in sorted(Path(wheels).glob("*.whl")):
+            add_file(tar, path)
+    # wheels of other distributions need the C++ library
+    binaries += [Path(str(file.locate())) for name in requirements() for file in distribution(name).files or ()
+                 if file.suffix == ".so"]  # fmt: skip
+    for shared in sorted(shared_libraries(binaries)):
+        add_file(tar, Path(shared))
+    for folder in ("tmp", "proc", "dev", "etc"):
+        entry = tarfile.TarInfo(folder)
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+        tar.addfile(entry)
+    text = b"root:x:0:0::/tmp:/bin/sh\n"
+    entry = tarfile.TarInfo("etc/passwd")
+    entry.size = len(text)
+    tar.addfile(entry, io.BytesIO(text))
+
+
+def add_file(tar: tarfile.TarFile, path: Path) -> None:
+    """Add a file with the contents that its links lead to."""
+    entry = tarfile.TarInfo(str(path.absolute()).lstrip("/"))
+    found = path.stat()
+    entry.size, entry.mode = found.st_size, found.st_mode & 0o777
+    with path.open("rb") as file:
+        tar.addfile(entry, file)
+
+
+def add_link(tar: tarfile.TarFile, path: Path, target: str) -> None:
+    """Add a symbolic link."""
+    entry = tarfile.TarInfo(str(path).lstrip("/"))
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+
+
+def shared_libraries(binaries: Iterable[Path]) -> set[str]:
+    """Return the shared libraries that the loader finds for these files."""
+    done = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False)
+    words = (word for line in done.stdout.splitlines() for word in line.split())
+    return {word for word in words if word.startswith("/") and Path(word).is_file()}
+
+
+if __name__ == "__main__":
+    print(harrow_image())
