@@ -16,12 +16,25 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from shop import Order, new_order
 
 Work = Callable[[Any], Any]
 DEADLINE_S = 60.0
+COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""Errors of a group whose coordinator has just been chosen."""
 PACE_S = 0.01
 
 
@@ -114,7 +127,7 @@ def failing_once(work: Work, error: type[Exception], at_order: int) -> Work:
 
 
 class Lag:
-    """How many records of a topic a consumer group has not committed yet."""
+    """How many records of a topic a consumer group has not committed yet; all of them while no coordinator says it."""
 
     def __init__(
         self, servers: str, group: str, topic: str = "orders", partitions: int = 1
@@ -124,10 +137,18 @@ class Lag:
 
     def __call__(self) -> int:
         lag = 0
-        for place in self._client.committed(self._places, timeout=DEADLINE_S):
+        for place in self._committed():
             low, high = self._client.get_watermark_offsets(place, timeout=DEADLINE_S, cached=False)
             lag += high - max(place.offset, low)
         return lag
+
+    def _committed(self) -> list[TopicPartition]:
+        try:
+            return self._client.committed(self._places, timeout=DEADLINE_S)
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_MOVES:
+                raise
+            return self._places
 
     def __enter__(self) -> Lag:
         return self

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import closing
+from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harrow_shop import bill_of
 
 READING: dict[str, Any] = {
@@ -20,13 +21,24 @@ READING: dict[str, Any] = {
 }  # fmt: skip
 
 
+def end_of(reader: Consumer, place: TopicPartition) -> int:
+    """Return the end of a partition; its leader may be changing."""
+    deadline = monotonic() + 30
+    while True:
+        try:
+            return reader.get_watermark_offsets(place, timeout=30)[1]
+        except KafkaException:
+            if monotonic() > deadline:
+                raise
+
+
 def billed(servers: str) -> set[int]:
     """Return the orders that have a bill."""
     with closing(
         Consumer({**READING, "bootstrap.servers": servers, "group.id": "audit"})
     ) as reader:
         place = TopicPartition("bills", 0, 0)
-        _, end = reader.get_watermark_offsets(place, timeout=30)
+        end = end_of(reader, place)
         reader.assign([place])
         found: set[int] = set()
         position = 0

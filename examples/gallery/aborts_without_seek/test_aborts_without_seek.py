@@ -1,0 +1,24 @@
+"""The tax service does not respond once: the transaction of an order is aborted."""
+
+from __future__ import annotations
+
+from aborts_without_seek import right, wrong
+from harrow import Harrow, mapped
+from shop import TaxServiceError, bill_of, new_order
+from stage import failing_once, place, run_until_caught_up
+from twins import BillOrders, twins
+
+
+@twins(
+    wrong.bill_orders,
+    right.bill_orders,
+    finds={"missing-output": [4], "commit-before-output": [4]},
+)
+def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders) -> None:
+    orders, bills = harrow.topic("orders"), harrow.topic("bills")
+    place(harrow.bootstrap_servers, map(new_order, range(10)))
+    make_bill = failing_once(bill_of, TaxServiceError, at_order=4)
+    run_until_caught_up(bill_orders, harrow.bootstrap_servers, make_bill, group="billing")
+    harrow.verify_pipeline(
+        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
+    )
