@@ -118,7 +118,13 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
             resume=lambda node: apache.signal(node, signal.SIGCONT),
         )
         with theirs.links:
+            for node in theirs.ports:  # the test before may have started one again
+                until(partial(_knows_all, theirs, node), f"node {node} knows all nodes")
             yield theirs
+
+
+def _knows_all(kafka: Kafka, node: int) -> bool:
+    return {row.node_id for row in kafka.raw(node).metadata().brokers} == set(kafka.ports)
 
 
 @pytest.fixture(scope="session")

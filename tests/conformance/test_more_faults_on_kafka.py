@@ -41,7 +41,7 @@ def test_faults_of_several_steps_and_brokers_act_on_kafka(kafka: Harrow) -> None
     faults = (
         move_leader(orders, 0),
         disconnect(leader(orders, 0), follower(orders, 0), seconds=1),
-        half_open(leader(orders, 0), peers="clients", seconds=0.5),
+        half_open(leader(orders, 0), peers="clients", seconds=3),
         halves(seconds=2),
         throttle_cpu(leader(orders, 0), share=0.5, seconds=1),
         crash_loop(leader(orders, 0), alive_s=(0.5, 1), seconds=1),

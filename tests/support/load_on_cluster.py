@@ -27,22 +27,32 @@ SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 def produce_numbers(servers: str, topic: str, values: range, **config: object) -> None:
     """Produces each number as a text to partition 0, with one of five keys, and waits for all acknowledgements."""
+    _produce(_producer(servers, **config), topic, values)
+
+
+def produce_while_faults_last(harrow: Harrow, topic: str, *faults: Fault) -> None:
+    """Produces with acks=all until the last fault is healed; each of them must take effect.
+
+    One producer for all of it: a fault of open connections meets nothing when each batch has new ones.
+    """
+    producer, sent = _producer(harrow.bootstrap_servers, acks="all"), 0
+    with harrow.chaos(*faults) as chaos:
+        while chaos.running:
+            _produce(producer, topic, range(sent, sent + 20))
+            sent += 20
+    assert chaos.effects == len(faults)
+
+
+def _producer(servers: str, **config: object) -> Producer:
     settings: dict[str, object] = {"bootstrap.servers": servers, "linger.ms": 1, **config}
-    producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
+    return Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
+
+
+def _produce(producer: Producer, topic: str, values: range) -> None:
     for value in values:
         producer.produce(topic, str(value), key=str(value % 5), partition=0)
         producer.poll(0.001)
     assert producer.flush(60) == 0
-
-
-def produce_while_faults_last(harrow: Harrow, topic: str, *faults: Fault) -> None:
-    """Produces with acks=all until the last fault is healed; each of them must take effect."""
-    sent = 0
-    with harrow.chaos(*faults) as chaos:
-        while chaos.running:
-            produce_numbers(harrow.bootstrap_servers, topic, range(sent, sent + 20), acks="all")
-            sent += 20
-    assert chaos.effects == len(faults)
 
 
 @contextmanager
