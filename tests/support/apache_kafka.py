@@ -119,7 +119,8 @@ def _detached(command: list[str], log: Path) -> int:
 def keep(shared: Path, run: int) -> None:
     """Starts the nodes, writes their address to `apache.json`, and kills them when process `run` ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+        # not SIG_IGN, which the nodes would inherit: a JVM that does ends at no SIGTERM
+        signal.signal(number, lambda *_: None)
     ended = os.pidfd_open(run)
     folder = shared / "apache"
     controllers = (node - 10_000 for node in NODES)  # the tool's rule for their ports
