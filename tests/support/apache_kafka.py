@@ -120,7 +120,7 @@ def keep(shared: Path, run: int) -> None:
     """Starts the nodes, writes their address to `apache.json`, and kills them when process `run` ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # not SIG_IGN, which the nodes would inherit: a JVM that does ends at no SIGTERM
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _go_on)
     ended = os.pidfd_open(run)
     folder = shared / "apache"
     controllers = (node - 10_000 for node in NODES)  # the tool's rule for their ports
@@ -144,6 +144,10 @@ def keep(shared: Path, run: int) -> None:
     select.select([ended], [], [])
     subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _go_on(number: int, frame: object) -> None:
+    del number, frame
 
 
 def _listens(port: int) -> bool:

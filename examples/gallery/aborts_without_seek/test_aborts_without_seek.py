@@ -12,7 +12,9 @@ from twins import BillOrders, twins
 @twins(
     wrong.bill_orders,
     right.bill_orders,
-    finds={"missing-output": [4], "commit-before-output": [4]},
+    finds={"missing-output": [4]},
+    # only Harrow's own brokers know when an offset of a transaction is valid
+    also=["commit-before-output"],
 )
 def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders) -> None:
     orders, bills = harrow.topic("orders"), harrow.topic("bills")
