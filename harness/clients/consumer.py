@@ -2,10 +2,15 @@
 
 A record that `poll` or `consume` returns is one `ok` row. A commit is an `invoke` row and then `ok`, `fail` or `info`
 for each partition. Where the position may legally jump (an assignment, a revocation, a seek) the consumer writes a
-BREAK row: order is judged only between two breaks. `consume` may collect records, run the callback of a rebalance, and
-collect more before it returns, and does not say which records came before. So the records of such a call have a further
-BREAK where their offsets do not follow each other, and one after the last. A record that was read is not thereby
-processed; the history makes no statement about processing.
+BREAK row: order is judged only between two breaks. A record that was read is not thereby processed; the history makes
+no statement about processing.
+
+`consume` may collect records, run the callback of a rebalance, and collect more before it returns, and does not say
+which records came before. So the records of such a call have a further BREAK where their offsets do not follow each
+other, and one after the last. Later calls may still return records that the client had fetched before the rebalance
+(seen with librdkafka 2.16: two batches of 500, then the same records again from the committed offset). So there is a
+BREAK, too, where the partition first goes back after that, unless a call without any record came between: then nothing
+of before was left.
 """
 
 from __future__ import annotations
@@ -30,6 +35,8 @@ from ..histories.format import (
 from .recorder import client_name
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 def record_poll(
@@ -59,8 +66,10 @@ class Consumer:
         self._client = self._history.name(self.name)
         self._lock = threading.Lock()
         self._ops = itertools.count()
-        self._broken = dict[tuple[str, int], TopicPartition]()
-        """Partitions with a BREAK row since the present call of `consume` began."""
+        self._moved = dict[Place, int | None]()
+        """Partitions whose position was set, with the last offset read since, until nothing of before can come."""
+        self._moved_in_call = set[Place]()
+        """Those of the present call of `consume`."""
         settings = dict(config)
         self._on_commit = settings.get("on_commit")
         settings["on_commit"] = self._committed
@@ -79,7 +88,7 @@ class Consumer:
 
         def breaking(callback: RebalanceCallback | None) -> RebalanceCallback:
             def call(consumer: Any, partitions: list[TopicPartition]) -> None:
-                self._break(partitions)
+                self._position_set(partitions)
                 if callback is not None:
                     callback(consumer, partitions)
 
@@ -93,26 +102,32 @@ class Consumer:
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Assign these partitions without a group."""
-        self._break(partitions)
+        self._position_set(partitions)
         self._raw.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Add these partitions to the assignment."""
-        self._break(partitions)
+        self._position_set(partitions)
         self._raw.incremental_assign(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
         """Set the position of one partition."""
-        self._break([partition])
+        self._position_set([partition])
         self._raw.seek(partition)
 
-    def _break(self, partitions: Iterable[TopicPartition]) -> None:
+    def _position_set(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            self._history.append(
-                OperationFunction.BREAK, OperationType.OK, self._client, self._history.name(partition.topic),
-                partition.partition, op=next(self._ops),
-            )  # fmt: skip
-            self._broken[partition.topic, partition.partition] = partition
+            place = partition.topic, partition.partition
+            self._break(place)
+            self._moved[place] = None
+            self._moved_in_call.add(place)
+
+    def _break(self, place: Place) -> None:
+        topic, partition = place
+        self._history.append(
+            OperationFunction.BREAK, OperationType.OK, self._client, self._history.name(topic), partition,
+            op=next(self._ops),
+        )  # fmt: skip
 
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next record or error; None after `timeout` seconds."""
@@ -123,20 +138,31 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` records and errors."""
-        self._broken.clear()
+        self._moved_in_call.clear()
         messages = self._raw.consume(num_messages, timeout)
-        broken, now_ns = dict(self._broken), time.monotonic_ns()
-        last: dict[tuple[str, int], int] = {}
+        now_ns = time.monotonic_ns()
+        if not messages:
+            self._moved.clear()
         for message in messages:
-            if broken:
-                place, offset = (message.topic() or "", message.partition() or 0), message.offset()
-                if place in broken and message.error() is None and offset is not None:
-                    if offset != last.get(place, offset - 1) + 1:
-                        self._break([broken[place]])
-                    last[place] = offset
+            if self._moved:
+                self._break_where_it_jumps(message)
             record_poll(self._history, self._client, next(self._ops), message, now_ns)
-        self._break(broken[place] for place in last)
+        for place in self._moved_in_call:
+            if self._moved.get(place) is not None:
+                self._break(place)
+                self._moved[place] = None
         return messages
+
+    def _break_where_it_jumps(self, message: Message) -> None:
+        place, offset = (message.topic() or "", message.partition() or 0), message.offset()
+        if place not in self._moved or message.error() is not None or offset is None:
+            return
+        last, self._moved[place] = self._moved[place], offset
+        if last is None or offset == last + 1:
+            return
+        self._break(place)
+        if offset <= last and place not in self._moved_in_call:
+            del self._moved[place]
 
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True

@@ -176,8 +176,8 @@ class RebalancingConsumer:
     """A consumer whose first `consume` collects records, runs the callback of an assignment, and collects more."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        del settings
-        self.batches = [[7, 8, 3, 4], [3, 4, 5], [6]]
+        self.batches: list[list[int]] = settings["batches"]
+        self.is_assigned = False
 
     def subscribe(self, topics: list[str], *, on_assign: Any, on_revoke: Any) -> None:
         del topics, on_revoke
@@ -185,7 +185,8 @@ class RebalancingConsumer:
 
     def consume(self, count: int, timeout: float) -> list[FakeMessage]:
         del count, timeout
-        if len(self.batches) == 3:
+        if not self.is_assigned:
+            self.is_assigned = True
             self.on_assign(self, [TopicPartition(TOPIC, 0)])
         return [FakeMessage(offset) for offset in self.batches.pop(0)]
 
@@ -193,17 +194,32 @@ class RebalancingConsumer:
         """Nothing is open."""
 
 
-def test_records_that_were_collected_before_a_rebalance_are_not_judged_with_those_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("batches", "wanted"),
+    [
+        ([[7, 8, 3, 4], [3, 4, 5], [6]], ["break", 7, 8, "break", 3, 4, "break", 3, 4, 5, 6]),
+        ([[0, 1], [2, 3], [0, 1], [2]], ["break", 0, 1, "break", 2, 3, "break", 0, 1, 2]),
+        ([[5], [6, 9], [10, 0]], ["break", 5, "break", 6, "break", 9, 10, "break", 0]),
+        ([[0, 1], [2, 3], [], [0]], ["break", 0, 1, "break", 2, 3, 0]),
+        ([[0, 1], [2], [0, 1], [0]], ["break", 0, 1, "break", 2, "break", 0, 1, 0]),
+    ],
+    ids=["in the same call", "fetched before", "with gaps", "after an empty call", "only once"],
+)
+def test_records_that_were_fetched_before_a_rebalance_are_not_judged_with_those_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], wanted: list[int | str]
+) -> None:  # fmt: skip
+    calls = len(batches)
     monkeypatch.setattr(confluent_kafka, "Consumer", RebalancingConsumer)
-    with HistoryWriter(tmp_path / "history") as history, Consumer({}, history=history) as consumer:
+    with (
+        HistoryWriter(tmp_path / "history") as history,
+        Consumer({"batches": batches}, history=history) as consumer,
+    ):
         consumer.subscribe([TOPIC])
-        for _ in range(3):
+        for _ in range(calls):
             consumer.consume(10, 1)
     rows = history_frame(history.path).sort("op")
     polled = rows["kind"] == OperationFunction.POLL
     shown = [
         offset if poll else "break" for offset, poll in zip(rows["offset"], polled, strict=True)
     ]
-    assert shown == ["break", 7, 8, "break", 3, 4, "break", 3, 4, 5, 6]
+    assert shown == wanted
