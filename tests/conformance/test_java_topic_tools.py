@@ -371,7 +371,7 @@ def begin_move(kafka: Any, topic: str, *replicas: int) -> None:
 def test_a_reassignment_to_a_killed_broker_is_listed_and_cancelled(
     kafka: Any, tools: Tools, tmp_path: Path
 ) -> None:
-    # KRaft: some broker, drawn anew each time
+    # KRaft: each response names another broker
     controller = kafka.raw(1).metadata().controller_id
     dead = next(node for node in (3, 2) if node != controller)
     other = 5 - dead
