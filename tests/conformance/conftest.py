@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from apache_kafka import MISSING, apache_kafka
 from harrow.cluster import Cluster
+from harrow.cluster.listeners import Address
+from harrow.cluster.ports import LOOPBACK
+from harrow.harness.backends.apache.kafka_views import live_brokers
 from kafka_tools import Tools, ToolsJvm
 from raw_kafka import RawKafka
 from waiting import until
@@ -124,7 +127,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 
 def _knows_all(kafka: Kafka, node: int) -> bool:
-    return {row.node_id for row in kafka.raw(node).metadata().brokers} == set(kafka.ports)
+    return live_brokers(Address(LOOPBACK, kafka.ports[node])) == frozenset(kafka.ports)
 
 
 @pytest.fixture(scope="session")

@@ -191,7 +191,7 @@ def test_a_job_with_transactions_bills_once_while_its_coordinator_is_killed(harr
     place_orders(harrow, orders, 0, 5)
     placed, pace = [5], threading.Event()
     writer = harrow.cluster.leader(bills.name, 0)
-    with RawKafka(int(harrow.bootstrap_servers.split(",")[0].rpartition(":")[2])) as raw:
+    with RawKafka(harrow.cluster.brokers[1].port) as raw:
         coordinator = coordinator_of(raw, f"biller-{orders.name}")
         group = group_elsewhere(raw, coordinator, writer)
 
