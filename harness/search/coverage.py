@@ -42,7 +42,8 @@ TOPIC_LETTERS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 CONDITIONS: Final[Mapping[str, str]] = {
     "kill": "x", "power_loss": "x", "terminate": "x", "restart": "x", "failpoint": "x", "pause": "p",
-    "isolate": "c", "cut": "c", "slow_link": "s", "throttle": "s", "slow_disk": "s",
+    "isolate": "c", "cut": "c", "slow_link": "s", "throttle": "s", "slow_disk": "s", "half_open": "c",
+    "crash_during_recovery": "x", "zombie_controller": "p",
 }  # fmt: skip
 """Kinds of faults that hold a broker: it is dead, paused, cut off or slow."""
 REPLICAS = 3

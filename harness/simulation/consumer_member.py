@@ -18,7 +18,13 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .coordinator_client import GROUP, CoordinatorClient
-from .group_member import HEARTBEAT_MS, REBALANCE_MS, Membership, committed_offsets
+from .group_member import (
+    HEARTBEAT_MS,
+    REBALANCE_MS,
+    CommittedOffsets,
+    Membership,
+    committed_offsets,
+)
 from .wire import WireClient, pause_ms
 
 VERSION = 1
@@ -64,7 +70,7 @@ class ConsumerMember:
         self._host.tasks.spawn(self._send_heartbeats(membership), name="heartbeats")
         return membership
 
-    async def committed(self, membership: Membership) -> dict[TopicPartition, int]:
+    async def committed(self, membership: Membership) -> CommittedOffsets:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
         return await committed_offsets(self._coordinator, self._group, membership)
 

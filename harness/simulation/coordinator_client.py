@@ -16,6 +16,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from .wire import METADATA_MS, Address, WireClient, pause_ms
 
 GROUP, TRANSACTION = 0, 1
+NO_NODE = -1
 RETRIABLE = frozenset(
     {
         ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator,
@@ -43,6 +44,9 @@ class CoordinatorClient:
         self.client = client
         self._kind, self._key = kind, key
         self._address: Address | None = None
+        self._node = NO_NODE
+        self.answered_by = NO_NODE
+        """The node id of the broker that sent the last response."""
 
     async def ask(
         self, api_key: int, version: int, entity: Any, *,
@@ -71,10 +75,13 @@ class CoordinatorClient:
     async def _attempt(self, api_key: int, version: int, entity: Any, timeout_ms: float) -> Any:
         try:
             address = await self._find()
-            return await self.client.ask(address, api_key, version, entity, timeout_ms)
+            node = self._node
+            response = await self.client.ask(address, api_key, version, entity, timeout_ms)
         except (OSError, TimeoutError, WireError):
             self._address = None
             return None
+        self.answered_by = node
+        return response
 
     async def _find(self) -> Address:
         schema = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
@@ -83,7 +90,7 @@ class CoordinatorClient:
             response = await self.client.ask_any_broker(ApiKey.FIND_COORDINATOR, 4, entity)
             (row,) = response.coordinators
             if row.error_code is ErrorCode.none:
-                self._address = row.host, row.port
+                self._address, self._node = (row.host, row.port), row.node_id
             else:
                 await self.client.host.tasks.sleep(pause_ms(self.client.host))
         return self._address

@@ -7,7 +7,7 @@ heartbeat, or to a commit of the caller (`leave`); the caller then joins again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.consumer.consumer_protocol import (
@@ -36,6 +36,14 @@ class Membership:
     generation: int
     partitions: list[TopicPartition]
     over: bool = False
+
+
+class CommittedOffsets(NamedTuple):
+    """What a coordinator said about the partitions of a member."""
+
+    offsets: dict[TopicPartition, int]
+    said_by: int
+    """The node id of the broker that answered."""
 
 
 class GroupMember:
@@ -127,14 +135,14 @@ class GroupMember:
                 if error.code is ErrorCode.unknown_member_id:
                     self._member_id = ""
 
-    async def committed(self, membership: Membership) -> dict[TopicPartition, int]:
+    async def committed(self, membership: Membership) -> CommittedOffsets:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
         return await committed_offsets(self._coordinator, self._group, membership)
 
 
 async def committed_offsets(
     coordinator: CoordinatorClient, group: str, membership: Membership
-) -> dict[TopicPartition, int]:
+) -> CommittedOffsets:
     """Return the committed offsets of the member's partitions, without those of open transactions (KIP-447)."""
     schema = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
     numbers = tuple(tp.partition for tp in membership.partitions)
@@ -147,11 +155,12 @@ async def committed_offsets(
     response = await coordinator.ask(
         ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, entity, error_of=_offset_fetch_error
     )
-    return {
+    offsets = {
         TopicPartition(topic.name, row.partition_index): max(0, row.committed_offset)
         for topic in response.groups[0].topics
         for row in topic.partitions
     }
+    return CommittedOffsets(offsets, coordinator.answered_by)
 
 
 def _offset_fetch_error(response: Any) -> ErrorCode:

@@ -22,11 +22,12 @@ from harrow.cluster.transactions.states import TransactionState
 from ..checks.log_changes import LogChanges
 from ..run_settings import SINK, RunSettings
 from .checks import ReplicaLog, current_leader
+from .coordinator_client import NO_NODE
 from .hanging_transactions import HangingTransactions
 from .operator import SimulatedOperator
 from .output_checks import Findings, OutputFacts, judge_output
 from .sink_reader import SinkReader
-from .transform_job import JobProgress, SimulatedJob
+from .transform_job import GROUP, JobProgress, SimulatedJob
 from .wire import WireClient
 from .workload import SimulatedWorkload
 
@@ -51,7 +52,9 @@ class TransformWorkload(SimulatedWorkload):
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         super().__init__(cluster, settings)
         self._jobs_random = cluster.world.rng("jobs")
-        self._progress = JobProgress(self._anomaly)
+        self._progress = JobProgress(
+            self._anomaly, lambda: cluster.world.loop.now_ns, self._coordinates_since
+        )
         self._machines: list[Machine] = [
             cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)
         ]
@@ -229,6 +232,21 @@ class TransformWorkload(SimulatedWorkload):
             for tp, row in leaders.items()
             if row["lso"] < row["hw"]
         ]
+
+    def _coordinates_since(self, node: int, at_ns: int) -> bool:
+        """Whether the broker coordinates the job's group, and did so at `at_ns`: it has the highest leader epoch."""
+        count = self._movable_counts()[OFFSETS.name]
+        home = OFFSETS.name, partition_for(GROUP, count)
+        elected = [
+            (int(fields["leader_epoch"]), t_ns, int(fields["leader"]))
+            for t_ns, _, event, fields in self._events()
+            if event == "partition.leader" and (fields["topic"], fields["partition"]) == home
+        ]
+        _, t_ns, leader = max(elected, default=(-1, 0, NO_NODE))
+        return leader == node and t_ns <= at_ns
+
+    def _events(self) -> list[tuple[int, str, str, dict[str, Any]]]:
+        return self._cluster.world.trace.events
 
     def _moving_groups(self, leaders: Leaders) -> Iterator[str]:
         count = self._movable_counts()[OFFSETS.name]

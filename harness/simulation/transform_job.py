@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
+from typing import NamedTuple
 
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
@@ -16,7 +17,7 @@ from harrow.cluster.ids import TopicPartition
 from ..run_settings import CLASSIC, CONSUMER, RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
-from .group_member import GroupMember, Membership
+from .group_member import CommittedOffsets, GroupMember, Membership
 from .transactional_producer import SimulatedTransactionalProducer
 from .wire import WireClient, pause_ms
 
@@ -31,11 +32,29 @@ MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {
 }
 
 
+LeadsSince = Callable[[int, int], bool]
+"""Whether a broker leads the group's partition of the offsets topic, and did so at a time in nanoseconds."""
+
+
+class ConfirmedBefore(NamedTuple):
+    """What was committed before a request for the committed offsets."""
+
+    offsets: Mapping[TopicPartition, int]
+    at_ns: int
+
+
 class JobProgress:
     """What all processes of the job have done."""
 
-    def __init__(self, on_anomaly: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        on_anomaly: Callable[[str, str], None],
+        now_ns: Callable[[], int],
+        leads_since: LeadsSince,
+    ) -> None:
         self._on_anomaly = on_anomaly
+        self._now_ns = now_ns
+        self._leads_since = leads_since
         self.processed: dict[TopicPartition, int] = {}
         """The highest offset of each partition of the source of which a commit was confirmed."""
         self.output_epochs: dict[TopicPartition, dict[bytes, int]] = {}
@@ -46,13 +65,19 @@ class JobProgress:
         for tp, offset in offsets.items():
             self.processed[tp] = max(offset, self.processed.get(tp, 0))
 
-    def compare(
-        self, found: Mapping[TopicPartition, int], confirmed: Mapping[TopicPartition, int]
-    ) -> None:
-        """`found`: committed offsets; `confirmed`: `processed` at the time of the request for them."""
-        for tp, offset in found.items():
-            if offset < confirmed.get(tp, 0):
-                text = f"{tp}: {confirmed[tp]} was committed, then the group's offset was {offset}"
+    def before_reading(self) -> ConfirmedBefore:
+        """Return what `compare` needs to know of the moment before a request for committed offsets."""
+        return ConfirmedBefore(dict(self.processed), self._now_ns())
+
+    def compare(self, found: CommittedOffsets, before: ConfirmedBefore) -> None:
+        """Judge the committed offsets that a coordinator returned.
+
+        A coordinator that was replaced and does not know it yet may return old offsets, in Apache Kafka too.
+        """
+        for tp, offset in found.offsets.items():
+            confirmed = before.offsets.get(tp, 0)
+            if offset < confirmed and self._leads_since(found.said_by, before.at_ns):
+                text = f"{tp}: {confirmed} was committed, then the group's offset was {offset}"
                 self._on_anomaly("committed-offset-regression", text)
 
     def note_output(self, tp: TopicPartition, values: Iterable[bytes], epoch: int) -> None:
@@ -110,11 +135,11 @@ class SimulatedJob:
     async def _committed(self, membership: Membership) -> dict[TopicPartition, int]:
         if not membership.partitions:
             return {}
-        confirmed = dict(self._progress.processed)
+        before = self._progress.before_reading()
         found = await self._member.committed(membership)
-        self._progress.compare(found, confirmed)
-        self._progress.confirm(found)
-        return found
+        self._progress.compare(found, before)
+        self._progress.confirm(found.offsets)
+        return found.offsets
 
     async def _transact(
         self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership

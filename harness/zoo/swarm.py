@@ -1,9 +1,13 @@
-"""Runs of a search that knows nothing about the bug: application, settings and faults are all drawn from the seed.
+"""Runs of a search that knows nothing about the bug: cluster, application, settings and faults are drawn from the seed.
 
-Each run draws its workload, whether brokers lose power, the producer's settings, and then, as every simulation does,
-which kinds of faults take part (swarm testing; Groce et al., ISSTA 2012). What simulations draw by default hits leaders
-of the source, the controller and requests to Produce only; here the seed also draws followers, coordinators, leaders of
-the output, requests of other APIs, and places in the brokers' code.
+Each run draws the size of its cluster and of its topic, its workload, whether brokers lose power, the settings of
+brokers and clients, and then, as every simulation does, which kinds of faults take part (swarm testing; Groce et al.,
+ISSTA 2012). What simulations draw by default hits leaders of the source, the controller and requests to Produce only;
+here the seed also draws followers, coordinators, leaders of the output, requests of other APIs, errors of disks, and
+places in the brokers' code.
+
+The pool has only faults that a correct cluster survives, whenever they strike. So it has no `wipe` and no
+`damage_disk`: with a second fault they take records away from brokers without a bug.
 """
 
 from __future__ import annotations
@@ -11,24 +15,29 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from harrow.cluster.host.seam import failpoints as points
+from harrow.faults.disk_faults import DiskError, PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.planning import WEIGHTS
-from harrow.faults.request_faults import RequestFault
+from harrow.faults.request_faults import DelayRequest, RequestFault
 from harrow.faults.schedule import Schedule
 from harrow.faults.spec import Fault
 from harrow.faults.targets import (
     REGISTRY,
     Target,
+    all_brokers,
     follower,
     group_coordinator,
     isr_member,
     leader,
+    next_leader,
     one,
     txn_coordinator,
 )
 
-from ..run_settings import EXACTLY_ONCE, ORDERS, SINK, TOPIC
+from ..run_settings import CLASSIC, EXACTLY_ONCE, LEADER, ORDERS, SAME_BROKER, SINK, TOPIC
 from ..simulation import SimulationOptions, plan_seed
 from ..simulation.transform_job import GROUP
 
@@ -36,25 +45,88 @@ WORKLOADS = (ORDERS, ORDERS, EXACTLY_ONCE)
 POWER_LOSS_PART = 0.3
 SWARM_WEIGHTS: Mapping[str, int] = {
     **WEIGHTS,
+    "restart": 2,
+    "half_open": 1,
+    "throttle": 1,
+    "expire_session": 1,
+    "zombie_controller": 1,
+    "elect_controller": 1,
+    "crash_during_recovery": 1,
     "lose_response": 2,
     "lose_request": 2,
-    "delay_request": 2,
+    "delay_request": 4,
+    "duplicate_request": 1,
 }
-"""The mix of simulations, and faults of single requests."""
+"""The mix of simulations, and faults of starts, of the controller and of single requests."""
 RESENDS_PART = 0.2
 RESENDS_WEIGHTS: Mapping[str, int] = {
     "reset": 2, "slow_link": 2, "pause": 1, "lose_response": 2, "delay_request": 1
 }  # fmt: skip
 """Of a producer that sends again: no broker restarts, because a correct broker forgets batches then, too."""
 RESENDS_SECONDS = 4.0
-FAILPOINT_PART = 0.08
+
+# ------------------------------------------------------------------------------- cluster and clients
+
+BROKERS = (3, 3, 3, 4, 5)
+REPLICAS = (2, 3, 3, 3, 4)
+"""With two replicas or fewer in sync a leader alone takes records: `min.insync.replicas` is 1."""
+MIN_ISR = ("1", "2", "2")
+SECONDS = (4.0, 6.0, 8.0)
+PARTITIONS = (1, 1, 2, 3)
+BATCHES_PER_S = (8, 12, 20)
+PRODUCERS = (1, 1, 2, 5)
+READS_FROM = (LEADER, LEADER, SAME_BROKER)
+BROKER_SETTINGS: Sequence[tuple[float, Mapping[str, object]]] = (
+    (0.25, {"replica.fetch.max.bytes": 1, "replica.fetch.response.max.bytes": 1}),
+    (0.15, {"leader.imbalance.check.interval.seconds": 1, "leader.imbalance.per.broker.percentage": 0}),
+    (0.15, {"leader.imbalance.check.interval.seconds": 2, "leader.imbalance.per.broker.percentage": 0}),
+    (0.3, {"log.retention.check.interval.ms": 300}),
+    (0.3, {"replica.high.watermark.checkpoint.interval.ms": 100}),
+)  # fmt: skip
+"""How likely each of these settings is; the later one counts."""
+JOB_BROKER_SETTINGS: Sequence[tuple[float, Mapping[str, object]]] = (
+    (0.3, {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}),
+    (0.3, {"group.initial.rebalance.delay.ms": 300}),
+)
+NO_MOVES = ("alter", "delete-records")
+"""An operator who moves no leader."""
+JOB_SETTINGS: Sequence[tuple[float, Mapping[str, Any]]] = (
+    (0.4, {"operations": NO_MOVES}),
+    (0.3, {"aborted_part": 0.45}),
+    (0.3, {"transaction_version": 1}),
+    (0.2, {"transaction_timeout_ms": 300, "job_pause_ms": 1_000}),
+)
+"""Of the job and its operator; the last one: a member stops for longer than its transaction may last."""
+EXPIRY_PART = 0.1
+EXPIRY_SETTINGS: Mapping[str, object] = {
+    "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 100
+}  # fmt: skip
+EXPIRY_JOB: Mapping[str, Any] = {
+    "group_protocol": CLASSIC, "operations": ("alter",), "job_outage_ms": 2_000, "clock_jump_ms": 90_000
+}  # fmt: skip
+"""All members are away while the clocks jump past the retention of offsets."""
+
+# -------------------------------------------------------------------------------------------- faults
+
+FAILPOINT_PART = 0.12
 """How many faults are at a place in the broker's code instead."""
-FAILPOINT_ACTIONS = ("crash", "crash", "delay")
+FAILPOINT_ACTIONS = ("crash", "crash", "stop", "delay")
 FAILPOINT_DELAY_MS = (50, 400, 1_500)
+DISK_ERROR_PART = 0.04
+"""How many faults are one failed operation of a disk instead."""
+DISK_ERRORS = (("write", "*.log"), ("sync", "*.log"), ("write", "*index"), ("write", "*.txnindex"))
+"""Operation and files."""
+ALL_LOSE_POWER_PART = 0.3
+"""How many power losses hit all brokers."""
 NUMBERS = (1, 1, 2, 5, 20)
-"""The which request, or the which visit of a place in the code, is hit."""
+"""The which request, operation, or visit of a place in the code, is hit."""
+REQUEST_DELAYS_MS = ((100, 400), (200, 1_500), (1_000, 3_000))
+BETWEEN_BROKERS = frozenset({"LeaderAndIsr", "OffsetForLeaderEpoch", "WriteTxnMarkers"})
+"""Requests that only brokers send here."""
+OF_BROKERS = "broker *"
+"""The client id of requests between brokers."""
 ROLES: Mapping[str, Sequence[Target]] = {
-    ORDERS: (one, follower(TOPIC), isr_member(TOPIC)),
+    ORDERS: (one, follower(TOPIC), isr_member(TOPIC), next_leader(TOPIC)),
     EXACTLY_ONCE: (
         one, follower(TOPIC), leader(SINK), follower(SINK), group_coordinator(GROUP),
         txn_coordinator("job-1"), txn_coordinator("job-2"), txn_coordinator("job-3"),
@@ -62,23 +134,25 @@ ROLES: Mapping[str, Sequence[Target]] = {
 }  # fmt: skip
 """What takes the place of a drawn broker without a role."""
 APIS: Mapping[str, Sequence[str]] = {
-    ORDERS: ("Produce", "Produce", "Fetch", "LeaderAndIsr"),
+    ORDERS: ("Produce", "Produce", "Fetch", "Fetch", "LeaderAndIsr", "OffsetForLeaderEpoch"),
     EXACTLY_ONCE: (
         "Produce", "Fetch", "LeaderAndIsr", "EndTxn", "WriteTxnMarkers", "AddPartitionsToTxn",
         "AddOffsetsToTxn", "TxnOffsetCommit", "InitProducerId", "OffsetFetch", "JoinGroup",
     ),
 }  # fmt: skip
 """Of which single requests are hit."""
+LOG_POINTS = (
+    points.BEFORE_APPEND, points.AFTER_APPEND, points.AFTER_FOLLOWER_APPEND, points.BEFORE_ISR_WRITE,
+    points.AFTER_ISR_WRITE, points.BEFORE_LEADER, points.BEFORE_FOLLOWER, points.BEFORE_FOLLOWER_TRUNCATION,
+    points.AFTER_FOLLOWER_TRUNCATION, points.BEFORE_STATE_WRITE, points.AFTER_STATE_WRITE,
+)  # fmt: skip
 POINTS: Mapping[str, Sequence[str]] = {
-    ORDERS: (
-        "log.after-append", "log.after-follower-append", "log.before-append",
-        "partition.before-isr-write",
-    ),
+    ORDERS: LOG_POINTS,
     EXACTLY_ONCE: (
-        "log.after-follower-append", "partition.before-isr-write", "transaction.after-prepare",
-        "transaction.before-prepare", "transaction.before-marker", "transaction.after-marker",
-        "transaction.between-markers", "transaction.before-complete", "transaction.after-complete",
-        "transaction.before-offsets", "transaction.after-offsets", "transaction.before-init",
+        *LOG_POINTS,
+        points.BEFORE_PREPARE, points.AFTER_PREPARE, points.BEFORE_MARKER, points.AFTER_MARKER,
+        points.BETWEEN_MARKERS, points.BEFORE_COMPLETE, points.AFTER_COMPLETE, points.BEFORE_TXN_OFFSETS,
+        points.AFTER_TXN_OFFSETS, points.BEFORE_INIT, points.AFTER_OFFSETS, points.BEFORE_ACTIVE,
     ),
 }  # fmt: skip
 """Places in the broker's code."""
@@ -88,12 +162,36 @@ def drawn_options(seed: int) -> SimulationOptions:
     """What the run of one seed does, whichever bug is planted."""
     rng = random.Random(f"{seed}/swarm")  # noqa: S311 - not cryptography
     workload = rng.choice(WORKLOADS)
-    power_loss = rng.random() < POWER_LOSS_PART
-    if workload == ORDERS and rng.random() < RESENDS_PART:
-        return SimulationOptions(
-            workload=workload, resends=True, seconds=RESENDS_SECONDS, weights=RESENDS_WEIGHTS
-        )
-    return SimulationOptions(workload=workload, power_loss=power_loss, weights=SWARM_WEIGHTS)
+    resends = workload == ORDERS and rng.random() < RESENDS_PART
+    brokers, replicas = rng.choice(BROKERS), rng.choice(REPLICAS)
+    seconds = RESENDS_SECONDS if resends else rng.choice(SECONDS)
+    drawn = SimulationOptions(
+        workload=workload, brokers=brokers, replication_factor=min(brokers, replicas),
+        partitions=rng.choice(PARTITIONS), seconds=seconds, batches=round(seconds * rng.choice(BATCHES_PER_S)),
+        topic_config={"min.insync.replicas": "1" if replicas == 2 else rng.choice(MIN_ISR)},
+        config=drawn_settings(rng, BROKER_SETTINGS), weights=SWARM_WEIGHTS,
+    )  # fmt: skip
+    if resends:
+        return replace(drawn, resends=True, weights=RESENDS_WEIGHTS)
+    drawn = replace(drawn, power_loss=rng.random() < POWER_LOSS_PART)
+    if workload == ORDERS:
+        return replace(drawn, producers=rng.choice(PRODUCERS), reads_from=rng.choice(READS_FROM))
+    config = {**drawn.config, **drawn_settings(rng, JOB_BROKER_SETTINGS)}
+    job = drawn_settings(rng, JOB_SETTINGS)
+    if rng.random() < EXPIRY_PART:
+        return replace(drawn, config={**config, **EXPIRY_SETTINGS}, job={**job, **EXPIRY_JOB})
+    return replace(drawn, config=config, job=job)
+
+
+def drawn_settings(
+    rng: random.Random, settings: Sequence[tuple[float, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Draw each of the settings with its probability."""
+    drawn: dict[str, Any] = {}
+    for part, values in settings:
+        if rng.random() < part:
+            drawn |= values
+    return drawn
 
 
 def plan_swarm(seed: int, plants: tuple[str, ...] = ()) -> Schedule:
@@ -108,17 +206,48 @@ def plan_swarm(seed: int, plants: tuple[str, ...] = ()) -> Schedule:
 
 
 def varied_fault(fault: Fault, rng: random.Random, options: SimulationOptions) -> Fault:
-    """Return the fault, or one of the same kind with a drawn role or request, or one at a place in the code."""
+    """Return the fault, one of the same kind with a drawn role or request, or one of a disk or a place in the code."""
     if isinstance(fault, RequestFault):
-        return replace(fault, api=rng.choice(APIS[options.workload]), nth=rng.choice(NUMBERS))
+        return varied_request(fault, rng, options)
     if fault.target == REGISTRY:
         return fault
-    if not options.resends and rng.random() < FAILPOINT_PART:
+    if options.resends:
+        return fault if fault.target != one else replace(fault, target=drawn_role(rng, options))
+    draw = rng.random()
+    if draw < FAILPOINT_PART:
         action = rng.choice(FAILPOINT_ACTIONS)
         return Failpoint(
-            target=fault.target, point=rng.choice(POINTS[options.workload]), action=action,
-            nth=rng.choice(NUMBERS), delay_ms=rng.choice(FAILPOINT_DELAY_MS) if action == "delay" else 0,
+            target=rng.choice((fault.target, all_brokers)), point=rng.choice(POINTS[options.workload]),
+            action=action, nth=rng.choice(NUMBERS),
+            delay_ms=rng.choice(FAILPOINT_DELAY_MS) if action == "delay" else 0,
         )  # fmt: skip
-    if fault.target == one:
-        return replace(fault, target=rng.choice(ROLES[options.workload]))
-    return fault
+    if draw < FAILPOINT_PART + DISK_ERROR_PART:
+        operation, path = rng.choice(DISK_ERRORS)
+        topics = (TOPIC, SINK) if options.workload == EXACTLY_ONCE else (TOPIC,)
+        topic = rng.choice(topics)
+        return DiskError(
+            target=leader(topic), operation=operation, path=f"*/{topic}-*/{path}", nth=rng.choice(NUMBERS), count=1
+        )  # fmt: skip
+    if isinstance(fault, PowerLoss) and rng.random() < ALL_LOSE_POWER_PART:
+        return replace(fault, target=all_brokers)
+    return fault if fault.target != one else replace(fault, target=drawn_role(rng, options))
+
+
+def varied_request(
+    fault: RequestFault, rng: random.Random, options: SimulationOptions
+) -> RequestFault:
+    """Return a fault of the same kind of another request."""
+    api = rng.choice(APIS[options.workload])
+    from_brokers = api in BETWEEN_BROKERS or (api == "Fetch" and rng.random() < 0.5)
+    target = all_brokers if rng.random() < 0.5 else drawn_role(rng, options)
+    changed = replace(
+        fault, api=api, nth=rng.choice(NUMBERS), target=target, client=OF_BROKERS if from_brokers else "*"
+    )  # fmt: skip
+    if isinstance(changed, DelayRequest):
+        return replace(changed, delay_ms=rng.choice(REQUEST_DELAYS_MS))
+    return changed
+
+
+def drawn_role(rng: random.Random, options: SimulationOptions) -> Target:
+    """Draw what takes the place of a broker without a role."""
+    return rng.choice(ROLES[options.workload])
