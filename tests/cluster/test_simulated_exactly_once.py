@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from harrow.harness.simulation.transform import TransformWorkload
 from long_runs import long_run, seeds
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
+SCHEDULES = Path(__file__).parents[1] / "schedules"
 LOSSY = (10, 18, 35, 47, 69, 36)
 """Seeds whose unclean elections truncate records and markers of the output; one of them is enough to find a bug."""
 
@@ -48,6 +50,17 @@ def names(result: SimulationResult) -> set[str]:
 def test_each_input_has_one_output_and_nothing_stays_open(seed: int) -> None:
     result = run_seed(seed, OPTIONS)
     assert result.status == "valid", (result.anomalies, result.reasons)
+
+
+def test_old_offsets_are_legal_only_from_a_coordinator_that_was_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = SCHEDULES / "replaced-coordinator-returns-old-offsets.json"
+    schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
+    assert run_schedule(schedule).status == "valid"
+
+    monkeypatch.setattr(TransformWorkload, "_coordinates_since", lambda *_: True)
+    assert names(run_schedule(schedule)) == {"committed-offset-regression"}
 
 
 def test_the_recorded_schedule_of_a_job_repeats_its_run_byte_for_byte() -> None:
