@@ -318,6 +318,14 @@ class Log(ReadableLog):
         if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
 
+    def flush_what_is_due(self) -> None:
+        """BLOCKS. fsync what `flush.messages` would have made durable before an acknowledgement; StorageError.
+
+        For a log that was opened after a crash: its last records may be in no more than the memory of the machine.
+        """
+        if self.log_end_offset - self.recovery_point >= self._flush_messages:
+            self.flush()
+
     @property
     def acknowledgeable_end(self) -> Offset:
         """First offset that must not be acknowledged yet (B11).

@@ -112,6 +112,7 @@ class LogManager:
             if not folder.was_clean:
                 durable = max(self.cleaner.manager.cleaned(log), folder.recovery_point_of(log))
                 self._gaps.look_for(log, durable)
+                log.flush_what_is_due()
         self._host.failpoints.hit(BEFORE_LOWER_CHECKPOINTS)
         for log in list(folder.logs.values()):
             folder.check_cut(

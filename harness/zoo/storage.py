@@ -105,7 +105,9 @@ def follower_loses_its_disk_on_its_way_back(
     begin_ms, away_ms = rng.uniform(500, 1_000), rng.uniform(700, 1_000)
     late_ms = rng.uniform(200, 450)
     back_ms = begin_ms + away_ms
-    wipe_ms = back_ms + rng.uniform(20, late_ms)
+    wipe_ms = back_ms + rng.uniform(
+        20, 0.8 * late_ms
+    )  # a member of the ISR that is wiped loses records
     kill_ms = back_ms + late_ms + rng.uniform(150, 450)
     late = SlowLink(target=leader(TOPIC, 0), peers="any")
     slow = SlowLink(target=follower(TOPIC, 0))

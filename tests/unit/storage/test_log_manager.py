@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,23 @@ def test_created_log_is_loaded_after_a_clean_shutdown(tmp_path: Path) -> None:
     assert logs.create(TP, ID, CONFIG.topic({"retention.ms": 9})) is found
     assert found.config.number("retention.ms") == 9
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(("flush_messages", "durable"), [("1", 2), ("2", 2), ("3", 0)])
+def test_what_was_recovered_is_durable_before_it_is_served_where_the_topic_asks_for_it(
+    tmp_path: Path, flush_messages: str, durable: int
+) -> None:
+    crashed = manager(tmp_path / "data").create(TP, ID, CONFIG.topic({}))
+    for _ in range(2):
+        crashed.append_as_leader(batch(), EPOCH)
+    assert crashed.recovery_point == 0
+    shutil.copytree(tmp_path / "data", tmp_path / "after the crash")
+    config = BrokerConfig.parse({"log.flush.interval.messages": flush_messages})
+    logs = LogManager(StorageHost().host, str(tmp_path / "after the crash"), config)
+    logs.load()
+    recovered = logs.get(TP)
+    assert recovered is not None
+    assert (recovered.log_end_offset, recovered.recovery_point) == (2, durable)
 
 
 def test_the_clean_shutdown_marker_is_gone_before_a_log_is_opened(
