@@ -20,7 +20,7 @@ from docker_leftovers import (
 )
 from harrow import Harrow, VerdictError, cut, follower, isolate, kill, leader, lose_response, pause
 from harrow.harness.backends.docker.source import DockerClusters
-from kafka_image import IMAGE, MISSING
+from kafka_image import MISSING, kafka_image
 from load_on_cluster import produce_numbers, produce_while_faults_last
 from waiting import until
 
@@ -31,10 +31,16 @@ CONTAINER_TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harrow]:
+def image() -> str:
+    """The image with Apache Kafka."""
+    return kafka_image()
+
+
+@pytest.fixture(scope="module")
+def kafka(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harrow]:
     """A `Harrow` on three containers, for the tests of this file; each has a topic of its own."""
     folder = tmp_path_factory.mktemp("docker") / "run"
-    with Harrow(folder, seed=5, clusters=DockerClusters(IMAGE)) as harrow:
+    with Harrow(folder, seed=5, clusters=DockerClusters(image)) as harrow:
         yield harrow
 
 
@@ -84,7 +90,9 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
     assert "lost-write" in found.value.verdict.anomaly_names()
 
 
-def test_the_example_and_applications_of_the_gallery_run_unchanged(tmp_path: Path) -> None:
+def test_the_example_and_applications_of_the_gallery_run_unchanged(
+    image: str, tmp_path: Path
+) -> None:
     readme = (ROOT / "README.md").read_text()
     example = next(
         block
@@ -98,7 +106,7 @@ def test_the_example_and_applications_of_the_gallery_run_unchanged(tmp_path: Pat
             "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly", "-rs", "-q",
             "-c", str(ROOT / "pyproject.toml"),
             "-k", "no_order_is_lost or no_idempotence or acks_one", "--harrow-backend=docker",
-            f"--harrow-image={IMAGE}",
+            f"--harrow-image={image}",
             f"--harrow-out={tmp_path / 'out'}", "--harrow-scope=test",
         ],
         capture_output=True, text=True, timeout=1200, check=False,
@@ -106,7 +114,7 @@ def test_the_example_and_applications_of_the_gallery_run_unchanged(tmp_path: Pat
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_nothing_is_left_of_a_worker_that_was_killed(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_worker_that_was_killed(image: str, tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -119,7 +127,7 @@ def test_nothing_is_left_of_a_worker_that_was_killed(tmp_path: Path) -> None:
         "time.sleep(600)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, IMAGE, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, image, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as worker:
         assert worker.stdout is not None
         label = worker.stdout.readline().strip()

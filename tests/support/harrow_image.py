@@ -8,22 +8,25 @@ of the distributions that are installed here, so `docker build` needs no network
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
-import io
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
-from harrow.faults.errors import CapabilityError
+from local_image import (
+    add_file,
+    add_link,
+    add_programs,
+    add_shared_libraries,
+    local_image,
+    missing,
+    run,
+)
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ROOT / "containers"
@@ -32,17 +35,6 @@ PROGRAMS = ("sh", "mkdir", "ls")
 UNUSED = ("site-packages", "test", "idlelib", "tkinter", "turtledemo", "lib2to3", "__pycache__")
 INDIRECT = ("typing-extensions",)
 """Distributions that those of requirements.txt need."""
-
-
-def missing() -> str:
-    """Return why no image can be built here; empty when one can."""
-    from harrow.harness.backends.docker.daemon import connect
-
-    try:
-        connect().close()
-    except CapabilityError as error:
-        return str(error)
-    return "" if shutil.which("docker") else "no `docker` command, which builds the image"
 
 
 MISSING = missing()
@@ -67,16 +59,6 @@ def harrow_image() -> str:
         words = ["--build-arg", f"BASE={base}", "--build-arg", "PIP_OPTIONS=--no-index"]
         run("docker", "build", "--quiet", "--network", "none", *words, "-t", tag, str(folder))
     return tag
-
-
-def run(*command: str, cwd: Path | None = None) -> str:
-    """Run a command; AssertionError with its output when it fails."""
-    environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=cwd
-    )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def requirements() -> list[str]:
@@ -113,34 +95,21 @@ def installed_wheel(name: str, wheels: Path) -> None:
 def python_base() -> str:
     """Return the name of an image with this interpreter and pip, made when the daemon has none."""
     home = Path(sys.base_prefix)
-    recipe = f"{home} {sys.version} {inspect.getsource(add_python)}"
-    key = hashlib.sha256(recipe.encode()).hexdigest()[:12]
-    name = f"harrow-python-base:{key}"
-    known = run("docker", "images", "--quiet", name)
-    if not known:
-        with subprocess.Popen(
-            ["docker", "import", "-c", f"ENV PATH={home}/bin:/usr/bin:/bin", "-", name],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        ) as imported:  # fmt: skip
-            assert imported.stdin is not None
-            with imported.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|") as tar:
-                add_python(tar, home)
-        assert imported.returncode == 0
-    return name
+    return local_image(
+        "harrow-python-base", add_python, recipe=f"{home} {sys.version}", programs=home / "bin"
+    )
 
 
-def add_python(tar: tarfile.TarFile, home: Path) -> None:
+def add_python(tar: tarfile.TarFile) -> None:
     """Add the interpreter, its library, a shell, and the shared libraries of these."""
+    home = Path(sys.base_prefix)
     library = Path(sysconfig.get_path("stdlib", vars={"base": str(home)}))
     number = f"{sys.version_info.major}.{sys.version_info.minor}"
     interpreter = home / "bin" / f"python{number}"
-    programs = [Path(found) for name in PROGRAMS if (found := shutil.which(name))]
-    for path in (interpreter, *programs):
-        add_file(tar, path)
-    add_link(tar, Path("/bin"), "usr/bin")
+    add_file(tar, interpreter)
     for name in ("python", "python3"):
         add_link(tar, home / "bin" / name, interpreter.name)
-    binaries = [interpreter, *programs]
+    binaries = [interpreter, *add_programs(tar, PROGRAMS)]
     for path in sorted(library.rglob("*")):
         if path.is_file() and not set(UNUSED) & set(path.relative_to(library).parts):
             add_file(tar, path)
@@ -153,39 +122,7 @@ def add_python(tar: tarfile.TarFile, home: Path) -> None:
     # wheels of other distributions need the C++ library
     binaries += [Path(str(file.locate())) for name in requirements() for file in distribution(name).files or ()
                  if file.suffix == ".so"]  # fmt: skip
-    for shared in sorted(shared_libraries(binaries)):
-        add_file(tar, Path(shared))
-    for folder in ("tmp", "proc", "dev", "etc"):
-        entry = tarfile.TarInfo(folder)
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-        tar.addfile(entry)
-    text = b"root:x:0:0::/tmp:/bin/sh\n"
-    entry = tarfile.TarInfo("etc/passwd")
-    entry.size = len(text)
-    tar.addfile(entry, io.BytesIO(text))
-
-
-def add_file(tar: tarfile.TarFile, path: Path) -> None:
-    """Add a file with the contents that its links lead to."""
-    entry = tarfile.TarInfo(str(path.absolute()).lstrip("/"))
-    found = path.stat()
-    entry.size, entry.mode = found.st_size, found.st_mode & 0o777
-    with path.open("rb") as file:
-        tar.addfile(entry, file)
-
-
-def add_link(tar: tarfile.TarFile, path: Path, target: str) -> None:
-    """Add a symbolic link."""
-    entry = tarfile.TarInfo(str(path).lstrip("/"))
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    tar.addfile(entry)
-
-
-def shared_libraries(binaries: Iterable[Path]) -> set[str]:
-    """Return the shared libraries that the loader finds for these files."""
-    done = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False)
-    words = (word for line in done.stdout.splitlines() for word in line.split())
-    return {word for word in words if word.startswith("/") and Path(word).is_file()}
+    add_shared_libraries(tar, binaries, below=library)
 
 
 if __name__ == "__main__":
