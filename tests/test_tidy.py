@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import gc
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+# the files are parsed once, by one worker
+pytestmark = pytest.mark.xdist_group("tidy")
 ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
 FILE_LINES_MOST = 500
@@ -51,7 +56,12 @@ LOGIC = [path for path in sources("cluster") if not relative(path).startswith(MA
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
     """The parsed file, for every rule that reads it."""
-    return ast.parse(path.read_text())
+    text = path.read_text()
+    gc.disable()  # it would walk through all trees again and again
+    try:
+        return ast.parse(text)
+    finally:
+        gc.enable()
 
 
 def test_the_tidy_rules_find_files_to_check() -> None:
