@@ -254,8 +254,9 @@ def summary(results: Iterable[ChaosResult]) -> Table:
     table.add_column("seeds", justify="right")
     for status, count in sorted(Counter(o.status for o in rows).items()):
         table.add_row(status, str(count))
-    for name, count in sorted(Counter(name for o in rows for name in o.anomalies).items()):
-        table.add_row(f"  with {name}", str(count))
+        found = Counter(name for o in rows if o.status == status for name in o.anomalies)
+        for name, seeds in sorted(found.items()):
+            table.add_row(f"  with {name}", str(seeds))
     table.add_row("acknowledged records", f"{sum(o.acknowledged for o in rows):,}")
     table.add_row("faults that took effect", f"{sum(o.faults for o in rows):,}")
     kinds = Counter[str]()

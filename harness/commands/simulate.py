@@ -223,14 +223,15 @@ def summary(results: Iterable[SimulationResult]) -> Table:
     table.add_column("number", justify="right")
     for status, count in sorted(Counter(row.status for row in rows).items()):
         table.add_row(status, f"{count:,}")
-    names = Counter(name for row in rows for name in {anomaly for anomaly, _ in row.anomalies})
-    for name, count in sorted(names.items()):
-        table.add_row(f"  with {name}", f"{count:,}")
-    lossy = sum(bool(row.losses) for row in rows)
-    if lossy:
-        table.add_row(
-            "  with outputs lost by unclean elections that the topic allows", f"{lossy:,}"
-        )
+        same = [row for row in rows if row.status == status]
+        names = Counter(name for row in same for name in {anomaly for anomaly, _ in row.anomalies})
+        for name, seeds in sorted(names.items()):
+            table.add_row(f"  with {name}", f"{seeds:,}")
+        lossy = sum(bool(row.losses) for row in same)
+        if lossy:
+            table.add_row(
+                "  with outputs lost by unclean elections that the topic allows", f"{lossy:,}"
+            )
     table.add_row("acknowledged records", f"{sum(row.acknowledged for row in rows):,}")
     table.add_row("faults that took effect", f"{sum(len(row.faults) for row in rows):,}")
     kinds = Counter[str]()

@@ -94,6 +94,23 @@ def test_the_ledger_says_brokers_repertoire_and_what_took_effect(tmp_path: Path)
     assert (cells["  slow_link"], cells["  cut"]) == ("2", "1")
 
 
+def test_the_anomalies_of_a_summary_are_below_the_status_of_their_seeds() -> None:
+    table = summary(
+        [
+            outcome(),
+            outcome(status="invalid", anomalies={"lost-write": 3}),
+            outcome(status="unknown"),
+        ]
+    )
+    shown = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert shown[:4] == [
+        ("invalid", "1"),
+        ("  with lost-write", "1"),
+        ("unknown", "1"),
+        ("valid", "1"),
+    ]
+
+
 @pytest.mark.parametrize("name", REPERTOIRES)
 def test_of_a_repertoire_only_its_kinds_are_drawn(name: str) -> None:
     drawn = {
