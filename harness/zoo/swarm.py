@@ -205,8 +205,11 @@ def plan_swarm(seed: int, plants: tuple[str, ...] = ()) -> Schedule:
     schedule = plan_seed(seed, replace(options, plants=plants))
     rng = random.Random(f"{seed}/swarm-faults")  # noqa: S311 - not cryptography
     settings = settings_of(schedule)
+    end_ms = 1_000 * settings.seconds  # an unclean election needs longer than some runs last
     steps = tuple(
-        replace(step, fault=varied_fault(step.fault, rng, settings)) for step in schedule.steps
+        replace(step, fault=varied_fault(step.fault, rng, settings))
+        for step in schedule.steps
+        if step.at_ms < end_ms
     )
     return replace(schedule, steps=steps)
 
