@@ -1,4 +1,4 @@
-"""A transactional service that stops for ever when a broker dies: confluentinc/librdkafka#5511, every time.
+"""A transactional service that stops for ever when a broker dies: confluentinc/librdkafka#5511, nearly every time.
 
 The service does everything right. The brokers do, too. Its Kafka client does not.
 """
@@ -17,6 +17,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow, VerdictError, group_coordinator, kill, mapped
 
+KILLS_MOST = 3
+"""Now and then the client happens to ask for the coordinator again."""
 SERVICE = Path(__file__).with_name("billing.py")
 
 
@@ -82,15 +84,17 @@ def test_orders_are_billed_although_a_broker_dies(harrow: Harrow, tmp_path: Path
     # 1. The broker that coordinates the service's group dies, while the service has nothing to do.
     # 2. The brokers leave it out of their metadata, and the client forgets it, but not that it is the coordinator.
     # 3. Another broker has taken the group over, but the client never asks for it, and waits without an end.
-    with harrow.chaos(kill(group_coordinator("billing"), seconds=8)) as chaos:
-        shop.note("closed for lunch")
-        assert until(lambda: health.read_text() == "2", 30)
-        while chaos.running:
-            shop.place()
-            until(shop.everything_is_billed, 0.5)
-    assert service.alive
-    # the killed broker is back, and the service was told to wait for at most five seconds
-    assert not until(shop.everything_is_billed, 10)
+    for _ in range(KILLS_MOST):
+        with harrow.chaos(kill(group_coordinator("billing"), seconds=8)) as chaos:
+            shop.note("closed for lunch")
+            assert until(lambda: health.read_text() == "2", 30)
+            while chaos.running:
+                shop.place()
+                until(shop.everything_is_billed, 0.5)
+        assert service.alive
+        # the killed broker is back, and the service was told to wait for at most five seconds
+        if not until(shop.everything_is_billed, 10):
+            break
     shop.close()
     with pytest.raises(VerdictError) as found:
         harrow.verify_pipeline(
