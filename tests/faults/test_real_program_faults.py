@@ -75,7 +75,7 @@ def test_a_program_is_killed_before_its_third_commit_and_reads_again(
 ) -> None:
     topic = harrow.topic("before")
     program = worker(harrow, topic, tmp_path, "before")
-    fault = kill_program("billing", before="OffsetCommit", nth=3, client="worker", seconds=0.2)
+    fault = kill_program("billing", before="OffsetCommit", nth=3, client="worker", seconds=3)
     with records(harrow.bootstrap_servers, topic.name, 1):
         with harrow.chaos(fault) as chaos:
             until(lambda: chaos.effects, "the program was killed")
