@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,14 +22,6 @@ from waiting import until
 
 pytestmark = pytest.mark.xdist_group("port 29092")
 """Each broker that is started by words binds it for other brokers."""
-
-
-@pytest.fixture(autouse=True)
-def only_one_binds_the_port() -> Iterator[None]:
-    """One test at a time, also where xdist does not keep a group together."""
-    with (Path(tempfile.gettempdir()) / "harrow-tests-port-29092.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class Process:
