@@ -95,6 +95,8 @@ def test_orders_are_billed_although_a_broker_dies(harrow: Harrow, tmp_path: Path
         # the killed broker is back, and the service was told to wait for at most five seconds
         if not until(shop.everything_is_billed, 10):
             break
+    else:
+        pytest.fail(f"everything was billed after each of {KILLS_MOST} kills")
     shop.close()
     with pytest.raises(VerdictError) as found:
         harrow.verify_pipeline(
