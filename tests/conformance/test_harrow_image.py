@@ -53,8 +53,9 @@ from harrow.faults.errors import CapabilityError
 from harrow.harness.backend_choice import APACHE, DOCKER, LOCAL, BackendChoice
 from harrow.harness.backends.docker.source import DockerClusters, describe
 from harrow.harness.backends.kinds import KINDS
-from harrow_image import CONTAINERS, MISSING, harrow_image, python_base, run
+from harrow_image import CONTAINERS, MISSING, harrow_image, python_base
 from load_on_cluster import produce_numbers, produce_while_faults_last
+from local_image import run
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from free_ports import first_free
-from kafka_reference import JARS, TOOL
+from kafka_reference import HAS_JARS, JARS, TOOL
 from waiting import until
 
 NODES = (1, 2, 3)
@@ -37,7 +37,7 @@ def _missing() -> str:
         return "no java, so no Apache Kafka to compare with"
     if not Path(TOOL).exists():
         return f"no {TOOL}, so no Apache Kafka to compare with"
-    if not (JARS / ".complete").exists():
+    if not HAS_JARS:
         return f"Apache Kafka's jars are not here; fetch them once with `{TOOL} jars`"
     return ""
 

@@ -16,7 +16,7 @@ import local_image
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import KafkaInstallation, find_kafka
 from harrow.harness.backends.docker import daemon
-from kafka_reference import JARS, TOOL
+from kafka_reference import HAS_JARS, JARS, TOOL
 from local_image import add_file, add_programs, add_shared_libraries
 
 GIVEN = os.environ.get(daemon.VARIABLE, "")
@@ -41,7 +41,7 @@ def missing() -> str:
 def _lacking() -> str:
     """Return why no image can be made of what is here."""
     otherwise = f"or docker pull {PULLED}, or HARROW_IMAGE=…"
-    if not (JARS / ".complete").exists():
+    if not HAS_JARS:
         return f"no image with Apache Kafka, and no jars for one: fetch them once with `{TOOL} jars`, {otherwise}"
     try:
         find_kafka(str(JARS))

@@ -18,6 +18,7 @@ TOOL = os.environ.get(
     "HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "shared" / "tools" / "apache-kafka")
 )
 JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / "kafka-4.2.0"))
+HAS_JARS = (JARS / ".complete").exists()
 
 
 def _missing() -> str | None:
@@ -27,7 +28,7 @@ def _missing() -> str | None:
         return "Apache Kafka is the judge of this test, and there is no java"
     if not Path(TOOL).exists():
         return f"Apache Kafka is the judge of this test, and there is no {TOOL}"
-    if not (JARS / ".complete").exists():
+    if not HAS_JARS:
         return f"Apache Kafka is the judge of this test; fetch it once with `{TOOL} jars`"
     return None
 
