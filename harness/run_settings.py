@@ -108,6 +108,11 @@ class RunSettings:
         """How long a follower may lag, 1,000 where the run does not say."""
         return self.number("replica.lag.time.max.ms", 1_000)
 
+    @property
+    def flushes(self) -> bool:
+        """Whether brokers sync records before they acknowledge them."""
+        return "log.flush.interval.messages" in self.config
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
         return {

@@ -60,8 +60,13 @@ RunKind = tuple[object, ...]
 def kind_of_run(schedule: Schedule) -> RunKind:
     """Return what must be equal where a run takes faults and settings of another."""
     settings = settings_of(schedule)
-    flush = settings.config.get("log.flush.interval.messages")
-    return settings.workload, settings.resends, flush, settings.unclean_sink, settings.acks
+    return (
+        settings.workload,
+        settings.resends,
+        settings.flushes,
+        settings.unclean_sink,
+        settings.acks,
+    )
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ What may fail: `KafkaError` with every error code that is not in `RETRIABLE`; th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ErrorCode, KafkaError, WireError
 from harrow.cluster.wire import messages
@@ -37,14 +37,20 @@ def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:
     return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
 
 
+class Coordinator(NamedTuple):
+    """The broker that coordinates, as a response of FindCoordinator says."""
+
+    address: Address
+    node: int
+
+
 class CoordinatorClient:
     """Requests to one coordinator."""
 
     def __init__(self, client: WireClient, kind: int, key: str) -> None:
         self.client = client
         self._kind, self._key = kind, key
-        self._address: Address | None = None
-        self._node = NO_NODE
+        self._found: Coordinator | None = None
         self.answered_by = NO_NODE
         """The node id of the broker that sent the last response."""
 
@@ -60,7 +66,7 @@ class CoordinatorClient:
                 return response
             if error not in RETRIABLE:
                 raise KafkaError(error)
-            self._address = None
+            self._found = None
             await self.client.host.tasks.sleep(pause_ms(self.client.host))
 
     async def ask_once(
@@ -69,28 +75,27 @@ class CoordinatorClient:
         """Send the request once; return None where no response came."""
         response = await self._attempt(api_key, version, entity, timeout_ms)
         if response is None or response.error_code in RETRIABLE:
-            self._address = None
+            self._found = None
         return response
 
     async def _attempt(self, api_key: int, version: int, entity: Any, timeout_ms: float) -> Any:
         try:
-            address = await self._find()
-            node = self._node
-            response = await self.client.ask(address, api_key, version, entity, timeout_ms)
+            found = await self._find()
+            response = await self.client.ask(found.address, api_key, version, entity, timeout_ms)
         except (OSError, TimeoutError, WireError):
-            self._address = None
+            self._found = None
             return None
-        self.answered_by = node
+        self.answered_by = found.node
         return response
 
-    async def _find(self) -> Address:
+    async def _find(self) -> Coordinator:
         schema = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
         entity = schema.FindCoordinatorRequest(key_type=self._kind, coordinator_keys=(self._key,))
-        while self._address is None:
+        while self._found is None:
             response = await self.client.ask_any_broker(ApiKey.FIND_COORDINATOR, 4, entity)
             (row,) = response.coordinators
             if row.error_code is ErrorCode.none:
-                self._address, self._node = (row.host, row.port), row.node_id
+                self._found = Coordinator((row.host, row.port), row.node_id)
             else:
                 await self.client.host.tasks.sleep(pause_ms(self.client.host))
-        return self._address
+        return self._found

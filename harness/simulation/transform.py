@@ -206,6 +206,10 @@ class TransformWorkload(SimulatedWorkload):
         count = self._movable_counts()[TRANSACTIONS.name]
         return TopicPartition(TRANSACTIONS.name, partition_for(transactional_id, count))
 
+    def _group_partition(self, group_id: str) -> TopicPartition:
+        count = self._movable_counts()[OFFSETS.name]
+        return TopicPartition(OFFSETS.name, partition_for(group_id, count))
+
     def _open_transactions(self, leaders: Leaders) -> Iterator[str]:
         for node, process in self._cluster.brokers.items():
             if not process.ready:
@@ -235,25 +239,20 @@ class TransformWorkload(SimulatedWorkload):
 
     def _coordinates_since(self, node: int, at_ns: int) -> bool:
         """Whether the broker coordinates the job's group, and did so at `at_ns`: it has the highest leader epoch."""
-        count = self._movable_counts()[OFFSETS.name]
-        home = OFFSETS.name, partition_for(GROUP, count)
+        home = self._group_partition(GROUP)
         elected = [
             (int(fields["leader_epoch"]), t_ns, int(fields["leader"]))
-            for t_ns, _, event, fields in self._events()
+            for t_ns, _, event, fields in self._cluster.world.trace.events
             if event == "partition.leader" and (fields["topic"], fields["partition"]) == home
         ]
         _, t_ns, leader = max(elected, default=(-1, 0, NO_NODE))
         return leader == node and t_ns <= at_ns
 
-    def _events(self) -> list[tuple[int, str, str, dict[str, Any]]]:
-        return self._cluster.world.trace.events
-
     def _moving_groups(self, leaders: Leaders) -> Iterator[str]:
-        count = self._movable_counts()[OFFSETS.name]
         for node, process in self._cluster.brokers.items():
             shards = self._cluster.broker(node).groups.service.shards() if process.ready else ()
             for hosted in (hosted for shard in shards for hosted in shard):
-                home = TopicPartition(OFFSETS.name, partition_for(hosted.group_id, count))
+                home = self._group_partition(hosted.group_id)
                 state = (hosted.group if hosted.consumer is None else hosted.consumer).state.value
                 if leaders.get(home, {}).get("leader") == node and state != "Stable":
                     yield f"group {hosted.group_id} is {state} on broker {node}"

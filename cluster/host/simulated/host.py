@@ -76,7 +76,7 @@ class WorldTrace:
 
     def __init__(self, *, level: str = "warning") -> None:
         self.lines: list[str] = []
-        self.events: list[tuple[int, str, str, dict[str, object]]] = []
+        self.events: list[tuple[int, str, str, dict[str, Any]]] = []
         """Time, host, event, fields: for checks of a simulation."""
         self.level = LEVELS[level]
         self._encode = json.JSONEncoder(separators=(",", ":"), default=plain).encode
