@@ -86,6 +86,8 @@ def test_restarting_a_broker_sets_the_high_watermark_to_at_most_checkpoint_and_l
         rewrite(data / "replication-offset-checkpoint", f"orders 0 {checkpoint}")
         broker.start()
         orders.await_state(leader=a, isr=(a, b))
+        # the ISR had the broker all the time
+        until(lambda: len(orders.events(b, "partition.follower")) > before, "B follows again")
         first = orders.events(b, "partition.follower")[before]
         assert (first["leo"], first["hw"]) == (3, begins_with)
         orders.await_ends(hw={b: 3})
