@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harrow.cluster.host.seam import PREPARE_COMMIT
+
 from ..histories.format import OperationFunction, OperationType
 from ..histories.layout import DRAINED
 
@@ -14,9 +16,10 @@ Span = tuple[int, int]
 
 
 def operation_spans(
-    ops: Sequence[Row], batches: Sequence[Row], *, started_ns: int, own_clients: Sequence[int]
-) -> list[Span]:
-    """Return when each operation began and ended."""
+    ops: Sequence[Row], batches: Sequence[Row], *, started_ns: int, own_clients: Sequence[int],
+    transactions: Sequence[Row] = (),
+) -> list[Span]:  # fmt: skip
+    """Return when each operation began and ended; `transactions`: the states that coordinators recorded."""
     spans: list[Span] = []
     for row in ops:
         sent = row["kind"] == OperationFunction.SEND
@@ -34,6 +37,13 @@ def operation_spans(
         (row["invoked_ns"], row["completed_ns"])
         for row in batches if row["kind"] == 2 and row["client"] not in own_clients
     ]  # fmt: skip
+    for decided in transactions:
+        answered = [
+            row["completed_ns"] for row in produced
+            if row["producer_id"] == decided["producer_id"] and row["completed_ns"] <= decided["time_ns"]
+        ]  # fmt: skip
+        if decided["state"] == PREPARE_COMMIT and answered:
+            spans.append((max(answered), decided["time_ns"]))
     return spans
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+from harrow.cluster.host.seam import (
+    COMPLETE_COMMIT,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TRANSACTION_ONGOING,
+)
 from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
     OPS_SCHEMA,
+    TRANSACTION_SCHEMA,
     PartitionInputs,
     arrange,
 )
@@ -85,6 +92,20 @@ def tapped(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
+@st.composite
+def decisions(draw: st.DrawFn) -> list[Row]:
+    """States that a coordinator recorded, by time; some are of a producer that sent nothing."""
+    states = [TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT]
+    times = sorted(draw(st.lists(TIME, max_size=5)))
+    return [
+        {
+            "state": draw(st.sampled_from(states)), "transactional_id": 1, "producer_id": draw(st.sampled_from([5, 6])),
+            "producer_epoch": 0, "timeout_ms": 1, "time_ns": time_ns, "node": 1,
+        }
+        for time_ns in times
+    ]  # fmt: skip
+
+
 def inputs_of(
     ops: list[Row], batches: list[Row], job: PartitionJob, *, stamped: bool = False
 ) -> PartitionInputs:
@@ -101,6 +122,7 @@ def inputs_of(
 @given(
     ops=operations(),
     batches=tapped(),
+    transactions=decisions(),
     windows=st.lists(SPANS, max_size=4).map(sorted),
     started_ns=st.sampled_from([0, 0, 4]),
     own=st.lists(st.integers(0, 2), max_size=1),
@@ -108,6 +130,7 @@ def inputs_of(
 def test_each_fault_is_met_by_the_operations_of_the_oracle(
     ops: list[Row],
     batches: list[Row],
+    transactions: list[Row],
     windows: list[tuple[int, int]],
     started_ns: int,
     own: list[int],
@@ -115,9 +138,13 @@ def test_each_fault_is_met_by_the_operations_of_the_oracle(
     job = PartitionJob(
         topic="t", partition=0, windows=windows, started_ns=started_ns, own_clients=own
     )
-    found = judge_inputs(inputs_of(ops, batches, job))
+    inputs = inputs_of(ops, batches, job)
+    inputs.coordinators.transactions = pl.DataFrame(transactions, schema=TRANSACTION_SCHEMA)
+    found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
-    spans = operation_spans(ops, batches, started_ns=started_ns, own_clients=own)
+    spans = operation_spans(
+        ops, batches, started_ns=started_ns, own_clients=own, transactions=transactions
+    )
     if not spans:
         assert found.traffic == {}
         return

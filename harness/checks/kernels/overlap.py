@@ -2,11 +2,14 @@
 
 An operation lasts from the creation of its oldest record to its completion: a recorded send from its invocation, a
 produced batch from its base timestamp (a paused or isolated leader does not read the request yet, and a fault that is
-shorter than the client's timeouts ends before any request arrives), a fetch from when the broker read it. A fault was
-met when an operation's time overlaps the fault's time, from its injection to the proof of its healing.
+shorter than the client's timeouts ends before any request arrives), a fetch from when the broker read it, a commit of a
+transaction from the last response to a produce of its producer to the decision of its coordinator (EndTxn waits at an
+isolated coordinator, and the producer sends nothing until it is answered). A fault was met when an operation's time
+overlaps the fault's time, from its injection to the proof of its healing.
 
-Not counted, because they would hide a doubt: sends that never completed (when did they end?), the final read, and a
-base timestamp from before the run, which is the application's own (the time of an event).
+Not counted, because they would hide a doubt: sends that never completed (when did they end?), the final read, a
+base timestamp from before the run, which is the application's own (the time of an event), and the abort of a
+transaction, which may be the coordinator's own when the transaction has timed out.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from harrow.cluster.host.seam import PREPARE_COMMIT
 
 from ...histories.format import OperationFunction
 from .findings import PartitionFindings
@@ -33,6 +37,9 @@ def operation_times(inputs: PartitionInputs) -> tuple[Times, Times]:
     began += [_produced_from(inputs), fetched["invoked_ns"].to_numpy()]
     ended = [frame["time_ns"].to_numpy() for frame in recorded]
     ended += [frame["completed_ns"].to_numpy() for frame in (inputs.produced, fetched)]
+    commits = _commits(inputs)
+    began.append(commits["completed_ns"].to_numpy())
+    ended.append(commits["time_ns"].to_numpy())
     return np.concatenate(began), np.concatenate(ended)
 
 
@@ -43,6 +50,19 @@ def _produced_from(inputs: PartitionInputs) -> Times:
         return created
     earliest = inputs.job.started_ns or int(invoked.min())
     return np.where(created >= earliest, np.minimum(created, invoked), invoked)
+
+
+def _commits(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return `completed_ns`, the last response to a produce before each decision to commit, and `time_ns` of this."""
+    produced = inputs.produced.select("producer_id", "completed_ns").sort("completed_ns")
+    transactions = inputs.coordinators.transactions
+    decided = transactions.filter(pl.col("state") == PREPARE_COMMIT).select(
+        "producer_id", "time_ns"
+    )
+    return decided.join_asof(
+        produced, left_on="time_ns", right_on="completed_ns", by="producer_id", coalesce=False,
+        check_sortedness=False,
+    ).drop_nulls("completed_ns")  # fmt: skip
 
 
 def traffic(inputs: PartitionInputs) -> dict[str, Any]:
