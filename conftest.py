@@ -48,11 +48,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
 
 
+def modules_used_by(module: str) -> set[str]:
+    """Return the modules of what a module imported by name."""
+    return {str(getattr(value, "__module__", "")) for value in vars(sys.modules[module]).values()}
+
+
 @functools.cache
 def uses_kafka_python(module: str) -> bool:
-    """Whether a test module imports from the client."""
-    users = (str(getattr(value, "__module__", "")) for value in vars(sys.modules[module]).values())
-    return any(user.partition(".")[0] == "kafka" for user in users)
+    """Whether a test module imports from the client, or from a helper that does."""
+    used = modules_used_by(module)
+    used = used.union(*(modules_used_by(helper) for helper in used if helper in sys.modules))
+    return any(name.partition(".")[0] == "kafka" for name in used)
 
 
 @pytest.fixture(autouse=True)

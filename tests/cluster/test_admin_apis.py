@@ -14,7 +14,8 @@ from harrow import Cluster
 from kafka import errors
 from kafka.admin import NewTopic
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import SOCKETS, Load, admin_of
+from kafka_python_admin import SOCKETS, admin_of
+from load_on_cluster import Load
 from topics_and_traces import create_placed
 from waiting import until
 

@@ -16,7 +16,8 @@ from harrow import Cluster
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin import NewTopic as PlacedTopic
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import ONE_IN_FLIGHT, SOCKETS, admin_of
+from kafka_python_admin import SOCKETS, admin_of
+from load_on_cluster import ONE_IN_FLIGHT
 from topics_and_traces import trace_events
 from waiting import until
 

@@ -12,7 +12,8 @@ from harrow import Cluster
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
 from kafka.errors import KafkaError
-from load_on_cluster import ONE_IN_FLIGHT, SOCKETS, Load, admin_of
+from kafka_python_admin import SOCKETS, admin_of
+from load_on_cluster import ONE_IN_FLIGHT, Load
 from raw_kafka import RawKafka
 from registry_in_process import RecordedEvents
 from registry_visitor import visit

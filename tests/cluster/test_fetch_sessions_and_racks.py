@@ -15,7 +15,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import SOCKETS, admin_of
+from kafka_python_admin import SOCKETS, admin_of
 from raw_kafka import RawKafka
 from topics_and_traces import create_placed
 from waiting import until

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from harrow import Cluster
 from kafka.admin import NewTopic
-from load_on_cluster import SOCKETS, admin_of
+from kafka_python_admin import SOCKETS, admin_of
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 

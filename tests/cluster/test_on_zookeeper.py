@@ -11,7 +11,8 @@ from harrow.cluster.errors import ClusterError
 from harrow.cluster.view import ClusterView
 from kafka.admin import NewTopic
 from kafka.errors import InvalidReplicationFactorError
-from load_on_cluster import SOCKETS, Load, admin_of
+from kafka_python_admin import SOCKETS, admin_of
+from load_on_cluster import Load
 from topics_and_traces import broker_epochs, create_placed
 from waiting import until
 from zookeeper_server import ZooKeeperServer, needs_zookeeper

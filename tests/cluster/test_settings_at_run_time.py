@@ -14,7 +14,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from kafka.admin import ConfigResource as TypedResource
 from kafka.admin import NewTopic
 from kafka.errors import InvalidRequestError
-from load_on_cluster import SOCKETS, admin_of
+from kafka_python_admin import SOCKETS, admin_of
 from raw_kafka import RawKafka
 from waiting import until
 

@@ -19,7 +19,7 @@ from harrow import (
 )
 from harrow.faults import Fault, NemesisError
 from harrow.harness.fault_clients import group_view
-from load_on_cluster import SOCKETS
+from kafka_python_admin import SOCKETS
 from waiting import until
 
 SETTINGS = {

@@ -9,7 +9,8 @@ from harrow import Harrow, kill, leader
 from harrow.harness.running_cluster import RunningCluster
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
-from load_on_cluster import SOCKETS, Load, admin_of
+from kafka_python_admin import SOCKETS, admin_of
+from load_on_cluster import Load
 from waiting import until
 
 pytestmark = SOCKETS

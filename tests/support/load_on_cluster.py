@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow
 from harrow.faults import Fault
 from harrow.harness.running_cluster import RunningCluster
-from kafka.admin import KafkaAdminClient
 from waiting import until
 
 PER_SECOND = 400
 ONE_IN_FLIGHT = {"max.in.flight": 1}
 """For an idempotent producer whose leader starts again and leads at once: a broker that starts has only the last batch
 of a producer, Apache Kafka's too, and refuses retries of earlier ones (conformance/test_retries_after_a_restart.py)."""
-SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-"""kafka-python does not close its sockets to brokers that died."""
 
 
 def produce_numbers(servers: str, topic: str, values: range, **config: object) -> None:
@@ -53,18 +46,6 @@ def _produce(producer: Producer, topic: str, values: range) -> None:
         producer.produce(topic, str(value), key=str(value % 5), partition=0)
         producer.poll(0.001)
     assert producer.flush(60) == 0
-
-
-@contextmanager
-def admin_of(cluster: RunningCluster | str, **config: Any) -> Generator[Any]:
-    """Yields a kafka-python admin of a cluster or an address; collects its unclosed sockets at the end."""
-    servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
-    admin: Any = KafkaAdminClient(bootstrap_servers=servers, **config)
-    try:
-        yield admin
-    finally:
-        admin.close()
-        gc.collect()
 
 
 class Load:
