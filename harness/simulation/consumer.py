@@ -5,7 +5,8 @@ broker follows (KIP-392), and states no leader epoch, as clients do that do not 
 goes to the leader of that time.
 
 Each record that it reads is an operation of the history. OFFSET_OUT_OF_RANGE at its position means that something which
-it read is gone: the anomaly `offset-out-of-range`.
+it read is gone: the anomaly `offset-out-of-range`. A broker that led in an older epoch than that of the last record may
+say so legally, because it was deposed before the record was written and does not know it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class SimulatedConsumer:
         self._on_anomaly = on_anomaly
         self._stays = reads_from == SAME_BROKER
         self._brokers: dict[TopicPartition, KnownLeader] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epoch of the last batch that was read."""
         self.positions = {TopicPartition(topic, number): 0 for number in range(partitions)}
         self._history = history
         self._names = history.name("reader"), history.name(topic)
@@ -53,12 +56,14 @@ class SimulatedConsumer:
 
     async def _follow(self, tp: TopicPartition) -> None:
         while True:
-            row = await self._fetch(tp)
+            broker = self._brokers.get(tp) or await self._client.leader(tp)
+            row = await self._fetch(tp, broker)
             error = None if row is None else ErrorCode(row.error)
             if row is not None and error is ErrorCode.none:
                 self._take(tp, row)
                 continue
-            if row is not None and error is ErrorCode.offset_out_of_range:
+            deposed = broker.epoch < self._epochs.get(tp, 0)
+            if row is not None and error is ErrorCode.offset_out_of_range and not deposed:
                 text = f"{tp} at {self.positions[tp]}, its log starts at {row.log_start_offset}"
                 self._on_anomaly("offset-out-of-range", text)
                 return
@@ -66,8 +71,7 @@ class SimulatedConsumer:
             await self._client.refresh(tp.topic)
             await self._host.tasks.sleep(pause_ms(self._host))
 
-    async def _fetch(self, tp: TopicPartition) -> FetchedPartition | None:
-        broker = self._brokers.get(tp) or await self._client.leader(tp)
+    async def _fetch(self, tp: TopicPartition, broker: KnownLeader) -> FetchedPartition | None:
         epoch = broker.epoch
         if self._stays:
             self._brokers[tp], epoch = broker, -1
@@ -85,7 +89,8 @@ class SimulatedConsumer:
 
     def _take(self, tp: TopicPartition, row: FetchedPartition) -> None:
         position = self.positions[tp]
-        for at, size, _ in headers(row.records):
+        for at, size, header in headers(row.records):
+            self._epochs[tp] = header.leader_epoch
             for record in decode_records(row.records[at : at + size]):
                 if record.offset >= position:
                     self._record(tp, record)
