@@ -119,6 +119,7 @@ class TransformWorkload(SimulatedWorkload):
         return (
             super().done
             and all(machine.alive for machine in self._machines)
+            and not any(self._uncommitted())  # asks no broker, and mostly decides
             and not self.left_open()
         )
 
@@ -198,8 +199,8 @@ class TransformWorkload(SimulatedWorkload):
         """Return a line for each open transaction, held back LSO and unread end, and each group that is not stable."""
         leaders = self._leaders()
         return [
-            *self._open_transactions(leaders), *self._held_back(leaders), *self._unread(leaders),
-            *self._moving_groups(leaders),
+            *self._open_transactions(leaders), *self._held_back(leaders), *self._uncommitted(),
+            *self._unread(leaders), *self._moving_groups(leaders),
         ]  # fmt: skip
 
     def _state_partition(self, transactional_id: str) -> TopicPartition:
@@ -271,11 +272,13 @@ class TransformWorkload(SimulatedWorkload):
         found = {tp: current_leader(rows) for tp, rows in by_partition.items()}
         return {tp: row for tp, row in found.items() if row is not None}
 
-    def _unread(self, leaders: Leaders) -> Iterator[str]:
+    def _uncommitted(self) -> Iterator[str]:
         for tp, position in self.consumer.positions.items():
             committed = self._progress.processed.get(tp, 0)
             if committed < position:
                 yield f"{tp}: the group has committed {committed} of {position}"
+
+    def _unread(self, leaders: Leaders) -> Iterator[str]:
         for tp, position in self._reader.positions.items():
             end = int(leaders[tp]["leo"]) if tp in leaders else -1
             if not self._reader.at_end(tp, end):
