@@ -1,6 +1,6 @@
 """Mutations: from the schedule of a run that reached something new to one that may reach more.
 
-A simulation is a function of its schedule, and the resolved schedule of a run repeats it. So a fault that is added at a
+A simulation is a function of its schedule, and the resolved schedule of a run repeats it. So a fault that is moved to a
 moment of that run meets exactly the state that its trace shows: what fires before the moment keeps what was resolved
 (`keep_until`), and what comes later is again described by roles (`unresolved`), because the cluster is then another.
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from harrow.faults.schedule import Schedule, ScheduledFault, timed_step
+from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target, broker, controller, follower, isr_member, leader
 
@@ -24,13 +24,11 @@ from ..run_settings import ORDERS, SINK, TOPIC, RunSettings, settings_of
 from .coverage import Moment
 
 OFFSETS_MS = (-40, -10, 0, 0, 10, 10, 20, 40, 80, 150, 300, 600)
-"""When a fault strikes, after the event that it is aimed at."""
+"""When a moved fault strikes, after the event that it is moved to."""
 SESSION_PARTS = (0.05, 0.1, 0.4, 0.9, 1.1, 1.3, 2.0, 3.0)
 """Durations, as parts of the session timeout."""
 LAG_PARTS = (0.7, 1.3)
 """Durations, as parts of the time after which a follower leaves the ISR."""
-TAIL_MS = 1_200
-"""How long a shortened run goes on after its last fault began."""
 STEPS_MOST = 40
 
 
@@ -114,21 +112,6 @@ def aimed(fault: Fault, target: Target) -> Fault:
     if fault.target.role in ("registry", "all_brokers"):
         return fault
     return replace(fault, target=target)
-
-
-def strike(
-    parent: Parent, moment: Moment, fault: Fault, rng: random.Random, *, shorten: bool
-) -> Schedule:
-    """Add a fault at a moment of the parent's run; `shorten`: end the run soon after, without its later faults."""
-    settings = settings_of(parent.schedule)
-    at_ms = max(0, moment.at_ms + rng.choice(OFFSETS_MS))
-    before, after = keep_until(parent.schedule, at_ms)
-    step = timed_step("x", at_ms, fault, drawn_duration_ms(rng, settings))
-    run: dict[str, object] = {}
-    if shorten:
-        after = [other for other in after if other.at_ms <= at_ms + TAIL_MS]
-        run = shortened(parent.schedule, max([at_ms, *(other.at_ms for other in after)]) + TAIL_MS)
-    return assembled(parent.schedule, [*before, step, *after], **run)
 
 
 def shortened(schedule: Schedule, end_ms: int) -> dict[str, object]:
@@ -248,4 +231,3 @@ MUTATIONS: Final[Sequence[Mutation]] = (
     move_step, change_duration, change_target, delete_step, swap_steps, splice, change_world,
     change_settings,
 )  # fmt: skip
-"""All but `strike`, which needs a moment and a fault."""

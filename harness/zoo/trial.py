@@ -112,8 +112,8 @@ def run_trial(
     others, false_alarms = set[str](), list[Schedule]()
     found: Observed | None = None
     while used_s < budget_s and found is None:
-        schedule = search.propose()
         began = runs.clock()
+        schedule = search.propose()
         observed = runs.run(schedule, keep_coverage=search.wants_coverage)
         if observed.simulated is not None:
             search.learn(observed.simulated)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,19 @@ import pytest
 from click.testing import CliRunner
 from harrow.faults.schedule import Schedule
 from harrow.harness.commands import cli
-from harrow.harness.search.coverage import Coverage, Moment
-from harrow.harness.search.guided import FRESH_FIRST, GuidedSearch, kind_of_run
-from harrow.harness.search.mutations import Parent, strike
+from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
+from harrow.harness.search.coverage import Coverage
+from harrow.harness.search.guided import SQUEEZED, GuidedSearch, kind_of_run, squeezed
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule
 from harrow.harness.zoo.swarm import plan_swarm
 
 SHORT = SimulationOptions(seconds=3.0, batches=30)
+COST_OF = {ORDERS: 1_000, EXACTLY_ONCE: 4_000}
+"""In turns of the loop."""
+FAKE = SimulationResult(
+    seed=0, status="valid", anomalies=(), reasons=(), losses=(), planted=(), acknowledged=1, faults=(), kinds={},
+    elections=0, converged_ms=0, turns=0, trace_sha256="", coverage=Coverage(frozenset({"s|>Ln3"})),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -60,23 +66,6 @@ def test_the_moments_of_a_run_are_those_of_its_schedule(killed: SimulationResult
     assert times[0] >= 0
 
 
-def test_a_strike_leaves_what_came_before_it_as_it_was(killed: SimulationResult) -> None:
-    last = killed.schedule.steps[-1]
-    assert last.fired_ms is not None
-    moment = Moment(last.fired_ms + 200, "after", None)
-    fault = last.fault
-    child = strike(Parent(killed.schedule, ()), moment, fault, random.Random(1), shorten=False)
-    result = run_schedule(child, keep_trace=True)
-    struck = next(step for step in child.steps if step.id == "x")
-    assert struck.at_ms > last.fired_ms
-    effect = next(
-        line for line in killed.trace.splitlines()
-        if "fault.effect" in line and f'"id":"{last.id}"' in line
-    )  # fmt: skip
-    at = killed.trace.index(effect) + len(effect)
-    assert result.trace[:at] == killed.trace[:at]
-
-
 def run_search(runs: int) -> tuple[GuidedSearch, list[Schedule], list[SimulationResult]]:
     search = GuidedSearch(1, lambda seed: plan_seed(seed, SHORT))
     proposed, results = list[Schedule](), list[SimulationResult]()
@@ -87,17 +76,45 @@ def run_search(runs: int) -> tuple[GuidedSearch, list[Schedule], list[Simulation
     return search, proposed, results
 
 
-def test_a_search_begins_with_the_pool_and_goes_on_with_children_and_repeats_exactly() -> None:
-    search, proposed, results = run_search(12)
-    pool = [plan_seed(seed, SHORT) for seed in range(1, 13)]
-    assert proposed[:FRESH_FIRST] == pool[:FRESH_FIRST]
-    children = [schedule for schedule in proposed if schedule not in pool]
-    assert len(children) >= 3
+def test_a_search_runs_the_pool_squeezed_and_mutates_what_was_new_and_repeats_exactly() -> None:
+    search, proposed, results = run_search(16)
+    pool = [plan_seed(seed, SHORT) for seed in range(1, 17)]
+    planned = [squeezed(schedule) for schedule in pool]
+    assert proposed[0] == planned[0]
+    fresh = [schedule for schedule in proposed if schedule in planned]
+    assert fresh == planned[: len(fresh)], "in the order of their seeds"
+    assert 2 <= len(proposed) - len(fresh) <= 8, "the others are mutations"
     assert {result.status for result in results} <= {"valid", "unknown"}
     assert set(search.features) == {name for row in results for name in coverage(row).features}
 
-    _, again, _ = run_search(12)
+    _, again, _ = run_search(16)
     assert again == proposed
+
+
+def test_a_squeezed_run_has_its_faults_sooner_and_its_records_at_the_same_pace() -> None:
+    planned = plan_seed(3, SHORT)
+    short = squeezed(planned)
+    assert [step.fault for step in short.steps] == [step.fault for step in planned.steps]
+    assert [step.at_ms for step in short.steps] == [
+        round(SQUEEZED * step.at_ms) for step in planned.steps
+    ]
+    before, after = settings_of(planned), settings_of(short)
+    assert SQUEEZED * before.seconds <= after.seconds < before.seconds
+    assert after.seconds / after.batches == pytest.approx(before.seconds / before.batches)
+
+
+def test_kinds_of_runs_have_equal_parts_of_the_cost() -> None:
+    search = GuidedSearch(1, plan_swarm)
+    spent = Counter[object]()
+    most = 0.0
+    for _ in range(40):
+        schedule = search.propose()
+        result = replace(FAKE, schedule=schedule, turns=COST_OF[schedule.run["workload"]])
+        search.learn(result)
+        spent[kind_of_run(schedule)] += result.turns
+        most = max(most, result.turns)
+    assert len(spent) >= 5
+    assert max(spent.values()) - min(spent.values()) <= most
 
 
 def test_children_have_only_faults_and_settings_of_runs_of_their_kind() -> None:

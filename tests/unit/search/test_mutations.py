@@ -18,7 +18,6 @@ from harrow.harness.search.mutations import (
     assembled,
     keep_until,
     shortened,
-    strike,
 )
 from harrow.harness.simulation import SimulationOptions, plan_seed
 from harrow.harness.zoo.swarm import plan_swarm
@@ -65,22 +64,6 @@ def test_every_mutation_returns_a_valid_schedule(
     parent = Parent(resolved(plan_swarm(seed)), tuple(found))
     second = Parent(resolved(plan_swarm(other)), ())
     assert_valid(mutation(parent, second, random.Random(seed)))
-
-
-@given(seed=seeds, found=moments.filter(bool), shorten=st.booleans())
-def test_a_strike_is_added_and_what_fired_before_it_is_kept(
-    seed: int, found: list[Moment], shorten: bool
-) -> None:
-    parent = Parent(resolved(plan_swarm(seed)), tuple(found))
-    fault = plan_swarm(seed + 1).steps[0].fault
-    child = strike(parent, found[0], fault, random.Random(seed), shorten=shorten)
-    assert_valid(child)
-    struck = [step for step in child.steps if step.id.startswith("x")]
-    assert [step.fault for step in struck] == [fault]
-    earlier = [row for row in parent.schedule.steps if (row.fired_ms or 0) < struck[0].at_ms]
-    assert list(child.steps[: len(earlier)]) == earlier[: len(child.steps)]
-    assert all(step.nodes is None for step in child.steps if step not in earlier)
-    assert settings_of(child).seconds <= settings_of(parent.schedule).seconds
 
 
 def test_mutations_depend_only_on_the_random_numbers_that_they_are_given() -> None:
