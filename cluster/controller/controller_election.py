@@ -4,6 +4,10 @@ The broker that creates the ephemeral node `/controller` first is elected. The s
 `/controller_epoch` by a conditional write, so two elections never have the same epoch; and the registry deletes the
 node of a broker whose session has expired.
 
+A campaign reads both nodes, one after the other, and another broker may be elected in between. So a broker that finds
+its own seat is the controller only when the transaction that made the seat also wrote the epoch: else it would take the
+epoch, and with its version the right to write, of its successor.
+
 Owns: `campaign`, `WonElection`, `ControllerMovedError`. What may fail: RegistryError. When the result of a campaign is
 unknown, the next campaign finds out: the owner of the node is the session that won.
 
@@ -73,6 +77,8 @@ async def campaign(
         if stat is not None:
             if stat.ephemeral_owner != registry.session_id:
                 return None
+            if stat.czxid != epoch_stat.mzxid:
+                continue  # the epoch is that of a later election
             return WonElection(epoch=ControllerEpoch(int(data)), version=epoch_stat.version)
         epoch = ControllerEpoch(int(data) + 1)
         seat_json = {
