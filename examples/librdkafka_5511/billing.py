@@ -43,7 +43,8 @@ def run(servers: str, health: Path) -> None:
         elif not message.error():
             order = json.loads(message.value() or b"")
             producer.begin_transaction()
-            producer.produce("bills", json.dumps({"order": order["order"], "total": 5}))
+            bill = json.dumps({"order": order["order"], "total": 5})
+            producer.produce("bills", bill, key=str(order["order"]))
             producer.send_offsets_to_transaction(
                 consumer.position(consumer.assignment()),
                 consumer.consumer_group_metadata(),
