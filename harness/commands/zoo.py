@@ -49,7 +49,8 @@ SHRUNK_MOST, SHRUNK_MOST_REAL = 3, 1
 """How many schedules of each bug are shrunk, in simulation and on real processes."""
 FLOOR = 0.95
 TESTS_SHOWN = 2
-ALARM_BATCH = 20
+ALARM_BATCH = 120
+"""A third of them are one guided search."""
 MESSAGE_SHOWN = 100
 
 

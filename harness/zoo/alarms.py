@@ -1,22 +1,29 @@
 """False alarms: the runs that the searches propose, on brokers without a bug. None of them may have an anomaly (M1).
 
-Runs of the random search and of each bug's directed search come in turn, so that every application, setting and order
-of faults with which a bug is found is also judged without it.
+Runs of the random search, of each bug's directed search and of the guided search come in turn, so that every
+application, setting and order of faults with which a bug is found is also judged without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harrow.faults.schedule import Schedule
 
+from ..search.guided import GuidedSearch
+from ..search.proposals import RandomSearch, Search
 from ..simulation import run_schedule
 from .bug import Bug, plan_directed, unplanted
 from .swarm import plan_swarm
 
 SEEDS_FROM = 1_000_000_000
 """Above the seeds of trials, so that no run is judged twice."""
+GUIDED_SEEDS_FROM = 2_000_000_000
+SEEDS_OF_GUIDED = 1_000
+"""For each number: a guided search draws more plans than it proposes."""
+RANDOM, GUIDED = "random", "guided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +31,30 @@ class Judged:
     """One run without a bug."""
 
     source: str
-    """`random`, or the name of the bug whose directed search proposes it."""
+    """`random`, `guided`, or the name of the bug whose directed search proposes it."""
     status: str
     anomalies: tuple[str, ...]
     schedule: Schedule
 
 
-def plan_unplanted(number: int, bugs: Sequence[Bug]) -> tuple[str, Schedule]:
-    """Return the source and the schedule of the n-th run: every second one is of the random search."""
-    turn, is_directed = divmod(number, 2)
-    if not is_directed or not bugs:
-        return "random", plan_swarm(SEEDS_FROM + number)
-    bug = bugs[turn % len(bugs)]
-    return bug.name, unplanted(plan_directed(bug, SEEDS_FROM + number))
+def source_of(number: int, bugs: Sequence[Bug]) -> str:
+    """Return which search proposes the n-th run."""
+    turn, which = divmod(number, 3)
+    return (RANDOM, GUIDED, bugs[turn % len(bugs)].name if bugs else RANDOM)[which]
 
 
 def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug]) -> list[Judged]:
-    """Run some of them, one after the other."""
+    """Run some of them, one after the other. The guided search learns from its runs among them."""
     results = list[Judged]()
+    by_name = {bug.name: bug for bug in bugs}
+    guided = GuidedSearch(GUIDED_SEEDS_FROM + SEEDS_OF_GUIDED * numbers[0], plan_swarm)
     for number in numbers:
-        source, schedule = plan_unplanted(number, bugs)
-        result = run_schedule(schedule)
+        source = source_of(number, bugs)
+        search: Search = guided
+        if source != GUIDED:
+            search = RandomSearch(SEEDS_FROM + number, partial(plan_unplanted, by_name.get(source)))
+        result = run_schedule(search.propose(), keep_coverage=search.wants_coverage)
+        search.learn(result)
         results.append(
             Judged(
                 source=source, status=result.status, schedule=result.schedule,
@@ -52,3 +62,8 @@ def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug]) -> list[Judged]
             )
         )  # fmt: skip
     return results
+
+
+def plan_unplanted(bug: Bug | None, seed: int) -> Schedule:
+    """Return a run of the bug's directed search without the bug, or one of the random search."""
+    return plan_swarm(seed) if bug is None else unplanted(plan_directed(bug, seed))

@@ -12,7 +12,7 @@ from harrow.harness.commands import cli
 from harrow.harness.commands import zoo as command_module
 from harrow.harness.schedule_files import read_schedule
 from harrow.harness.simulation import run_schedule
-from harrow.harness.zoo.alarms import Judged, plan_unplanted
+from harrow.harness.zoo.alarms import Judged, source_of
 from harrow.harness.zoo.bug import Bug, plan_directed
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.table import SIMULATED
@@ -71,10 +71,9 @@ def test_an_unknown_bug_is_an_error() -> None:
 
 
 def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Path) -> None:
-    runs = 2 * len(ZOO)
-    sources = {plan_unplanted(number, ZOO)[0] for number in range(runs)}
-    assert sources == {"random", *(bug.name for bug in ZOO)}
-    code, output = zoo("--alarms", "2", "--jobs", "1", "--out", str(tmp_path))
+    sources = {source_of(number, ZOO) for number in range(3 * len(ZOO))}
+    assert sources == {"random", "guided", *(bug.name for bug in ZOO)}
+    code, output = zoo("--alarms", "3", "--jobs", "1", "--out", str(tmp_path))
     assert code == 0, output
     assert "0 false alarms" in output
 
