@@ -14,10 +14,12 @@ collection does not run their `finally` clauses earlier.
 
 from __future__ import annotations
 
+import inspect
 import random
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NoReturn, TypeVar
 
 from ..seam import Trace
@@ -168,14 +170,27 @@ class SimTask:
         self._tasks.ended(self, error)
 
     def shut(self) -> None:
-        """The world ends: run the `finally` clauses and ignore what they do."""
+        """The world ends: run the `finally` clauses and ignore what they do.
+
+        A coroutine that never started may hold another one, of which Python says that it was never awaited. So it is.
+        """
         if not self._done:
             self._done = True
             try:
-                self._coroutine.close()
+                with self._ignores_unawaited():
+                    self._coroutine.close()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
+
+    @contextmanager
+    def _ignores_unawaited(self) -> Iterator[None]:
+        if inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CREATED:
+            yield
+            return
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* was never awaited", RuntimeWarning)
+            yield
 
 
 class SimTasks:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -197,6 +198,26 @@ def test_finally_in_a_killed_process_has_no_effect(world: World) -> None:
     world.close()
     assert seen == ["closed"]
     assert not host.machine.disk.exists("/one/late")
+
+
+def test_a_coroutine_that_never_starts_closes_the_one_it_holds_without_a_warning(
+    world: World,
+) -> None:
+    host = boot(world)
+
+    async def inner() -> None:
+        raise AssertionError
+
+    async def outer(holds: Coroutine[Any, Any, None]) -> None:
+        await holds
+
+    host.tasks.spawn(outer(inner()), name="at the end of the world")
+    host.machine.kill()
+    host.tasks.spawn(outer(inner()), name="of a dead process")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        world.close()
+    assert seen == []
 
 
 def test_failpoint_with_crash_ends_the_process_at_once(world: World) -> None:
