@@ -15,6 +15,7 @@ id of the process with which the server ends, independent of the process that st
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import json
@@ -90,10 +91,14 @@ class SparkHandle:
 
     @classmethod
     def of_run(cls, run_folder: str | Path, **options: Any) -> SparkHandle:
-        """Return this process's handle of a run folder; `options` apply only when the call creates it."""
+        """Return this process's handle of a run folder; `options` apply only when the call creates it.
+
+        Its connections are closed when the process ends.
+        """
         folder = Path(run_folder).absolute()
         if folder not in _by_folder:
             _by_folder[folder] = cls(folder, **options)
+            atexit.register(_by_folder[folder].disconnect)
         return _by_folder[folder]
 
     def request(self) -> None:
@@ -151,7 +156,7 @@ class SparkHandle:
             json.loads(line) if line else {"ok": False, "error": "its owner process has ended"}
         )
         if not response["ok"]:
-            self._disconnect()
+            self.disconnect()
             raise SparkError(
                 f"Spark did not start: {response['error']}; see {self._options['log']}"
             )
@@ -207,7 +212,7 @@ class SparkHandle:
             except OSError:
                 line = b""
             if not line:
-                self._disconnect()
+                self.disconnect()
                 raise SparkError(f"Spark's plan server has ended; see {self._options['log']}")
         response = json.loads(line)
         if not response["ok"]:
@@ -227,7 +232,8 @@ class SparkHandle:
             ) from error
         return client
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connections to the server; the next request connects again."""
         for connection in (self._plans, self._socket):
             if connection is not None:
                 connection.close()
@@ -243,7 +249,7 @@ class SparkHandle:
         """Close the connection; the server continues to run for other clients."""
         with self._lock:
             self._stop_session()
-            self._disconnect()
+            self.disconnect()
 
     def stop(self) -> None:
         """End the run's server, for all clients, and wait until it has ended."""
@@ -251,7 +257,7 @@ class SparkHandle:
             self._stop_session()
             client = self._socket or (None if self._remote else self._connect())
             self._socket = None
-            self._disconnect()
+            self.disconnect()
         if client is None:
             return
         with client:

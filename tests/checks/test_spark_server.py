@@ -168,3 +168,16 @@ def test_a_socket_with_a_long_path_is_reachable(tmp_path: Path) -> None:
     with reachable(deep) as name:
         assert len(name) < 100
         assert Path(name).parent.samefile(deep.parent)
+
+
+def test_a_process_closes_the_connections_of_its_run_when_it_ends(tmp_path: Path) -> None:
+    code = "import sys; from harrow.harness.checks import SparkHandle; SparkHandle.of_run(sys.argv[1]).request()"
+    with socket.socket(socket.AF_UNIX) as owner:
+        owner.bind(str(tmp_path / "spark.sock"))
+        owner.listen()
+        ended = subprocess.run(
+            [sys.executable, "-W", "error::ResourceWarning", "-c", code, str(tmp_path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        owner.accept()[0].close()
+    assert ended.stderr == ""
