@@ -32,7 +32,7 @@ from .. import out_folder
 from ..run_settings import ORDERS, WORKLOADS
 from ..schedule_files import read_schedule
 from ..search.coverage import Coverage
-from ..search.guided import GuidedSearch
+from ..search.guided import SEEDS_A_RUN, GuidedSearch
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from .out_option import out_option
 from .progress import ProgressLine
@@ -54,9 +54,9 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Simulati
 
 
 def run_guided(seeds: Sequence[int], options: SimulationOptions) -> list[SimulationResult]:
-    """Run as many runs as there are seeds: a guided search that draws from these, in a worker process."""
+    """Run a guided search of as many runs as there are seeds, in a worker process; searches share no plans."""
     prepare_process()
-    search = GuidedSearch(seeds[0], lambda seed: plan_seed(seed, options))
+    search = GuidedSearch(seeds[0] * SEEDS_A_RUN, lambda seed: plan_seed(seed, options))
     results = list[SimulationResult]()
     for _ in seeds:
         result = run_schedule(search.propose(), keep_coverage=True)
@@ -98,7 +98,8 @@ def prepare_process() -> None:
 )  # fmt: skip
 @click.option(
     "--search", type=click.Choice((RANDOM, GUIDED)), default=RANDOM, show_default=True,
-    help="random: one seed after the other; guided: most runs change the faults of a run that reached something new",
+    help="random: one seed after the other; guided: the densest of several plans each time, and "
+    "changes of runs that reached something new",
 )  # fmt: skip
 @plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")

@@ -12,7 +12,7 @@ from functools import partial
 
 from harrow.faults.schedule import Schedule
 
-from ..search.guided import GuidedSearch
+from ..search.guided import SEEDS_A_RUN, GuidedSearch
 from ..search.proposals import RandomSearch, Search
 from ..simulation import run_schedule
 from .bug import Bug, plan_directed, unplanted
@@ -21,8 +21,6 @@ from .swarm import plan_swarm
 SEEDS_FROM = 1_000_000_000
 """Above the seeds of trials, so that no run is judged twice."""
 GUIDED_SEEDS_FROM = 2_000_000_000
-SEEDS_OF_GUIDED = 1_000
-"""For each number: a guided search draws more plans than it proposes."""
 RANDOM, GUIDED = "random", "guided"
 
 
@@ -47,7 +45,7 @@ def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug]) -> list[Judged]
     """Run some of them, one after the other. The guided search learns from its runs among them."""
     results = list[Judged]()
     by_name = {bug.name: bug for bug in bugs}
-    guided = GuidedSearch(GUIDED_SEEDS_FROM + SEEDS_OF_GUIDED * numbers[0], plan_swarm)
+    guided = GuidedSearch(GUIDED_SEEDS_FROM + numbers[0] * SEEDS_A_RUN, plan_swarm)
     for number in numbers:
         source = source_of(number, bugs)
         search: Search = guided

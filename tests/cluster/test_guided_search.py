@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,16 @@ from harrow.faults.schedule import Schedule
 from harrow.harness.commands import cli
 from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
 from harrow.harness.search.coverage import Coverage
-from harrow.harness.search.guided import SQUEEZED, GuidedSearch, kind_of_run, squeezed
+from harrow.harness.search.guided import (
+    COMPARED_MOST,
+    PLANNED_AHEAD,
+    SEEDS_A_RUN,
+    SQUEEZED,
+    GuidedSearch,
+    density,
+    kind_of_run,
+    squeezed,
+)
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule
 from harrow.harness.zoo.swarm import plan_swarm
 
@@ -76,13 +86,17 @@ def run_search(runs: int) -> tuple[GuidedSearch, list[Schedule], list[Simulation
     return search, proposed, results
 
 
-def test_a_search_runs_the_pool_squeezed_and_mutates_what_was_new_and_repeats_exactly() -> None:
+def test_a_search_runs_dense_plans_squeezed_and_mutates_what_was_new_and_repeats_exactly() -> None:
     search, proposed, results = run_search(16)
-    pool = [plan_seed(seed, SHORT) for seed in range(1, 17)]
+    pool = [plan_seed(seed, SHORT) for seed in range(1, 16 * SEEDS_A_RUN)]
     planned = [squeezed(schedule) for schedule in pool]
-    assert proposed[0] == planned[0]
+    newest = pool[PLANNED_AHEAD - COMPARED_MOST : PLANNED_AHEAD]
+    assert proposed[0] == squeezed(max(newest, key=density))
     fresh = [schedule for schedule in proposed if schedule in planned]
-    assert fresh == planned[: len(fresh)], "in the order of their seeds"
+    seeds = [planned.index(schedule) for schedule in fresh]
+    assert seeds == sorted(set(seeds)), "in the order of their seeds, and none twice"
+    mean = sum(map(density, pool)) / len(pool)
+    assert min(map(density, fresh)) > mean
     assert 2 <= len(proposed) - len(fresh) <= 8, "the others are mutations"
     assert {result.status for result in results} <= {"valid", "unknown"}
     assert set(search.features) == {name for row in results for name in coverage(row).features}
@@ -101,6 +115,18 @@ def test_a_squeezed_run_has_its_faults_sooner_and_its_records_at_the_same_pace()
     before, after = settings_of(planned), settings_of(short)
     assert SQUEEZED * before.seconds <= after.seconds < before.seconds
     assert after.seconds / after.batches == pytest.approx(before.seconds / before.batches)
+
+
+@pytest.mark.parametrize(
+    "denser",
+    [{"batches": 15}, {"partitions": 3}, {"config": {"replica.lag.time.max.ms": 400}}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_fewer_records_more_partitions_and_a_shorter_lag_time_are_denser(
+    denser: dict[str, Any],
+) -> None:
+    options = replace(SHORT, config={"replica.lag.time.max.ms": 1_000})
+    assert density(plan_seed(3, replace(options, **denser))) > density(plan_seed(3, options))
 
 
 def test_kinds_of_runs_have_equal_parts_of_the_cost() -> None:
