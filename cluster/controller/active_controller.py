@@ -126,12 +126,10 @@ class ActiveController:
         core.replace_context(context)
         self._confirmations.clear()
         self._offline.clear()
-        core.channels.close_all()
+        core.channels.replace(context.brokers)
         context.read_topics(brokers)
         self._updates.read_configs(configs)
         context.deleting = set(deletions) & context.topics.keys()
-        for broker in context.brokers.values():
-            core.channels.open(broker)
         await self._send_everything()
         await self._isr.delete_notifications(isr_changes)
         await self._deletions.begin(set(deletions))

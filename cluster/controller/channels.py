@@ -11,7 +11,7 @@ Source: Kafka's ControllerChannelManager, RequestSendThread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ..errors import ErrorCode, HarrowError
@@ -136,15 +136,23 @@ class Channels:
         if channel is not None:
             channel.close()
 
+    def replace(self, brokers: Mapping[NodeId, BrokerInfo]) -> None:
+        """Have a channel for each of these registrations, and no other.
+
+        The channel of a registration that has one stays, with its queue: over a second connection, a newer decision of
+        the same controller epoch could overtake an older one, and the broker would keep the older one.
+        """
+        for node_id, channel in list(self._channels.items()):
+            if node_id not in brokers or brokers[node_id] != channel.broker:
+                self.close(node_id)
+        for node_id, broker in brokers.items():
+            if node_id not in self._channels:
+                self.open(broker)
+
     def end(self) -> None:
         """The controller resigns: no channel, now or later."""
         self._ended = True
-        self.close_all()
-
-    def close_all(self) -> None:
-        """Close every channel and drop its queue."""
-        for node_id in list(self._channels):
-            self.close(node_id)
+        self.replace({})
 
     def send(self, node_id: NodeId, api_key: int, version: int, entity: Any) -> None:
         """Queue one request; dropped when the broker has no channel any more."""
