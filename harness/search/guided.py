@@ -67,7 +67,7 @@ def density(schedule: Schedule) -> float:
 
     Fewer batches a second cost less, followers leave the ISR sooner with a shorter `replica.lag.time.max.ms`, and a
     fault meets more leaders where there are more partitions. The weights are rounded from the finds for each second of
-    2,350 runs of eight bugs; docs/zoo.md says what they gain with others.
+    2,000 runs of eight bugs; docs/zoo.md says what they gain with others.
     """
     settings = settings_of(schedule)
     return (
