@@ -40,12 +40,12 @@ MUTATED_PART = 0.15
 """Of the cost of the runs of a kind."""
 PLANNED_AHEAD = 60
 """How many seeds are planned before the first run, so that there are runs of each kind."""
-PLANS_A_RUN = 8
+PLANS_A_RUN = 4
 """How many seeds are planned for each run after that."""
-SEEDS_A_RUN = 20
+SEEDS_A_RUN = 12
 """More than the seeds that a search plans for each of its runs, when there are ten or more of them."""
-COMPARED_MOST = 16
-"""Of how many planned runs one is proposed; the others are dropped."""
+COMPARED_MOST = 4
+"""Of how many planned runs one is proposed; the others are dropped. With 16, some bugs are found far less often."""
 CORPUS_MOST = 200
 RunKind = tuple[object, ...]
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -95,8 +96,7 @@ def test_a_search_runs_dense_plans_squeezed_and_mutates_what_was_new_and_repeats
     fresh = [schedule for schedule in proposed if schedule in planned]
     seeds = [planned.index(schedule) for schedule in fresh]
     assert seeds == sorted(set(seeds)), "in the order of their seeds, and none twice"
-    mean = sum(map(density, pool)) / len(pool)
-    assert min(map(density, fresh)) > mean
+    assert mean(map(density, fresh)) > mean(map(density, pool))
     assert 2 <= len(proposed) - len(fresh) <= 8, "the others are mutations"
     assert {result.status for result in results} <= {"valid", "unknown"}
     assert set(search.features) == {name for row in results for name in coverage(row).features}
