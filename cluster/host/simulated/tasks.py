@@ -18,7 +18,7 @@ import inspect
 import random
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -184,7 +184,7 @@ class SimTask:
                     raise
 
     @contextmanager
-    def _ignores_unawaited(self) -> Iterator[None]:
+    def _ignores_unawaited(self) -> Generator[None]:
         if inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CREATED:
             yield
             return
