@@ -192,6 +192,9 @@ class Controller:
             await self._registry.until_connected()
         except RegistryUnavailableError:
             return  # the client is closed
+        # Watches may have fired since the link is back. No event comes before the load, which reads what they report:
+        # before a controller's first load its context is empty, and it would tell the brokers that no topic is left.
+        self._drop_events()
         self._enqueue("elect", self._elect)
         if self._active is not None:
             self._enqueue("load", self._active.load)
