@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from harrow.faults.schedule import Schedule
 
 from ..search.guided import SEEDS_A_RUN, GuidedSearch
-from ..search.proposals import RandomSearch, Search
 from ..simulation import run_schedule
 from .bug import Bug, plan_directed, unplanted
 from .swarm import plan_swarm
+from .trial import GUIDED, RANDOM
 
 SEEDS_FROM = 1_000_000_000
 """Above the seeds of trials, so that no run is judged twice."""
 GUIDED_SEEDS_FROM = 2_000_000_000
-RANDOM, GUIDED = "random", "guided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +46,11 @@ def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug]) -> list[Judged]
     guided = GuidedSearch(GUIDED_SEEDS_FROM + numbers[0] * SEEDS_A_RUN, plan_swarm)
     for number in numbers:
         source = source_of(number, bugs)
-        search: Search = guided
-        if source != GUIDED:
-            search = RandomSearch(SEEDS_FROM + number, partial(plan_unplanted, by_name.get(source)))
-        result = run_schedule(search.propose(), keep_coverage=search.wants_coverage)
-        search.learn(result)
+        if source == GUIDED:
+            result = run_schedule(guided.propose(), keep_coverage=True)
+            guided.learn(result)
+        else:
+            result = run_schedule(plan_unplanted(by_name.get(source), SEEDS_FROM + number))
         results.append(
             Judged(
                 source=source, status=result.status, schedule=result.schedule,
