@@ -49,10 +49,7 @@ class BrokerEvents:
         context.brokers = now
         context.shutting_down -= gone | came
         self._offline.registered(gone | came)
-        for node_id in sorted(gone):
-            core.channels.close(node_id)
-        for node_id in sorted(came):
-            core.channels.open(now[node_id])
+        core.channels.replace(now)
         core.host.trace.log(
             "info",
             f"controller: brokers came {sorted(came)}, went {sorted(gone)}, live {sorted(now)}",

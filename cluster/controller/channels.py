@@ -119,35 +119,26 @@ class Channels:
         self._channels: dict[NodeId, BrokerChannel] = {}
         self._ended = False
 
-    def open(self, broker: BrokerInfo) -> None:
-        """Open the channel of a new registration; close that of an older registration of the broker."""
-        self.close(broker.node_id)
-        if self._ended:
-            return  # the controller resigned while it handled an event
-        where = broker.endpoint(self.inter_broker_listener)
-        client = self._factory(broker.node_id, where.host, where.port)
-        self._channels[broker.node_id] = BrokerChannel(
-            self._host, broker, client, self._timeout_ms, self._response_received
-        )
-
-    def close(self, node_id: NodeId) -> None:
-        """The registration is gone; no error when there was no channel."""
-        channel = self._channels.pop(node_id, None)
-        if channel is not None:
-            channel.close()
-
     def replace(self, brokers: Mapping[NodeId, BrokerInfo]) -> None:
-        """Have a channel for each of these registrations, and no other.
+        """Have a channel for each of these registrations, and no other; none once the controller has resigned.
 
         The channel of a registration that has one stays, with its queue: over a second connection, a newer decision of
         the same controller epoch could overtake an older one, and the broker would keep the older one.
         """
         for node_id, channel in list(self._channels.items()):
-            if node_id not in brokers or brokers[node_id] != channel.broker:
-                self.close(node_id)
-        for node_id, broker in brokers.items():
+            if brokers.get(node_id) != channel.broker:
+                channel.close()
+                del self._channels[node_id]
+        if self._ended:
+            return  # the controller resigned while it handled an event
+        for node_id, broker in sorted(brokers.items()):
             if node_id not in self._channels:
-                self.open(broker)
+                self._channels[node_id] = self._open(broker)
+
+    def _open(self, broker: BrokerInfo) -> BrokerChannel:
+        where = broker.endpoint(self.inter_broker_listener)
+        client = self._factory(broker.node_id, where.host, where.port)
+        return BrokerChannel(self._host, broker, client, self._timeout_ms, self._response_received)
 
     def end(self) -> None:
         """The controller resigns: no channel, now or later."""
