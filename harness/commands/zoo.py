@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
-from ..zoo.alarms import judge_unplanted
+from ..zoo.alarms import SOURCES, judge_unplanted
 from ..zoo.bug import Bug
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
@@ -50,7 +50,7 @@ SHRUNK_MOST, SHRUNK_MOST_REAL = 3, 1
 FLOOR = 0.95
 TESTS_SHOWN = 2
 ALARM_BATCH = 120
-"""A third of them are one guided search."""
+"""The runs of the guided search among them, a third or all, are one search."""
 MESSAGE_SHOWN = 100
 
 
@@ -61,12 +61,14 @@ class Settings:
     search: str
     budget_s: float
     shrunk: int
-    """The schedules of so many trials are shrunk."""
+    """The schedules of so many trials of each bug are shrunk."""
     real: Path | None
     """The folder of runs on real processes; None: simulation."""
 
 
-def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, Schedule | None]:
+def trial_of(
+    bug: Bug, number: int, settings: Settings, *, shrinks: bool
+) -> tuple[Trial, Schedule | None]:
     """Run one trial in a worker process; return it, and its schedule with fewer faults where it was shrunk."""
     where: Runs | None = None
     if settings.real is not None:
@@ -75,7 +77,7 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, Schedule
 
         where = RealRuns(settings.real, f"{bug.name}-{number}", settings_on_processes(bug))
     trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s, where=where)
-    if trial.schedule is None or number >= settings.shrunk:
+    if trial.schedule is None or not shrinks:
         return trial, None
     fewest = fewest_faults(bug, trial.schedule, where)
     if fewest.false_alarm is not None:
@@ -91,7 +93,11 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, Schedule
     help="for each bug  [default: 30; with --suite 1]",
 )  # fmt: skip
 @click.option(
-    "--search", type=click.Choice(list(SEARCHES)), default=DIRECTED, show_default=True,
+    "--first", type=click.IntRange(0, 100_000), default=0, show_default=True, metavar="NUMBER",
+    help="number of the first trial, or of the first run of --alarms; each number has seeds of its own",
+)  # fmt: skip
+@click.option(
+    "--search", type=click.Choice(list(SEARCHES)), default=None, show_default=f"{DIRECTED}; with --alarms three in turn",
     help="directed: faults in the order that the bug needs, at random times; events: the same without times, each "
     "fault waits for what it needs; random: faults, application and settings "
     "are drawn, whichever bug is planted; guided: as random, and runs that reached something new are mutated",
@@ -144,18 +150,21 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     if given["suite"] is not None:
         sys.exit(zoo_of_suite(bugs, given["suite"], 1 if trials is None else trials))
     if given["alarms"] is not None:
-        sys.exit(alarms_of_zoo(bugs, given["alarms"], given["jobs"], given["out"]))
+        if given["search"] not in (None, *SOURCES):
+            raise click.UsageError(f"--alarms judges runs of these searches: {', '.join(SOURCES)}")
+        numbers = range(given["first"], given["first"] + given["alarms"])
+        sys.exit(alarms_of_zoo(bugs, numbers, given["search"], given["jobs"], given["out"]))
     if given["page"] is not None:
         check_page(given["page"], ON_PROCESSES if given["real"] else SIMULATED)
     if given["real"]:
-        if given["search"] != DIRECTED:
+        if given["search"] not in (None, EVENTS):
             raise click.UsageError("--real has a search of its own, by events; leave --search out")
         given["search"] = EVENTS
     out_folder.prepare(given["out"])
     folder: Path = given["out"] / "zoo"
     folder.mkdir(exist_ok=True)
     settings = Settings(
-        search=given["search"], budget_s=given["budget_s"],
+        search=given["search"] or DIRECTED, budget_s=given["budget_s"],
         shrunk=(SHRUNK_MOST_REAL if given["real"] else SHRUNK_MOST) if given["shrink"] else 0,
         real=(folder / "real").absolute() if given["real"] else None,
     )  # fmt: skip
@@ -164,7 +173,8 @@ def command(names: tuple[str, ...], **given: Any) -> None:
 
         # it ends with this process; the processes of the trials are its clients
         spark_of_run(settings.real).request()
-    rows = measure(bugs, 30 if trials is None else trials, given["jobs"], settings, folder)
+    numbers = range(given["first"], given["first"] + (30 if trials is None else trials))
+    rows = measure(bugs, numbers, given["jobs"], settings, folder)
     title = f"{settings.search} search{' on real processes' if given['real'] else ' in simulation'}"
     Console().print(terminal_table(rows, title))
     if given["page"] is not None:
@@ -184,18 +194,22 @@ def listed(bugs: Iterable[Bug]) -> Table:
 
 
 def measure(
-    bugs: Sequence[Bug], trials: int, jobs: int, settings: Settings, folder: Path
+    bugs: Sequence[Bug], numbers: range, jobs: int, settings: Settings, folder: Path
 ) -> list[Measured]:
     """Run all trials; write the ledger and the schedules, and report false alarms as they come."""
     console = Console()
-    tasks = [partial(trial_of, bug, number, settings) for bug in bugs for number in range(trials)]
+    tasks = [
+        partial(trial_of, bug, number, settings, shrinks=number - numbers.start < settings.shrunk)
+        for bug in bugs
+        for number in numbers
+    ]
     done = defaultdict[str, list[Trial]](list)
     shrunk = defaultdict[str, list[int]](list)
 
     def describe() -> str:
         ended = [trial for of_bug in list(done.values()) for trial in list(of_bug)]
         found = sum(trial.found for trial in ended)
-        return f"{len(ended)} of {trials * len(bugs)} trials, {found} found"
+        return f"{len(ended)} of {len(tasks)} trials, {found} found"
 
     with (
         (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
@@ -238,19 +252,21 @@ def ledger_line(trial: Trial, smaller: Schedule | None) -> str:
     return json.dumps(row, separators=(",", ":"))
 
 
-def alarms_of_zoo(bugs: Sequence[Bug], runs: int, jobs: int, out: Path) -> int:
+def alarms_of_zoo(
+    bugs: Sequence[Bug], numbers: range, search: str | None, jobs: int, out: Path
+) -> int:
     """Judge runs without a bug; print and write each that has an anomaly; return the exit code."""
     out_folder.prepare(out)
     folder = out / "zoo"
     folder.mkdir(exist_ok=True)
     counts, alarms = Counter[str](), 0
     tasks = [
-        partial(judge_unplanted, range(at, min(at + ALARM_BATCH, runs)), bugs)
-        for at in range(0, runs, ALARM_BATCH)
+        partial(judge_unplanted, numbers[at : at + ALARM_BATCH], bugs, search)
+        for at in range(0, len(numbers), ALARM_BATCH)
     ]
     console = Console()
     with ProgressLine(
-        lambda: f"{counts.total():,} of {runs:,} runs, {alarms} false alarms"
+        lambda: f"{counts.total():,} of {len(numbers):,} runs, {alarms} false alarms"
     ) as line:
         for results_of_task in results_here_or_of(jobs, tasks):
             for result in results_of_task:
@@ -265,10 +281,10 @@ def alarms_of_zoo(bugs: Sequence[Bug], runs: int, jobs: int, out: Path) -> int:
                     console.print(
                         f"{names}: harrow simulate --schedule {file}", style="red", highlight=False
                     )
-    most = wilson_interval(alarms, runs)[1]
+    most = wilson_interval(alarms, len(numbers))[1]
     shown = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
     console.print(
-        f"{runs:,} runs without a bug: {shown}; {alarms} false alarms (95 %: at most {most:.2%} of the runs)",
+        f"{len(numbers):,} runs without a bug: {shown}; {alarms} false alarms (95 %: at most {most:.2%} of the runs)",
         highlight=False,
     )
     return 1 if alarms else 0

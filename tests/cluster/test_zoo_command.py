@@ -78,13 +78,30 @@ def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Pa
     assert "0 false alarms" in output
 
 
+def test_runs_without_a_bug_can_be_those_of_one_search(tmp_path: Path) -> None:
+    assert {source_of(number, ZOO, "guided") for number in range(10)} == {"guided"}
+    assert {source_of(number, ZOO, "directed") for number in range(len(ZOO))} == {
+        bug.name for bug in ZOO
+    }
+    arguments = ("--alarms", "1", "--first", "77", "--search", "random", "--jobs", "1")
+    code, output = zoo(*arguments, "--out", str(tmp_path))
+    assert code == 0, output
+    assert "1 runs without a bug" in output
+
+
+def test_searches_of_one_bug_alone_have_no_runs_without_it(tmp_path: Path) -> None:
+    code, output = zoo("--alarms", "1", "--search", "events", "--out", str(tmp_path))
+    assert code == 2
+    assert "random, guided, directed" in output
+
+
 def test_a_false_alarm_is_written_and_fails_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = plan_directed(ZOO[0], 1)
     judged = Judged(source="random", status="invalid", anomalies=("lost-write",), schedule=shown)
 
-    def one_alarm(_numbers: Sequence[int], _bugs: Sequence[Bug]) -> list[Judged]:
+    def one_alarm(_numbers: Sequence[int], _bugs: Sequence[Bug], _search: None) -> list[Judged]:
         return [judged]
 
     monkeypatch.setattr(command_module, "judge_unplanted", one_alarm)
