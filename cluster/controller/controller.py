@@ -6,7 +6,10 @@ while this broker is elected, and what happens when the registry is unreachable 
 Invariants: a process has at most one active controller at a time, each of a larger controller epoch than the one
 before; every handler ends before the next begins; the expiry of the session ends the active controller before
 anything else happens (D1, D2). A controller that is only disconnected stays active: no other broker can be elected
-before the registry ends its session, and brokers refuse its requests as soon as another is elected.
+before the registry ends its session, and brokers refuse its requests as soon as another is elected. A controller that
+has not loaded the whole cluster handles no event but that load: it would tell the brokers that topics do not exist. A
+load that the registry interrupted is repeated; a load that failed otherwise makes the controller give its seat up, as
+Kafka's does.
 """
 
 from __future__ import annotations
@@ -38,13 +41,15 @@ from .active_controller import ACTIVE_CONTROLLER_EVENTS, ActiveController
 from .admin_api import ControllerAdminApi
 from .channels import ClientFactory
 from .controller_core import Handler
-from .controller_election import ControllerMovedError, campaign
+from .controller_election import ControllerMovedError, campaign, delete_seat
 
 T = TypeVar("T")
 
 SHUTDOWN_TRIES = 3
 """Kafka's default of controlled.shutdown.max.retries."""
 SHUTDOWN_PAUSE_MS = 200
+GIVE_UP_MS = 1_000
+"""After a failed load, before the next election: what is wrong in the registry may fail every controller's load."""
 SHUTDOWN_VERSION = 3
 
 
@@ -197,7 +202,7 @@ class Controller:
         self._drop_events()
         self._enqueue("elect", self._elect)
         if self._active is not None:
-            self._enqueue("load", self._active.load)
+            self._enqueue("load", self._load)
 
     async def _elect(self) -> None:
         won = await campaign(
@@ -223,7 +228,27 @@ class Controller:
             self._enqueue,
             lambda: self._enqueue("moved", self._newer_controller_found),
         )
-        await self._active.load()
+        await self._load()
+
+    async def _load(self) -> None:
+        """Load the cluster, or resign: an event would be handled on what a load that failed has left."""
+        active = _required(self._active)
+        try:
+            await active.load()
+        except (ControllerMovedError, SessionExpiredError, RegistryUnavailableError, MemoryError):
+            raise  # handled as for each event
+        except Exception:
+            self._give_up(active)
+            raise
+
+    def _give_up(self, active: ActiveController) -> None:
+        self._resign("it could not load the cluster")
+
+        async def give_up() -> None:
+            await self._host.tasks.sleep(GIVE_UP_MS)
+            await delete_seat(self._registry, active.won)
+
+        self._enqueue("give up", give_up)
 
     def _seat_changed(self, _event: Event) -> None:
         self._enqueue("elect", self._elect)

@@ -8,14 +8,15 @@ A campaign reads both nodes, one after the other, and another broker may be elec
 its own seat is the controller only when the transaction that made the seat also wrote the epoch: else it would take the
 epoch, and with its version the right to write, of its successor.
 
-Owns: `campaign`, `WonElection`, `ControllerMovedError`. What may fail: RegistryError. When the result of a campaign is
-unknown, the next campaign finds out: the owner of the node is the session that won.
+Owns: `campaign`, `delete_seat`, `WonElection`, `ControllerMovedError`. What may fail: RegistryError. When the result of
+a campaign is unknown, the next campaign finds out: the owner of the node is the session that won.
 
 Source: Kafka's KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,9 +27,11 @@ from ..registry import (
     BadVersionError,
     Check,
     Create,
+    Delete,
     Event,
     Exists,
     Get,
+    NodeError,
     NodeExistsError,
     NoNodeError,
     RegistryClient,
@@ -99,3 +102,9 @@ async def campaign(
         except (NodeExistsError, BadVersionError):
             continue  # another broker was faster
         return WonElection(epoch=epoch, version=raised.version)
+
+
+async def delete_seat(registry: RegistryClient, won: WonElection) -> None:
+    """Give the seat of this election up, so that a broker is elected; nothing when there was a later election."""
+    with contextlib.suppress(NodeError):
+        await registry.multi([won.check(), Delete(CONTROLLER)])

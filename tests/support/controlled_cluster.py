@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import pytest
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.controller import Controller, register
 from harrow.cluster.controller.state_node import LeaderAndIsr, parse_state
@@ -24,9 +26,34 @@ from harrow.cluster.wire.internal import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from registry_in_process import RecordedEvents, RegistryFixture, created
+from registry_in_process import RecordedEvents, RegistryFixture, created, run
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAZA"
+
+
+REGISTRY = ["embedded"]
+"""The registry that the running test uses."""
+
+
+def clustered(
+    tmp_path: Path,
+    test: Callable[[ControlledCluster], Coroutine[Any, Any, None]],
+    config: dict[str, object] | None = None,
+) -> None:
+    """Run a test on a cluster without brokers, and stop what it has started."""
+
+    async def with_registry(registry: RegistryFixture) -> None:
+        cluster = ControlledCluster(registry, config)
+        await test(cluster)
+        await cluster.stop(*list(cluster.nodes))
+
+    run(tmp_path, with_registry, REGISTRY[0])
+
+
+def embedded_only(why: str) -> None:
+    """Skip the test on ZooKeeper."""
+    if REGISTRY[0] == "zookeeper":
+        pytest.skip(why)
 
 
 class ReceivedRequests(RecordedEvents):
