@@ -97,7 +97,8 @@ def trial_of(
     help="number of the first trial, or of the first run of --alarms; each number has seeds of its own",
 )  # fmt: skip
 @click.option(
-    "--search", type=click.Choice(list(SEARCHES)), default=None, show_default=f"{DIRECTED}; with --alarms three in turn",
+    "--search", type=click.Choice(list(SEARCHES)), default=None,
+    show_default=f"{DIRECTED}; with --alarms three in turn",
     help="directed: faults in the order that the bug needs, at random times; events: the same without times, each "
     "fault waits for what it needs; random: faults, application and settings "
     "are drawn, whichever bug is planted; guided: as random, and runs that reached something new are mutated",

@@ -16,6 +16,10 @@ missing output is then no anomaly but a loss, unless it was sent to leaders of t
 duplicate output, because an aborted batch without its marker takes the end of its producer's next transaction. So is a
 difference of replicas that compaction made: a replica had removed records for what came behind them (a later output of
 the same key, the marker that aborts them), and that is gone. All other anomalies stay anomalies, for every partition.
+
+A group coordinator that was replaced and does not know it returns old committed offsets. A member that continues there
+sends outputs again, and the coordinator's successor, which knows the member, commits them. Apache Kafka has this gap,
+too: only the commits are fenced, not the reads of committed offsets. Such a duplicate output is a loss (`stale`).
 """
 
 from __future__ import annotations
@@ -58,6 +62,8 @@ class OutputFacts:
     """Offsets below it may have been removed by compaction, by the brokers' traces."""
     epochs: Mapping[bytes, int]
     """The lowest leader epoch that was known when a value was sent to the output."""
+    stale: Set[bytes]
+    """Values that were sent by a process which had begun at the offsets of a replaced group coordinator."""
 
 
 class Findings:
@@ -159,6 +165,8 @@ def _count(
         if not counts[value]:
             found.append(("missing-output", f"{tp}: {value.decode()}"))
         elif counts[value] > 1:
+            if value in facts.stale:
+                found = findings.losses
             found.append(("duplicate-output", f"{tp}: {value.decode()}, {counts[value]} times"))
         elif value not in facts.offered:
             findings.anomalies.append(("unexpected-output", f"{tp}: {value.decode()}"))

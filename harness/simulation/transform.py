@@ -298,5 +298,6 @@ class TransformWorkload(SimulatedWorkload):
             seen_markers_commit=self._reader.committed(tp), skipped=self._reader.skipped[tp],
             position=self._reader.positions[tp], unclean_epoch=self._unclean_epoch(tp),
             cleaned_end=changes.cleaned_end, epochs=self._progress.output_epochs.get(tp, {}),
+            stale=self._progress.stale.get(tp, frozenset()),
         )  # fmt: skip
         judge_output(tp, facts, inputs, outputs, self.findings)

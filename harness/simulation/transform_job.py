@@ -59,6 +59,8 @@ class JobProgress:
         """The highest offset of each partition of the source of which a commit was confirmed."""
         self.output_epochs: dict[TopicPartition, dict[bytes, int]] = {}
         """For each value of the sink, the lowest leader epoch that was known when it was sent."""
+        self.stale: dict[TopicPartition, set[bytes]] = {}
+        """The values of the sink that a process sent which had begun at the offsets of a replaced coordinator."""
 
     def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These offsets are committed."""
@@ -69,8 +71,8 @@ class JobProgress:
         """Return what `compare` needs to know of the moment before a request for committed offsets."""
         return ConfirmedBefore(dict(self.processed), self._now_ns())
 
-    def compare(self, found: CommittedOffsets, before: ConfirmedBefore) -> None:
-        """Judge the committed offsets that a coordinator returned.
+    def compare(self, found: CommittedOffsets, before: ConfirmedBefore) -> bool:
+        """Judge the committed offsets that a coordinator returned; return whether it was replaced.
 
         A coordinator that was replaced and does not know it yet may return old offsets, in Apache Kafka too.
         """
@@ -79,12 +81,17 @@ class JobProgress:
             if offset < confirmed and self._leads_since(found.said_by, before.at_ns):
                 text = f"{tp}: {confirmed} was committed, then the group's offset was {offset}"
                 self._on_anomaly("committed-offset-regression", text)
+        return not self._leads_since(found.said_by, self._now_ns())
 
     def note_output(self, tp: TopicPartition, values: Iterable[bytes], epoch: int) -> None:
         """The values are sent to a leader of `epoch` or a later one."""
         epochs = self.output_epochs.setdefault(tp, {})
         for value in values:
             epochs[value] = min(epoch, epochs.get(value, epoch))
+
+    def note_stale(self, tp: TopicPartition, values: Iterable[bytes]) -> None:
+        """The values are sent once more, perhaps: the process began at the offsets of a replaced coordinator."""
+        self.stale.setdefault(tp, set()).update(values)
 
 
 class SimulatedJob:
@@ -105,6 +112,8 @@ class SimulatedJob:
         self._producer = SimulatedTransactionalProducer(
             client, name, GROUP, timeout_ms=settings.transaction_timeout_ms, version=settings.transaction_version
         )  # fmt: skip
+        self._begins_stale = False
+        """Whether a coordinator that had been replaced said where this membership begins to read."""
         self.committed = 0
         """Transactions whose commit was confirmed."""
 
@@ -137,7 +146,7 @@ class SimulatedJob:
             return {}
         before = self._progress.before_reading()
         found = await self._member.committed(membership)
-        self._progress.compare(found, before)
+        self._begins_stale = self._progress.compare(found, before)
         self._progress.confirm(found.offsets)
         return found.offsets
 
@@ -156,6 +165,8 @@ class SimulatedJob:
         output = TopicPartition(self._sink, tp.partition)
         leader = await self._client.leader(output)
         self._progress.note_output(output, (value for _, value in records), leader.epoch)
+        if self._begins_stale:
+            self._progress.note_stale(output, (value for _, value in records))
         await self._producer.produce(output, values)
         await self._host.tasks.sleep(self._random.uniform(0, 60))
         await self._producer.send_offsets({tp: end}, membership)

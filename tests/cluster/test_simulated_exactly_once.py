@@ -69,6 +69,19 @@ def test_old_offsets_are_legal_only_from_a_coordinator_that_was_replaced(
     assert names(run_schedule(schedule)) == {"committed-offset-regression"}
 
 
+def test_repeated_outputs_are_legal_only_after_a_replaced_coordinators_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = SCHEDULES / "outputs-repeated-from-old-offsets.json"
+    schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
+    result = run_schedule(schedule)
+    assert result.status == "valid"
+    assert {name for name, _ in result.losses} == {"duplicate-output"}
+
+    monkeypatch.setattr(TransformWorkload, "_coordinates_since", count_every_answer)
+    assert "duplicate-output" in names(run_schedule(schedule))
+
+
 def test_the_recorded_schedule_of_a_job_repeats_its_run_byte_for_byte() -> None:
     first = run_seed(4, OPTIONS, keep_trace=True)
     again = run_schedule(Schedule.from_json(first.schedule.to_json()), keep_trace=True)

@@ -67,6 +67,7 @@ class Run:
     skipped: frozenset[int] = frozenset()
     unclean: bool = True
     cleaned_end: int = 4
+    stale: bool = False
 
     def judge(self) -> Findings:
         logs = [self.leader, self.leader if self.follower is None else self.follower, self.leader]
@@ -77,7 +78,7 @@ class Run:
         facts = OutputFacts(
             offered={VALUE}, acknowledged={VALUE}, seen=self.seen, seen_markers_commit=set(self.markers_commit),
             skipped=self.skipped, position=4, unclean_epoch=1 if self.unclean else -1, epochs={VALUE: 0},
-            cleaned_end=self.cleaned_end,
+            cleaned_end=self.cleaned_end, stale={VALUE} if self.stale else frozenset(),
         )  # fmt: skip
         findings = Findings()
         judge_output(TP, facts, [], replicas, findings)
@@ -113,6 +114,19 @@ def test_without_an_unclean_election_that_duplicate_is_an_anomaly(run: Run) -> N
     )  # fmt: skip
     findings = clean.judge()
     assert (found(findings.anomalies), found(findings.losses)) == (["duplicate-output"], [])
+
+
+def test_an_output_repeated_from_old_committed_offsets_is_a_loss() -> None:
+    run = Run(
+        leader=[FIRST, *TWICE], seen=SEEN, markers_commit=frozenset(SEEN), unclean=False, stale=True
+    )
+    findings = run.judge()
+    assert (found(findings.anomalies), found(findings.losses)) == ([], ["duplicate-output"])
+
+
+def test_an_output_that_is_missing_after_old_committed_offsets_is_an_anomaly() -> None:
+    findings = Run(leader=[], seen={}, unclean=False, stale=True).judge()
+    assert found(findings.anomalies) == ["missing-output"]
 
 
 @pytest.mark.parametrize(
