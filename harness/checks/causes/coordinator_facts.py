@@ -1,12 +1,13 @@
-"""What the coordinators' taps show about causes: ends of transactions, and commits outside of transactions."""
+"""What the coordinators' taps show about causes: ends of transactions, commits outside of them, old offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.broker_folder import TAP_NAMES, broker_files
+from harrow.cluster.broker_folder import TAP_NAMES, broker_files, node_id_of
 
 from ... import run_folder
 from ...histories.coordinator_rows import FILES, OFFSETS, TRANSACTIONS, map_coordinator_rows
@@ -14,15 +15,18 @@ from ...histories.format import FINAL_READ_CLIENT, read_names
 from ...histories.recorded_faults import Row
 from ...histories.tap import REPLICA_CLIENT, read_tap
 
+OFFSET_ROWS_MOST = 200_000
+"""Rows of committed offsets that are compared with each other."""
 
-def _rows(folder: Path, what: str, topics: set[str]) -> Iterator[tuple[Any, str, list[str]]]:
-    """Yield the rows of each wanted topic, the topic and the names of the file."""
+
+def _rows(folder: Path, what: str, topics: set[str]) -> Iterator[tuple[int, Any, str, list[str]]]:
+    """Yield for each broker and each wanted topic the rows, and the names of the file."""
     for path in broker_files(folder / run_folder.CLUSTER, FILES[what]):
         rows = map_coordinator_rows(path, what)
         names = list(read_names(path.with_name(TAP_NAMES)))
         for number, name in enumerate(names):
             if name in topics:
-                yield rows[rows["topic"] == number], name, names
+                yield node_id_of(path.parent), rows[rows["topic"] == number], name, names
 
 
 def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
@@ -31,7 +35,7 @@ def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
 
     found: dict[tuple[str, str], set[tuple[int, int, int]]] = {}
     times: dict[tuple[str, str], list[int]] = {}
-    for rows, topic, names in _rows(folder, TRANSACTIONS, topics):
+    for _, rows, topic, names in _rows(folder, TRANSACTIONS, topics):
         ended = rows[rows["state"] == state]
         numbers: list[int] = np.unique(ended["transactional_id"]).tolist()
         for number in numbers:
@@ -57,7 +61,7 @@ def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
     from harrow.cluster.host.seam import OFFSET_COMMITTED
 
     found: dict[tuple[str, str], int] = {}
-    for rows, topic, names in _rows(folder, OFFSETS, topics):
+    for _, rows, topic, names in _rows(folder, OFFSETS, topics):
         plain = rows[(rows["kind"] == OFFSET_COMMITTED) & (rows["producer_id"] < 0)]
         for number, count in zip(*np.unique(plain["group"], return_counts=True), strict=True):
             key = (names[int(number)], topic)
@@ -66,6 +70,63 @@ def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
         {"group": group, "topic": topic, "commits": count}
         for (group, topic), count in sorted(found.items())
     ]
+
+
+def offset_rows(folder: Path, topics: set[str]) -> list[Row]:
+    """Return what coordinators committed and read of each topic: `broker`, names, and fields of the tap's rows."""
+    fields = ("kind", "error", "partition", "offset", "invoked_ns", "completed_ns")
+    found: list[Row] = []
+    for broker, rows, topic, names in _rows(folder, OFFSETS, topics):
+        found += [
+            {
+                "broker": broker, "group": names[row["group"]], "topic": topic, "client": names[row["client"]],
+                **{name: row[name].item() for name in fields},
+            }
+            for row in rows[: OFFSET_ROWS_MOST - len(found)]
+        ]  # fmt: skip
+    return found
+
+
+def old_offset_reads(rows: Iterable[Row]) -> list[Row]:
+    """Return the reads that a coordinator answered with an older offset than another one had committed.
+
+    That one answered for the partition before and after. `rows`: of `offset_rows`. A row has `group`, `topic`,
+    `partition`, `client`, `broker`, `offset`, `time_ns` and of the last commit `other_broker`, `committed`,
+    `committed_ns`.
+    """
+    from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ
+
+    found: list[Row] = []
+    for key, of_key in itertools.groupby(
+        sorted(rows, key=_partition_of_group), _partition_of_group
+    ):
+        own = sorted(of_key, key=lambda row: int(row["completed_ns"]))
+        for read in (row for row in own if row["kind"] == OFFSET_READ):
+            before = [
+                row for row in own
+                if row["kind"] == OFFSET_COMMITTED and not row["error"] and row["completed_ns"] < read["invoked_ns"]
+            ]  # fmt: skip
+            if not before or read["offset"] >= before[-1]["offset"]:
+                continue
+            last = before[-1]
+            goes_on = any(
+                row["broker"] == last["broker"] and row["invoked_ns"] > read["completed_ns"]
+                for row in own
+            )
+            if last["broker"] == read["broker"] or not goes_on:
+                continue
+            found.append(
+                {
+                    **dict(zip(("group", "topic", "partition"), key, strict=True)), "client": read["client"],
+                    "broker": read["broker"], "offset": read["offset"], "time_ns": read["completed_ns"],
+                    "other_broker": last["broker"], "committed": last["offset"], "committed_ns": last["completed_ns"],
+                }
+            )  # fmt: skip
+    return found
+
+
+def _partition_of_group(row: Row) -> tuple[str, str, int]:
+    return row["group"], row["topic"], row["partition"]
 
 
 def uncommitted_readers(folder: Path, topics: set[str]) -> list[Row]:

@@ -36,6 +36,8 @@ class RunEvidence:
     """The same of transactions that were committed."""
     plain_commits: Sequence[Row] = ()
     """Offsets that were committed outside of transactions: `group`, `topic`, `commits`."""
+    old_offset_reads: Sequence[Row] = ()
+    """Committed offsets that a replaced coordinator returned; as `coordinator_facts.old_offset_reads` has them."""
     uncommitted_readers: Sequence[Row] = ()
     """Clients that read uncommitted data: `client`, `topic`."""
     clients: Sequence[str] = field(default=())

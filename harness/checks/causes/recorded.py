@@ -18,7 +18,13 @@ from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 from ... import run_folder
 from ...histories.recorded_faults import Row, json_object, read_faults
 from ..verdict import Anomaly
-from .coordinator_facts import ended_transactions, plain_commits, uncommitted_readers
+from .coordinator_facts import (
+    ended_transactions,
+    offset_rows,
+    old_offset_reads,
+    plain_commits,
+    uncommitted_readers,
+)
 from .evidence import Place, RunEvidence
 from .rules import causes
 
@@ -66,6 +72,7 @@ def read_evidence(
         aborted=ended_transactions(folder, wanted, PREPARE_ABORT) if small else (),
         committed=ended_transactions(folder, wanted, PREPARE_COMMIT) if small else (),
         plain_commits=plain_commits(folder, wanted) if small else (),
+        old_offset_reads=old_offset_reads(offset_rows(folder, wanted)) if small else (),
         uncommitted_readers=uncommitted_readers(folder, wanted) if small else (),
         clients=clients,
     )

@@ -1,4 +1,4 @@
-"""Causes in pipelines with transactions: what was aborted, readers of uncommitted data, commits outside of them."""
+"""Causes in pipelines with transactions: what was aborted, who read uncommitted data or began at old offsets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def outputs_unexpected(
 def outputs_doubled(
     anomalies: Sequence[Anomaly], evidence: RunEvidence
 ) -> Iterable[tuple[int, str]]:
-    """Return which group committed its offsets outside the transactions that wrote the outputs."""
+    """Return which group committed its offsets outside the transactions of the outputs, or began at old ones."""
     sinks = {anomaly.topic for anomaly in anomalies}
     writers = sorted(row["transactional_id"] for row in evidence.committed if row["topic"] in sinks)
     for row in evidence.plain_commits if writers else ():
@@ -80,3 +80,19 @@ def outputs_doubled(
                     f"{', '.join(writers)}: after a crash between the two, records are processed again"
                 ),
             )
+    yield from _begun_at_old_offsets(evidence)
+
+
+def _begun_at_old_offsets(evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    for row in evidence.old_offset_reads:
+        place = f"{row['topic']}-{row['partition']}"
+        yield (
+            row["committed"] - row["offset"],
+            (
+                f"broker {row['broker']} returned {row['offset']} as the committed offset of {place} to "
+                f"{row['client']} at {evidence.at(row['time_ns'])}, although broker {row['other_broker']}, which "
+                f"coordinated group {row['group']} before and after, had committed offset {row['committed']} at "
+                f"{evidence.at(row['committed_ns'])}: a coordinator that was replaced and does not know it returns "
+                "old offsets, and records from there on are processed again"
+            ),
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
+from harrow.harness.checks.causes.coordinator_facts import old_offset_reads
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.faults import FAULT_WORDS
 from harrow.harness.checks.causes.rules import RULES, causes
@@ -254,6 +256,53 @@ def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
         ),
     )
     assert cause("duplicate-output", plain_commits=commits) == ()
+
+
+def offset_row(kind: int, broker: int, offset: int, seconds: float, **fields: Any) -> Row:
+    return {
+        "kind": kind, "error": 0, "broker": broker, "group": "billing", "topic": "orders", "partition": 1,
+        "client": f"biller-{broker}", "offset": offset, "invoked_ns": at(seconds), "completed_ns": at(seconds + 0.01),
+        **fields,
+    }  # fmt: skip
+
+
+COMMITTED_BY_2 = offset_row(OFFSET_COMMITTED, 2, 6, 1.0)
+READ_FROM_3 = offset_row(OFFSET_READ, 3, 3, 1.5)
+COMMITTED_LATER = offset_row(OFFSET_COMMITTED, 2, 9, 2.0)
+
+
+def test_doubled_outputs_name_the_replaced_coordinator_that_returned_an_old_offset() -> None:
+    reads = old_offset_reads([COMMITTED_LATER, READ_FROM_3, COMMITTED_BY_2])
+    assert cause("duplicate-output", old_offset_reads=reads) == (
+        (
+            "broker 3 returned 3 as the committed offset of orders-1 to biller-3 at 1.51 s, although broker 2, which "
+            "coordinated group billing before and after, had committed offset 6 at 1.01 s: a coordinator that was "
+            "replaced and does not know it returns old offsets, and records from there on are processed again"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [COMMITTED_BY_2, {**READ_FROM_3, "broker": 2}, COMMITTED_LATER],
+        [COMMITTED_BY_2, {**READ_FROM_3, "offset": 6}, COMMITTED_LATER],
+        [COMMITTED_BY_2, READ_FROM_3],
+        [{**COMMITTED_BY_2, "error": 7}, READ_FROM_3, COMMITTED_LATER],
+        [{**COMMITTED_BY_2, "group": "other"}, READ_FROM_3, COMMITTED_LATER],
+        [offset_row(OFFSET_SENT, 2, 6, 1.0), READ_FROM_3, COMMITTED_LATER],
+    ],
+    ids=[
+        "same-coordinator",
+        "not-older",
+        "nothing-after",
+        "failed",
+        "other-group",
+        "not-committed",
+    ],
+)
+def test_a_read_that_does_not_show_a_replaced_coordinator_is_not_named(rows: list[Row]) -> None:
+    assert old_offset_reads(rows) == []
 
 
 ELECTED: Row = {
