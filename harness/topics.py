@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CREATE_TIMEOUT_S = 30.0
 LIST_TIMEOUT_S = 10.0
+ATTEMPT_S = 2.0
 POLL_S = 0.005
 RETRY_BACKOFF_MS = 10
 """librdkafka drops the bootstrap connection when it learns the brokers, and retries a request on it after this time."""
@@ -92,15 +93,33 @@ def topic_exists(bootstrap_servers: str, name: str) -> bool:
 
 
 def consumer_groups(bootstrap_servers: str) -> list[str]:
-    """Return the ids of the consumer groups of a cluster; HarrowError when it does not respond."""
+    """Return the ids of the consumer groups of a cluster; HarrowError when it does not respond.
+
+    librdkafka waits without end for a broker that a later Metadata lacks, as that of a broker which was healed just now
+    and has not registered yet. So each attempt is short, and has a client of its own.
+    """
+    deadline = time.monotonic() + LIST_TIMEOUT_S
+    while True:
+        try:
+            return _consumer_groups_once(bootstrap_servers)
+        except HarrowError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _consumer_groups_once(bootstrap_servers: str) -> list[str]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     admin: Any = AdminClient(_settings(bootstrap_servers))
     try:
-        listing = admin.list_consumer_groups(request_timeout=LIST_TIMEOUT_S).result(LIST_TIMEOUT_S)
+        # without a broker that it knows, the list can be empty without an error
+        admin.describe_cluster(request_timeout=ATTEMPT_S).result(LIST_TIMEOUT_S)
+        listing = admin.list_consumer_groups(request_timeout=ATTEMPT_S).result(LIST_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
-        raise HarrowError(f"the consumer groups could not be listed: {error}") from error
+        raise HarrowError(f"the consumer groups could not be listed: {_reason(error)}") from error
+    for of_broker in listing.errors or ():  # the list lacks its groups
+        raise HarrowError(f"the consumer groups could not be listed: {of_broker}")
     return sorted(group.group_id for group in listing.valid)
 
 
@@ -110,7 +129,7 @@ def _reason(error: Exception) -> str:
     first = error.args[0] if error.args else None
     if isinstance(first, KafkaError) and first.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return "it exists, and its records are not this test's; choose another name, or delete it first"
-    return str(error)
+    return str(error) or "no response in time"
 
 
 def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
