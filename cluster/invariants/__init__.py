@@ -41,6 +41,8 @@ raises out of `run_for` and `run_until`. An event is one call on the loop, so al
     one-controller-per-epoch  For one controller epoch, one process at most is ever the controller. The node
                               `/controller`, if it exists, names the broker that won the registry's epoch.
                               [KafkaController.elect]
+    known-topics              While a process lives, its metadata does not lose a topic that the registry has, unless
+                              the topic is being deleted. [KafkaController.onControllerFailover]
     live-owner                Every ephemeral node of the registry belongs to a session that the registry holds.
                               [ZooKeeper]
 

@@ -14,6 +14,7 @@ from ..broker import Broker
 from ..host.simulated.host import Machine
 from ..host.simulated.loop import Incarnation
 from ..ids import NodeId, TopicPartition
+from ..wire.topic_ids import UUID
 from .leader_completeness import CommittedPrefixes
 from .registry_invariants import ObservedStore, RegistryInvariants
 from .replica_invariants import ObservedReplica, check_log_bounds, check_replica
@@ -42,7 +43,7 @@ class _ObservedBroker:
 
     __slots__ = (
         "broker", "cache_epoch", "controller_epoch", "incarnation", "next", "node_id", "owner", "process", "replicas",
-        "replicas_epoch",
+        "replicas_epoch", "topics",
     )  # fmt: skip
 
     def __init__(self, node_id: NodeId, process: ObservedProcess) -> None:
@@ -60,6 +61,7 @@ class _ObservedBroker:
         self.controller_epoch = -1
         self.replicas_epoch = -1
         self.cache_epoch = -1
+        self.topics: dict[UUID, str] = {}
         self.next = 0
 
     def broker_of(self, incarnation: Incarnation) -> Broker | None:
@@ -130,6 +132,7 @@ class ClusterInvariants:
 
     def _check_broker(self, observed: _ObservedBroker, broker: Broker) -> None:
         self._check_epochs(observed, broker)
+        self._check_topics(observed, broker)
         partitions = tuple(broker.replicas.partitions())
         if len(partitions) > REPLICAS_PER_EVENT:
             first = observed.next % len(partitions)
@@ -219,6 +222,21 @@ class ClusterInvariants:
                 "one-controller-per-epoch",
                 f"/controller names {name} in epoch {self.registry.controller_epoch}, which {owner} won",
             )
+
+    # ---------------------------------------------------------------- topics
+
+    def _check_topics(self, observed: _ObservedBroker, broker: Broker) -> None:
+        now = broker.cache.topic_ids()
+        if now == observed.topics:
+            return
+        for topic_id, name in observed.topics.items():
+            lost = topic_id not in now and self.registry.topic_id(name) == topic_id
+            if lost and not self.registry.is_being_deleted(name):
+                raise InvariantViolation(
+                    "known-topics",
+                    f"{observed.owner} does not know {name} any more, which the registry has",
+                )
+        observed.topics = dict(now)
 
     # ------------------------------------------------------------ everything
 

@@ -16,7 +16,13 @@ from typing import Any
 from ..controller.state_node import LeaderAndIsr, parse_state
 from ..ids import NO_NODE, NodeId, TopicPartition
 from ..registry import Stat
-from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH, TOPICS, partition_of_state_path
+from ..registry.paths import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    DELETIONS,
+    TOPICS,
+    partition_of_state_path,
+)
 from ..registry.store import MemoryStore
 from ..registry.tree_rows import Changes, NodeRow
 from ..wire.topic_ids import UUID, topic_id_of
@@ -56,6 +62,7 @@ class RegistryInvariants:
         self.on_unclean_election: Callable[[TopicPartition, int], None] = lambda _tp, _epoch: None
         """Called with the leader epoch that an unclean election began."""
         self._topics: dict[str, RegisteredTopic] = {}
+        self._deletions: set[str] = set()
         self._states: dict[TopicPartition, LeaderAndIsr] = {}
         self._by_version: dict[TopicPartition, dict[int, LeaderAndIsr]] = {}
         self._owned: dict[str, int] = {}
@@ -65,6 +72,10 @@ class RegistryInvariants:
         """The id of a registered topic; None where the registry has none of that name."""
         found = self._topics.get(topic)
         return None if found is None else found.topic_id
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether somebody has asked for the topic's deletion, which has not ended."""
+        return topic in self._deletions
 
     def state_at(self, tp: TopicPartition, version: int) -> LeaderAndIsr | None:
         """The state that was committed as `version` of a partition's node."""
@@ -94,6 +105,8 @@ class RegistryInvariants:
         above, _, name = path.rpartition("/")
         if above == TOPICS:
             self._topics.pop(name, None)
+        if above == DELETIONS:
+            self._deletions.discard(name)
         tp = partition_of_state_path(path)
         if tp is not None:
             self._states.pop(tp, None)
@@ -102,7 +115,10 @@ class RegistryInvariants:
     def _put(self, row: NodeRow) -> None:
         if row.owner:
             self._owned[row.path] = row.owner
-        if row.path == CONTROLLER:
+        above, _, name = row.path.rpartition("/")
+        if above == DELETIONS:
+            self._deletions.add(name)
+        elif row.path == CONTROLLER:
             self.controller_id = int(json.loads(row.data)["brokerid"])
         elif row.path == CONTROLLER_EPOCH:
             self._controller_epoch(int(row.data))

@@ -187,6 +187,10 @@ class MetadataCache:
         found = self._topics.get(name)
         return None if found is None else found.topic_id
 
+    def topic_ids(self) -> Mapping[UUID, str]:
+        """The name of every topic, by its id."""
+        return self._names
+
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """One partition."""
         found = self._topics.get(tp.topic)

@@ -19,6 +19,7 @@ from harrow.cluster.replication.leader_and_isr import LeaderAndIsrHandler
 from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.storage.leader_epochs import EpochEntry
+from harrow.cluster.wire.internal import FULL, UpdateMetadataRequest
 from raw_kafka import batch
 
 TP = TopicPartition("orders", 0)
@@ -205,6 +206,16 @@ def lower_known_controller_epoch(cluster: SimulatedCluster) -> None:
     leader_and_isr_handler(broker).controller_epoch = ControllerEpoch(0)
 
 
+def send_a_complete_update_without_topics(cluster: SimulatedCluster) -> None:
+    """As a controller that has not loaded the topics."""
+    cache = cluster.broker(2).cache
+    request = UpdateMetadataRequest(
+        controller_id=cache.controller_id, type=FULL, controller_epoch=cache.controller_epoch, topic_states=(),
+        live_brokers=(),
+    )  # fmt: skip
+    cache.update(request)
+
+
 def seat_another_broker(cluster: SimulatedCluster) -> None:
     """The registry names another controller; its next transaction shows that."""
     active = cluster.controller_id()
@@ -233,6 +244,7 @@ def seat_another_broker(cluster: SimulatedCluster) -> None:
         ("leader-completeness", elect_a_leader_without_committed_records),
         ("one-controller-per-epoch", control_twice_in_one_epoch),
         ("one-controller-per-epoch", seat_another_broker),
+        ("known-topics", send_a_complete_update_without_topics),
         ("controller-epoch-order", know_a_controller_epoch_that_nobody_won),
         ("controller-epoch-order", lower_known_controller_epoch),
     ],
