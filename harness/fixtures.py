@@ -33,7 +33,7 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -206,7 +206,7 @@ def factory_arguments(item: pytest.Item) -> list[Mapping[str, Any]]:
 def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
     from .repeating import original_nodeid
 
-    item: Any = request.node
+    item: pytest.Item = cast("Any", request).node  # it has no annotation before pytest 9.2
     worker = request.config.stash[WORKER]
     chosen = _options(worker, item, arguments)
     name = str(request.fixturename)

@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from guard import guarded_folder
@@ -93,7 +93,8 @@ def master(tmp_path_factory: pytest.TempPathFactory, hidden: Path) -> Iterator[s
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, hidden: Path) -> Path:
     """A folder for runs of the test; executors cannot see it."""
-    return hidden / str(request.node.name).partition("[")[0]
+    item: pytest.Item = cast("Any", request).node  # it has no annotation before pytest 9.2
+    return hidden / item.name.partition("[")[0]
 
 
 @pytest.fixture(scope="module")
