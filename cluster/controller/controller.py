@@ -242,6 +242,8 @@ class Controller:
             raise
 
     def _give_up(self, active: ActiveController) -> None:
+        if self._active is not active:
+            return  # the session expired during the load
         self._resign("it could not load the cluster")
 
         async def give_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -101,18 +102,17 @@ def old_offset_reads(rows: Iterable[Row]) -> list[Row]:
         sorted(rows, key=_partition_of_group), _partition_of_group
     ):
         own = sorted(of_key, key=lambda row: int(row["completed_ns"]))
+        commits = [row for row in own if row["kind"] == OFFSET_COMMITTED and not row["error"]]
+        times = [row["completed_ns"] for row in commits]
+        last_begun: dict[int, int] = {}
+        for row in own:
+            last_begun[row["broker"]] = max(row["invoked_ns"], last_begun.get(row["broker"], 0))
         for read in (row for row in own if row["kind"] == OFFSET_READ):
-            before = [
-                row for row in own
-                if row["kind"] == OFFSET_COMMITTED and not row["error"] and row["completed_ns"] < read["invoked_ns"]
-            ]  # fmt: skip
-            if not before or read["offset"] >= before[-1]["offset"]:
+            at = bisect.bisect_left(times, read["invoked_ns"]) - 1
+            if at < 0 or read["offset"] >= commits[at]["offset"]:
                 continue
-            last = before[-1]
-            goes_on = any(
-                row["broker"] == last["broker"] and row["invoked_ns"] > read["completed_ns"]
-                for row in own
-            )
+            last = commits[at]
+            goes_on = last_begun[last["broker"]] > read["completed_ns"]
             if last["broker"] == read["broker"] or not goes_on:
                 continue
             found.append(
