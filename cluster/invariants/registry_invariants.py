@@ -74,7 +74,7 @@ class RegistryInvariants:
         return None if found is None else found.topic_id
 
     def is_being_deleted(self, topic: str) -> bool:
-        """Whether somebody has asked for the topic's deletion, which has not ended."""
+        """Whether the topic is to be deleted, and the deletion has not ended."""
         return topic in self._deletions
 
     def state_at(self, tp: TopicPartition, version: int) -> LeaderAndIsr | None:

@@ -8,7 +8,8 @@ MEMBERSHIP is `static` (the member has the name of its transactional id, KIP-345
 It is written as an application should be, and imports nothing of Harrow:
 
 * A transaction begins and ends between two polls, so a rebalance, which needs a poll, never meets an open transaction.
-* An error that requires an abort: abort, then continue at the committed offsets.
+* An error that requires an abort: abort, then continue at the committed offsets, and not below those which this process
+  has committed itself. A group coordinator that was replaced, and does not know it, returns old ones.
 * An error that is retriable: the same call again.
 * Any other error: the process ends with exit code 1, and its parent starts it again. Its successor has the same
   transactional id, so it ends what this process left open.
@@ -75,6 +76,8 @@ class Job:
                 "linger.ms": 2,
             }
         )  # fmt: skip
+        self._ends: dict[tuple[str, int], int] = {}
+        """Where its last commit ended, for each partition that it has had since."""
         self._parent = os.getppid()
         self._stopped = False
         self.progress_at = time.monotonic()
@@ -119,6 +122,7 @@ class Job:
             log(f"abort: {error.args[0]}")
             self._again(lambda: self._producer.abort_transaction(CALL_S))
             return False
+        self._ends |= {(row.topic, row.partition): row.offset for row in offsets}
         log(f"committed {sorted((row.partition, row.offset) for row in offsets)}")
         return True
 
@@ -128,7 +132,7 @@ class Job:
         if not mine:
             return
         for row in self._again(lambda: self._consumer.committed(mine, CALL_S)):
-            offset = max(row.offset, 0)
+            offset = max(row.offset, self._ends.get((row.topic, row.partition), 0))
             self._consumer.seek(TopicPartition(row.topic, row.partition, offset))
 
     def _again(self, call: Callable[[], Any]) -> Any:
@@ -143,13 +147,20 @@ class Job:
                 log(f"again: {error.args[0]}")
 
     def _assigned(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._forget(partitions)
         log(f"assigned {sorted(row.partition for row in partitions)}")
 
     def _revoked(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._forget(partitions)
         log(f"revoked {sorted(row.partition for row in partitions)}")
 
     def _lost(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._forget(partitions)
         log(f"lost {sorted(row.partition for row in partitions)}")
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for row in partitions:
+            self._ends.pop((row.topic, row.partition), None)
 
 
 def bill_text(order: bytes) -> str:
