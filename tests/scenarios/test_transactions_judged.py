@@ -113,5 +113,7 @@ def test_a_broker_that_does_not_respect_the_lso_is_found(
     harrow: Harrow, commit: bool, name: str
 ) -> None:
     verdict = read_early(harrow, commit=commit)
-    assert verdict.anomaly_counts == {name: 3}, verdict
+    assert verdict.anomaly_counts[name] == 3, verdict
+    # The broker says a last stable offset of 3 to the reader, and 0 to others until the marker is replicated.
+    assert set(verdict.anomaly_counts) <= {name, "lso-regression"}, verdict
     assert '"order": ' in str(verdict), "the verdict shows the orders"
