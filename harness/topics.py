@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 CREATE_TIMEOUT_S = 30.0
 LIST_TIMEOUT_S = 10.0
+"""After it no further attempt begins."""
 ATTEMPT_S = 2.0
+"""Of one list of the consumer groups."""
 POLL_S = 0.005
 RETRY_BACKOFF_MS = 10
 """librdkafka drops the bootstrap connection when it learns the brokers, and retries a request on it after this time."""
@@ -111,15 +113,21 @@ def _consumer_groups_once(bootstrap_servers: str) -> list[str]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    admin: Any = AdminClient(_settings(bootstrap_servers))
     try:
-        # without a broker that it knows, the list can be empty without an error
-        admin.describe_cluster(request_timeout=ATTEMPT_S).result(LIST_TIMEOUT_S)
-        listing = admin.list_consumer_groups(request_timeout=ATTEMPT_S).result(LIST_TIMEOUT_S)
+        return listed_groups(AdminClient(_settings(bootstrap_servers)), ATTEMPT_S)
     except (KafkaException, TimeoutError) as error:
         raise HarrowError(f"the consumer groups could not be listed: {_reason(error)}") from error
-    for of_broker in listing.errors or ():  # the list lacks its groups
-        raise HarrowError(f"the consumer groups could not be listed: {of_broker}")
+
+
+def listed_groups(admin: Any, timeout_s: float) -> list[str]:
+    """Return the ids of the consumer groups; KafkaException also where one broker did not respond, or TimeoutError."""
+    from confluent_kafka import KafkaException
+
+    # librdkafka asks each broker that it knows; before it knows one, the list can be empty without an error
+    admin.describe_cluster(request_timeout=timeout_s).result(timeout_s)
+    listing = admin.list_consumer_groups(request_timeout=timeout_s).result(timeout_s)
+    for error in listing.errors or ():
+        raise KafkaException(error)
     return sorted(group.group_id for group in listing.valid)
 
 

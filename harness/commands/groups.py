@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ..topics import listed_groups
 from .running_cluster import (
     ask,
     bootstrap_argument,
@@ -32,12 +33,7 @@ def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_
     admin = open_admin(bootstrap_servers, "groups")
 
     def described() -> list[dict[str, Any]]:
-        # librdkafka asks each broker that it knows; before it knows one, the list can be empty without an error
-        admin.describe_cluster(request_timeout=timeout).result(timeout)
-        listing = admin.list_consumer_groups(request_timeout=timeout).result(timeout)
-        for error in listing.errors or ():
-            raise error
-        existing = sorted(group.group_id for group in listing.valid)
+        existing = listed_groups(admin, timeout)
         for name in groups:
             if name not in existing:
                 known = ", ".join(existing) or "none"
