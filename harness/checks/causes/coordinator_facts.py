@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -74,16 +73,17 @@ def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
 
 
 def offset_rows(folder: Path, topics: set[str]) -> list[Row]:
-    """Return what coordinators committed and read of each topic: `broker`, names, and fields of the tap's rows."""
+    """Return what coordinators committed and read of each topic: `node`, names, and fields of the tap's rows."""
     fields = ("kind", "error", "partition", "offset", "invoked_ns", "completed_ns")
     found: list[Row] = []
-    for broker, rows, topic, names in _rows(folder, OFFSETS, topics):
+    for node, rows, topic, names in _rows(folder, OFFSETS, topics):
+        chosen = rows[["group", "client", *fields]][: OFFSET_ROWS_MOST - len(found)]
         found += [
             {
-                "broker": broker, "group": names[row["group"]], "topic": topic, "client": names[row["client"]],
-                **{name: row[name].item() for name in fields},
+                "node": node, "group": names[group], "topic": topic, "client": names[client],
+                **dict(zip(fields, values, strict=True)),
             }
-            for row in rows[: OFFSET_ROWS_MOST - len(found)]
+            for group, client, *values in chosen.tolist()
         ]  # fmt: skip
     return found
 
@@ -95,33 +95,26 @@ def old_offset_reads(rows: Iterable[Row]) -> list[Row]:
     `partition`, `client`, `broker`, `offset`, `time_ns` and of the last commit `other_broker`, `committed`,
     `committed_ns`.
     """
-    from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ
+    from ..kernels.groups import reads_below_commits
 
     found: list[Row] = []
-    for key, of_key in itertools.groupby(
-        sorted(rows, key=_partition_of_group), _partition_of_group
+    by_partition = sorted(rows, key=_partition_of_group)
+    for (group, topic, partition), of_partition in itertools.groupby(
+        by_partition, _partition_of_group
     ):
-        own = sorted(of_key, key=lambda row: int(row["completed_ns"]))
-        commits = [row for row in own if row["kind"] == OFFSET_COMMITTED and not row["error"]]
-        times = [row["completed_ns"] for row in commits]
+        own = sorted(of_partition, key=lambda row: int(row["completed_ns"]))
         last_begun: dict[int, int] = {}
         for row in own:
-            last_begun[row["broker"]] = max(row["invoked_ns"], last_begun.get(row["broker"], 0))
-        for read in (row for row in own if row["kind"] == OFFSET_READ):
-            at = bisect.bisect_left(times, read["invoked_ns"]) - 1
-            if at < 0 or read["offset"] >= commits[at]["offset"]:
-                continue
-            last = commits[at]
-            goes_on = last_begun[last["broker"]] > read["completed_ns"]
-            if last["broker"] == read["broker"] or not goes_on:
-                continue
-            found.append(
-                {
-                    **dict(zip(("group", "topic", "partition"), key, strict=True)), "client": read["client"],
-                    "broker": read["broker"], "offset": read["offset"], "time_ns": read["completed_ns"],
-                    "other_broker": last["broker"], "committed": last["offset"], "committed_ns": last["completed_ns"],
-                }
-            )  # fmt: skip
+            last_begun[row["node"]] = max(row["invoked_ns"], last_begun.get(row["node"], 0))
+        found += [
+            {
+                "group": group, "topic": topic, "partition": partition, "client": read["client"],
+                "broker": read["node"], "offset": read["offset"], "time_ns": read["completed_ns"],
+                "other_broker": last["node"], "committed": last["offset"], "committed_ns": last["completed_ns"],
+            }
+            for last, read in reads_below_commits(own)
+            if last["node"] != read["node"] and last_begun[last["node"]] > read["completed_ns"]
+        ]  # fmt: skip
     return found
 
 

@@ -150,6 +150,20 @@ def _replaced(row: Row, last: Row, members: list[Row]) -> bool:
 
 def _lost_commits(rows: list[Row]) -> Iterator[Regression]:
     """Yield offsets that OffsetFetch returned below the last committed one."""
+    for last, read in reads_below_commits(rows):
+        if _is_current(read, last, rows):
+            text = (
+                f"{_had_committed(last)}, and {client_mark(read['client'])} was given offset {read['offset']} as its "
+                "committed offset"
+            )
+            yield last, read, text
+
+
+def reads_below_commits(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Yield the last commit before a read of committed offsets and the read, where no order of commits explains it.
+
+    `rows`: of one group and one partition, by the time of their completion.
+    """
     written = [row for row in rows if row["kind"] == OFFSET_COMMITTED]
     committed = [row for row in written if not row["error"]]
     failed = [row["offset"] for row in written if row["error"]]
@@ -166,14 +180,8 @@ def _lost_commits(rows: list[Row]) -> Iterator[Regression]:
         begun = at
         while begun > 0 and committed[begun - 1]["completed_ns"] >= last["invoked_ns"]:
             begun -= 1  # their order in the log is not known
-        if read["offset"] >= min([lowest[begun], *failed]):
-            continue
-        if _is_current(read, last, rows):
-            text = (
-                f"{_had_committed(last)}, and {client_mark(read['client'])} was given offset {read['offset']} as its "
-                "committed offset"
-            )
-            yield last, read, text
+        if read["offset"] < min([lowest[begun], *failed]):
+            yield last, read
 
 
 def _is_current(read: Row, last: Row, rows: list[Row]) -> bool:

@@ -260,7 +260,7 @@ def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
 
 def offset_row(kind: int, broker: int, offset: int, seconds: float, **fields: Any) -> Row:
     return {
-        "kind": kind, "error": 0, "broker": broker, "group": "billing", "topic": "orders", "partition": 1,
+        "kind": kind, "error": 0, "node": broker, "group": "billing", "topic": "orders", "partition": 1,
         "client": f"biller-{broker}", "offset": offset, "invoked_ns": at(seconds), "completed_ns": at(seconds + 0.01),
         **fields,
     }  # fmt: skip
@@ -285,7 +285,7 @@ def test_doubled_outputs_name_the_replaced_coordinator_that_returned_an_old_offs
 @pytest.mark.parametrize(
     "rows",
     [
-        [COMMITTED_BY_2, {**READ_FROM_3, "broker": 2}, COMMITTED_LATER],
+        [COMMITTED_BY_2, {**READ_FROM_3, "node": 2}, COMMITTED_LATER],
         [COMMITTED_BY_2, {**READ_FROM_3, "offset": 6}, COMMITTED_LATER],
         [COMMITTED_BY_2, READ_FROM_3],
         [{**COMMITTED_BY_2, "error": 7}, READ_FROM_3, COMMITTED_LATER],
