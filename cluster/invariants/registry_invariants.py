@@ -116,19 +116,16 @@ class RegistryInvariants:
         if row.owner:
             self._owned[row.path] = row.owner
         above, _, name = row.path.rpartition("/")
-        if above == DELETIONS:
-            self._deletions.add(name)
-        elif row.path == CONTROLLER:
+        if row.path == CONTROLLER:
             self.controller_id = int(json.loads(row.data)["brokerid"])
         elif row.path == CONTROLLER_EPOCH:
             self._controller_epoch(int(row.data))
-        elif row.path.startswith(f"{TOPICS}/"):
-            if row.path.count("/") == TOPICS.count("/") + 1:
-                self._topics[row.path.rpartition("/")[2]] = _topic(row.data)
-            else:
-                tp = partition_of_state_path(row.path)
-                if tp is not None:
-                    self._partition_state(tp, row)
+        elif above == DELETIONS:
+            self._deletions.add(name)
+        elif above == TOPICS:
+            self._topics[name] = _topic(row.data)
+        elif (tp := partition_of_state_path(row.path)) is not None:
+            self._partition_state(tp, row)
 
     def _controller_epoch(self, epoch: int) -> None:
         if epoch < self.controller_epoch:

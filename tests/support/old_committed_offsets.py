@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow, group_coordinator, isolate
 from harrow.cluster.errors import ErrorCode
+from harrow.harness.backends.operator_requests import addresses_of
 from harrow.harness.errors import VerdictError
 from raw_groups import GROUP_KIND, RawGroup
 from raw_kafka import RawKafka
@@ -43,15 +44,12 @@ class Successor(ExitStack):
 
     def __init__(self, servers: str) -> None:
         super().__init__()
-        pairs = [server.rpartition(":") for server in servers.split(",")]
-        self._links = {
-            node: (int(port), host) for node, (host, _, port) in enumerate(pairs, start=1)
-        }
+        self._links = dict(enumerate(addresses_of(servers), start=1))
         self._isolated = coordinator_of(self._connect(1), GROUP, GROUP_KIND)
 
     def _connect(self, node: int) -> RawKafka:
-        port, host = self._links[node]
-        return self.enter_context(RawKafka(port, host, client_id="second"))
+        address = self._links[node]
+        return self.enter_context(RawKafka(address.port, address.host, client_id="second"))
 
     def commit(self, topic: str, offset: int) -> bool:
         """Commit through the new coordinator; False while there is none."""
