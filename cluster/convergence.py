@@ -57,6 +57,8 @@ class DescribedCluster(abc.ABC):
     """The pause between two looks of a wait."""
     has_replica_logs = True
     """Whether the logs of all replicas are below the cluster's folder; else copies of what the leaders return."""
+    has_broker_traces = True
+    """Whether the brokers write traces, which foreign brokers do not."""
 
     @abc.abstractmethod
     def describe(self) -> ClusterView:

@@ -101,6 +101,7 @@ class RecordingClients:
 
     @property
     def _history(self) -> Path:
+        run_folder.note(self.folder, histories=len(self._clients) + 1)
         return self.folder / run_folder.HISTORY
 
     def _for_librdkafka(self, settings: Mapping[str, Any]) -> dict[str, Any]:

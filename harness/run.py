@@ -160,6 +160,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
     def cluster(self) -> RunningCluster:
         """The cluster; the first access starts it."""
         if self._cluster is None:
+            from .running_cluster import unrecorded_by
+
             started_ns = time.monotonic_ns()
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_data()  # left by an earlier run in the same folder
@@ -177,7 +179,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             run_folder.write_run(
                 self.folder, seed=self.seed, brokers=self.brokers, config=self._config,
                 log_dirs=self._cluster.log_dirs(), started_ns=started_ns,
-                leaders_only=not self._cluster.has_replica_logs,
+                unrecorded=unrecorded_by(self._cluster),
             )  # fmt: skip
         return self._cluster
 
@@ -310,6 +312,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             schedule if schedule.run else replace(schedule, run=self._describe(schedule))
         )
         self.schedules.append(self.schedule)
+        run_folder.note(self.folder, chaos_blocks=self._blocks)
         file = self.folder / run_folder.schedule_name(self._blocks)
         file.write_text(self.schedule.to_json(), encoding="utf-8")
 

@@ -85,28 +85,38 @@ def write_run(
     config: Mapping[str, object],
     log_dirs: Mapping[int, Sequence[str]],
     started_ns: int,
-    leaders_only: bool = False,
+    unrecorded: Sequence[str] = (),
 ) -> None:
     """Write `run.json`. `started_ns`: the cluster's first use, in nanoseconds of the monotonic clock.
 
-    `leaders_only`: the data folders have copies of what the leaders returned, and no log of another replica.
+    `unrecorded`: what the backend does not record, by the names of `histories.recordings.Recording`.
     """
     body = {
         "schema_version": RUN_SCHEMA_VERSION, "started_ns": started_ns, "seed": seed, "brokers": brokers,
         "config": dict(config), "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
-        "leaders_only": leaders_only,
+        "unrecorded": list(unrecorded),
     }  # fmt: skip
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def add_topics(run: Path, topics: Sequence[str]) -> None:
     """Add the topics of a verdict to `run.json`: `harrow check` judges them again."""
+    known: list[str] = read_run(run).get("topics", [])
+    note(run, topics=[*known, *(name for name in topics if name not in known)])
+
+
+def note(run: Path, **facts: object) -> None:
+    """Write further facts into `run.json`, so that a missing file is noticed; nothing where there is no `run.json`.
+
+    `histories`: how many recording clients there were; `chaos_blocks`: how many blocks of faults; `promised`: whether
+    the application promised something; `replicas`: brokers and ISR of each judged partition when the run ended.
+    """
     body = read_run(run)
-    known: list[str] = body.get("topics", [])
-    new = [name for name in topics if name not in known]
-    if body and new:
-        body["topics"] = [*known, *new]
-        (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+    if not body or body == (new := {**body, **facts}):
+        return
+    partial = run / f"{RUN}.partial"
+    partial.write_text(json.dumps(new, indent=1, default=str) + "\n", encoding="utf-8")
+    partial.replace(run / RUN)
 
 
 def topics_of(run: Path) -> list[str]:

@@ -18,10 +18,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.managed import START_TIMEOUT_S, STOP_TIMEOUT_S
 
+from .histories.recordings import Recording
+
 if TYPE_CHECKING:
     from harrow.cluster.config import BrokerConfig
     from harrow.cluster.planting import Plant
     from harrow.cluster.view import ClusterView
+
+
+def unrecorded_by(cluster: RunningCluster) -> list[str]:
+    """Return what a cluster does not record, by the names of `Recording`."""
+    found: list[str] = []
+    if not cluster.has_replica_logs:
+        found.append(Recording.REPLICA_LOGS)
+    if not cluster.has_broker_traces:
+        found.append(Recording.BROKER_EVENTS)
+    elif not cluster.config.flag("harrow.tap"):
+        found += [Recording.TAPS, Recording.COORDINATOR_TAPS]
+    return found
 
 
 class RunningProcess(Protocol):
@@ -112,6 +126,11 @@ class RunningCluster(Protocol):
     @property
     def has_replica_logs(self) -> bool:
         """Whether the logs of all replicas are below `folder`; else copies of what the leaders return."""
+        ...
+
+    @property
+    def has_broker_traces(self) -> bool:
+        """Whether the brokers write traces, which foreign brokers do not."""
         ...
 
     @property

@@ -72,6 +72,8 @@ class RunVerifier:
 
         checks = checks_for(guarantee)
         run_folder.add_topics(self._folder, topics)
+        histories = len(run_folder.operation_files(self._folder / run_folder.HISTORY))
+        run_folder.note(self._folder, histories=histories, promised=promise is not None)
         contents = promise is not None or bool(checks)
         reasons = self._bring_to_rest(cluster, topics, contents=contents)
         promised = None
@@ -151,14 +153,17 @@ class RunVerifier:
         self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None
     ) -> Verdict:  # fmt: skip
         from .checks import judge
+        from .checks.partition_jobs import write_replicas
 
         try:
+            replicas = _replicas(cluster, topics)
+            write_replicas(self._folder, replicas)
             return judge(
                 self._folder,
                 topics=list(topics),
                 guarantee=guarantee,
                 spark=self._spark(),
-                replicas=_replicas(cluster, topics),
+                replicas=replicas,
                 promised=promised,
             )
         except ConfigError:

@@ -47,8 +47,8 @@ SEVERITY: tuple[AnomalyKind, ...] = (
     ),
     _kind(
         "unseen",
-        "record is in the logs of all replicas, but the final read did not return it",
-        "records are in the logs of all replicas, but the final read did not return them",
+        "record was acknowledged or read, and the final read passed over it",
+        "records were acknowledged or read, and the final read passed over them",
     ),
     _kind("missing-output", "input record has no output", "input records have no output"),
     _kind(

@@ -3,7 +3,8 @@
 The names of anomalies are those of `jepsen.tests.kafka` where it has the anomaly:
 
 * `lost-write`: a record that was acknowledged or delivered is not at its offset in the final log;
-* `unseen`: an acknowledged record is in every replica's log, but the final read does not have it;
+* `unseen`: an acknowledged record is in every replica's log, or where there is no log below the final high watermark,
+  but the final read does not have it;
 * `incomplete-leader`: a broker became leader, and its log ended before a record that was committed in an earlier leader
   epoch (LeaderCompleteness); after an unclean election nothing is forbidden;
 * `end-offset-regression`: a leader listed a lower latest offset than a leader of an earlier leader epoch had said
@@ -14,7 +15,8 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `duplicate`: the log has a record more often than it was sent;
 * `nonmonotonic-send`: the log order of a client's sends with the same key, or of a producer id's sequences, is not the
   order in which they were sent;
-* `nonmonotonic-poll`, `poll-skip`: a consumer went back, or passed over a record, although its position was not set;
+* `nonmonotonic-poll`, `poll-skip`: a recorded consumer went back, or passed over a record, although its position was
+  not set since its last read, by the application (assign, seek) or by its group;
 * `replica-divergence`: replicas have different bytes at the same offset and leader epoch (LogMatching);
 * `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log has a damaged batch, missing offsets, or a leader
   epoch that decreases;
@@ -77,7 +79,7 @@ from collections.abc import Container, Iterable, Sequence
 from harrow.cluster.errors import ConfigError
 
 LOSS = frozenset(
-    {"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression"}
+    {"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}
 ) | {
     "missing-output",
     "wrong-output",
@@ -113,7 +115,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 
 GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
 """What simulated runs, and `harrow chaos` on real ones, are held to unless they say otherwise."""
-ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"poll-skip"}
+ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values())
 """What a verdict on a history may find."""
 SIMULATED = frozenset(
     {

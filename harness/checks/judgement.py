@@ -25,6 +25,7 @@ from .. import run_folder
 from ..histories.group_states import read_group_rows, read_groups
 from ..histories.layout import Layout, lay_out
 from ..histories.origin import started_ns
+from ..histories.recordings import Recording, recordings_of
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
 from .causes.recorded import causes_of_run
@@ -35,6 +36,7 @@ from .fault_windows import FaultWindow, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse, unjudged
 from .log_changes import log_changes
 from .merged_results import MergedResults, merged
+from .needs import unjudged_anomalies
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .spark_client import SparkHandle
@@ -42,12 +44,6 @@ from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Status, Verdict
-
-LEADERS_ONLY = (
-    "the logs on the brokers' disks were not judged, because Harrow cannot read them: each partition was judged by "
-    "what its leader returned, and the other replicas were compared with nothing"
-)
-"""A note of a verdict on a cluster that Harrow did not start."""
 
 
 class PlanCollector(Protocol):
@@ -119,9 +115,8 @@ def judge_laid_out(
     doubts.add(_doubts_of_promises(promised, not_allowed))
     allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
     allowed_doubts += groups.doubts
-    if run_folder.read_run(place).get("leaders_only"):
-        doubts.notes.append(LEADERS_ONLY)
     doubts.add(Doubts(reasons=unjudged(chosen, added)))
+    doubts.add(_doubts_of_needs(place, results, not_allowed, promised))
     if windows is not None:
         doubts.add(_doubts_of_faults(windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
@@ -167,6 +162,24 @@ def _times(windows: Sequence[FaultWindow]) -> list[tuple[int, int]]:
 def _doubts_of_promises(promised: PromiseFindings, not_allowed: frozenset[str]) -> Doubts:
     reasons = [*promised.reasons, *promised.doubts_about(not_allowed)]
     return Doubts(reasons=reasons, notes=list(promised.notes))
+
+
+def _doubts_of_needs(
+    place: Path, results: Sequence[dict[str, Any]], not_allowed: frozenset[str], promised: PromiseFindings
+) -> Doubts:  # fmt: skip
+    """Return which forbidden anomalies could not be judged, because their evidence is not in the run folder."""
+    partitions: dict[tuple[str, int], frozenset[Recording]] = {}
+    for result in results:
+        if "topic" in result:
+            counts = result["operation_counts"]
+            kinds = {Recording.FINAL_READ} if counts.get("final_reads") else set[Recording]()
+            if counts.get("replica_logs"):
+                kinds |= {Recording.LOG, Recording.REPLICA_LOGS}
+            partitions[result["topic"], result["partition"]] = frozenset(kinds)
+    found = unjudged_anomalies(
+        not_allowed, recordings_of(place), partitions, replaced=promised.replaces
+    )
+    return Doubts(reasons=found.reasons, notes=found.notes)
 
 
 def _doubts_of_faults(

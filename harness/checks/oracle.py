@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..histories.format import OperationFunction, OperationType
+from ..histories.format import BREAKS, OperationFunction, OperationType
 from ..histories.layout import DRAINED
 from .log_changes import LogChanges
 from .oracle_of_removals import Compaction, first_removed_early, incomplete_leaders, legal_changes
@@ -48,9 +48,7 @@ class Oracle:
         ]
         self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
         self.pending = list(pending)
-        self.polls = [
-            r for r in recorded if r["kind"] in (OperationFunction.POLL, OperationFunction.BREAK)
-        ]
+        self.polls = [r for r in recorded if r["kind"] in (OperationFunction.POLL, *BREAKS)]
         bounds = [r for r in drained if r["kind"] == OperationFunction.BOUNDS]
         self.final: dict[int, Row] | None = None
         if bounds:
@@ -86,7 +84,7 @@ class Oracle:
     ) -> tuple[list[Row], list[Row]]:
         """Leave out what happened before the topic was created again."""
         created = self.changes.created_ns
-        reads = (OperationFunction.POLL, OperationFunction.BREAK)
+        reads = (OperationFunction.POLL, *BREAKS)
         early = {
             r["client"] for r in ops
             if r["source"] != DRAINED and r["kind"] in reads and r["time_ns"] < created
@@ -216,13 +214,23 @@ class Oracle:
 
     def _order(self) -> None:
         last: dict[tuple[int, int], int] = {}
+        places = self._unique_places() if any(r["offset"] < 0 for r in self.acked) else {}
         for row in sorted(self.acked, key=lambda row: row["op"]):
-            if row["offset"] < 0:
+            offset = row["offset"] if row["offset"] >= 0 else places.get(_identity(row), -1)
+            if offset < 0:
                 continue
             who = (row["client"], row["key_hash"])
-            if who in last and row["offset"] < last[who]:
-                self._add("nonmonotonic-send", last[who], row["offset"])
-            last[who] = row["offset"]
+            if who in last and offset < last[who]:
+                self._add("nonmonotonic-send", last[who], offset)
+            last[who] = offset
+
+    def _unique_places(self) -> dict[tuple[int, int], int]:
+        """Return the offset of each record that was sent once and is there once."""
+        sent = Counter(_identity(row) for row in [*self.sends, *self.pending])
+        there: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for offset, row in (self.final or {}).items():
+            there[_identity(row)].append(offset)
+        return {of: at[0] for of, at in there.items() if len(at) == sent[of] == 1}
 
     def _reading(self) -> None:
         at: dict[int, int | None] = {}
@@ -230,7 +238,7 @@ class Oracle:
         held = [o for o in sorted(self.final or {}) if not _inside(o, transactional)]
         for row in sorted(self.polls, key=lambda row: row["op"]):
             before = at.get(row["client"])
-            if row["kind"] == OperationFunction.BREAK:
+            if row["kind"] in BREAKS:
                 at[row["client"]] = None
                 continue
             if before is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..histories.format import OperationFunction, OperationType
+from ..histories.format import BREAKS, OperationFunction, OperationType
 from .log_changes import CleaningBegun, LogChanges, Removal
 
 Row = Mapping[str, Any]
@@ -83,9 +83,7 @@ class Compaction:
     ) -> None:  # fmt: skip
         self._changes = changes
         self._sends = [*sends, *pending]
-        self._said = [
-            row for row in [*self._sends, *polls] if row["kind"] != OperationFunction.BREAK
-        ]
+        self._said = [row for row in [*self._sends, *polls] if row["kind"] not in BREAKS]
         self._batches = [b for b in batches if b["kind"] == 1 and not b["error"]]
         self._decisions = sorted(decisions, key=lambda row: row["time_ns"])
 

@@ -16,7 +16,7 @@ from .. import run_folder
 from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS, WATERMARKS
 from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import Layout, PartitionFiles
-from ..histories.untapped import untapped_brokers
+from ..histories.recordings import untapped_brokers
 from .fault_windows import FaultWindow
 from .log_changes import LogChanges
 from .plans import PartitionJob
@@ -31,6 +31,28 @@ class PartitionReplicas:
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+
+def write_replicas(folder: Path, replicas: Mapping[tuple[str, int], PartitionReplicas]) -> None:
+    """Keep in `run.json` where replicas were when the run ended: `harrow check` misses a log that was removed."""
+    body = {
+        f"{topic}-{partition}": {"replicas": list(of.replicas), "isr": list(of.isr)}
+        for (topic, partition), of in sorted(replicas.items())
+    }
+    known: dict[str, object] = run_folder.read_run(folder).get("replicas", {})
+    run_folder.note(folder, replicas={**known, **body})
+
+
+def read_replicas(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
+    """Return what `write_replicas` kept of these topics; empty for a run that ended before its verdict."""
+    found: dict[tuple[str, int], PartitionReplicas] = {}
+    for name, of in run_folder.read_run(folder).get("replicas", {}).items():
+        topic, _, partition = name.rpartition("-")
+        if topic in topics:
+            found[topic, int(partition)] = PartitionReplicas(
+                replicas=tuple(of["replicas"]), isr=tuple(of["isr"])
+            )
+    return found
 
 
 def plan_jobs(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import run_folder
 from ..histories.format import HistoryWriter, OperationFunction, OperationType
+from ..histories.recordings import recordings_of
 from .judgement import judge
 from .spark_client import SparkHandle
 
@@ -27,6 +28,10 @@ def tiny_run(folder: Path) -> None:
         client, topic = history.name("warm-up"), history.name(TOPIC)
         history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
         history.append(OperationFunction.BOUNDS, OperationType.OK, client, topic, 0, 1, 0)
+    run_folder.write_run(
+        folder, seed=0, brokers=0, config={}, log_dirs={}, started_ns=0,
+        unrecorded=sorted(recordings_of(folder).lost),
+    )  # fmt: skip
 
 
 def main(remote: str, scratch: str) -> None:

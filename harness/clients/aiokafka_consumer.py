@@ -94,7 +94,7 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
     def subscribe(
         self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None
     ) -> None:
-        """Subscribe like AIOKafkaConsumer; the listener is called after the BREAK rows are written."""
+        """Subscribe like AIOKafkaConsumer; the listener is called after the REBALANCE rows are written."""
         if listener is None or isinstance(listener, ConsumerRebalanceListener):
             listener = _Listener(self.recorder, listener)
         parent: Any = super()
@@ -190,7 +190,7 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types for mypy
-    """Writes BREAK rows, then calls the application's listener, if there is one."""
+    """Writes REBALANCE rows, then calls the application's listener, if there is one."""
 
     def __init__(self, recorder: ReadRecorder, inner: Any) -> None:
         self._recorder = recorder
@@ -200,14 +200,14 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ha
         self, revoked: Collection[TopicPartition]
     ) -> None:
         """Called before a rebalance."""
-        self._recorder.position_set(revoked)
+        self._recorder.position_set(revoked, rebalanced=True)
         await _called(self._inner, "on_partitions_revoked", revoked)
 
     async def on_partitions_assigned(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, assigned: Collection[TopicPartition]
     ) -> None:
         """Called after a rebalance."""
-        self._recorder.position_set(assigned)
+        self._recorder.position_set(assigned, rebalanced=True)
         await _called(self._inner, "on_partitions_assigned", assigned)
 
 

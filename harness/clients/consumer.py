@@ -2,8 +2,8 @@
 
 A record that `poll` or `consume` returns is one `ok` row. A commit is an `invoke` row and then `ok`, `fail` or `info`
 for each partition. Where the position may legally jump (an assignment, a revocation, a seek) the consumer writes a
-BREAK row: order is judged only between two breaks. A record that was read is not thereby processed; the history makes
-no statement about processing.
+row of `BREAKS`: REBALANCE where its group did it, else BREAK. Order is judged only between two of them. A record that
+was read is not thereby processed; the history makes no statement about processing.
 
 `consume` may collect records, run the callback of a rebalance, and collect more before it returns, and does not say
 which records came before. So the records of such a call have a further BREAK where their offsets do not follow each
@@ -88,7 +88,7 @@ class Consumer:
 
         def breaking(callback: RebalanceCallback | None) -> RebalanceCallback:
             def call(consumer: Any, partitions: list[TopicPartition]) -> None:
-                self._position_set(partitions)
+                self._position_set(partitions, OperationFunction.REBALANCE)
                 if callback is not None:
                     callback(consumer, partitions)
 
@@ -115,17 +115,21 @@ class Consumer:
         self._position_set([partition])
         self._raw.seek(partition)
 
-    def _position_set(self, partitions: Iterable[TopicPartition]) -> None:
+    def _position_set(
+        self,
+        partitions: Iterable[TopicPartition],
+        kind: OperationFunction = OperationFunction.BREAK,
+    ) -> None:
         for partition in partitions:
             place = partition.topic, partition.partition
-            self._break(place)
+            self._break(place, kind)
             self._moved[place] = None
             self._moved_in_call.add(place)
 
-    def _break(self, place: Place) -> None:
+    def _break(self, place: Place, kind: OperationFunction = OperationFunction.REBALANCE) -> None:
         topic, partition = place
         self._history.append(
-            OperationFunction.BREAK, OperationType.OK, self._client, self._history.name(topic), partition,
+            kind, OperationType.OK, self._client, self._history.name(topic), partition,
             op=next(self._ops),
         )  # fmt: skip
 

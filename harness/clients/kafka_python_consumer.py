@@ -87,7 +87,7 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
     def subscribe(
         self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None
     ) -> None:
-        """Subscribe like KafkaConsumer; the listener is called after the BREAK rows are written."""
+        """Subscribe like KafkaConsumer; the listener is called after the REBALANCE rows are written."""
         if listener is None or hasattr(listener, "on_partitions_assigned"):
             is_async = iscoroutinefunction(getattr(listener, "on_partitions_assigned", None))
             kind = _AsyncListener if is_async else _Listener
@@ -95,9 +95,9 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
         super().subscribe(topics=topics, pattern=pattern, listener=listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these partitions without a group."""
+        """Assign these partitions without a group; kafka-python keeps the position of each that was assigned before."""
         assigned = list(partitions)
-        self.recorder.position_set(assigned)
+        self.recorder.position_set(self.assignment().symmetric_difference(assigned))
         super().assign(assigned)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -182,7 +182,7 @@ def _with_bytes(given: Any) -> Any:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Writes BREAK rows, then calls the application's listener, if there is one."""
+    """Writes REBALANCE rows, then calls the application's listener, if there is one."""
 
     def __init__(self, recorder: ReadRecorder, inner: Any) -> None:
         self._recorder = recorder
@@ -190,19 +190,19 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Called before a rebalance."""
-        self._recorder.position_set(revoked)
+        self._recorder.position_set(revoked, rebalanced=True)
         if self._inner is not None:
             self._inner.on_partitions_revoked(revoked)
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Called after a rebalance."""
-        self._recorder.position_set(assigned)
+        self._recorder.position_set(assigned, rebalanced=True)
         if self._inner is not None:
             self._inner.on_partitions_assigned(assigned)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """Called by kafka-python 3 when the group has removed the consumer."""
-        self._recorder.position_set(lost)
+        self._recorder.position_set(lost, rebalanced=True)
         if self._inner is not None:
             self._inner.on_partitions_lost(lost)
 
@@ -216,15 +216,15 @@ class _AsyncListener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Called before a rebalance."""
-        self._recorder.position_set(revoked)
+        self._recorder.position_set(revoked, rebalanced=True)
         await self._inner.on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Called after a rebalance."""
-        self._recorder.position_set(assigned)
+        self._recorder.position_set(assigned, rebalanced=True)
         await self._inner.on_partitions_assigned(assigned)
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """Called when the group has removed the consumer."""
-        self._recorder.position_set(lost)
+        self._recorder.position_set(lost, rebalanced=True)
         await self._inner.on_partitions_lost(lost)

@@ -1,9 +1,9 @@
 """Writes the operations of one client of kafka-python or aiokafka into a history (J6).
 
 A send has an `invoke` row, and `ok`, `fail` or `info` when the library reports its result; a send without result counts
-as `info`. `fail` says that a record was certainly never sent. A record that was read has one `ok` row. A BREAK row says
-that a consumer's position was set, so that reading may jump. A commit has an `invoke` row and then `ok` or `info` for
-each partition.
+as `info`. `fail` says that a record was certainly never sent. A record that was read has one `ok` row. A BREAK or
+REBALANCE row says that a consumer's position was set, so that reading may jump. A commit has an `invoke` row and then
+`ok` or `info` for each partition.
 
 Invariant: the numbers of a producer's operations are the order in which the library appended its records, because the
 verdict checks the order of each key by them. The caller of `begin` ensures it: no other record of the producer is
@@ -209,12 +209,13 @@ class ReadRecorder(Recorder):
         )  # fmt: skip
         self._positions[record.topic, record.partition] = record.offset + 1
 
-    def position_set(self, places: Iterable[Place]) -> None:
-        """Write that the position in these partitions is set: reading may jump."""
+    def position_set(self, places: Iterable[Place], *, rebalanced: bool = False) -> None:
+        """Write that the application, or the group, sets the position in these partitions: reading may jump."""
+        kind = OperationFunction.REBALANCE if rebalanced else OperationFunction.BREAK
         for topic, partition in () if self.closed else places:
             self._positions.pop((topic, partition), None)
             self._append(
-                OperationFunction.BREAK, OperationType.OK, self.history.name(topic), partition, -1, next(self._ops)
+                kind, OperationType.OK, self.history.name(topic), partition, -1, next(self._ops)
             )  # fmt: skip
 
     def begin_commit(self, offsets: Mapping[Any, Any] | None) -> dict[Place, int]:

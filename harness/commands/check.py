@@ -75,13 +75,15 @@ def judge_again(
 ) -> Verdict:
     """Judge the run; a verdict that the run wrote stays in `verdict.json`."""
     from ..checks import judge
+    from ..checks.partition_jobs import read_replicas
     from ..verdicts import spark_of_run
 
     path = folder / run_folder.VERDICT
     text = path.read_bytes() if stored_verdict(folder) is not None else None
     try:
         return judge(
-            folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark)
+            folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark),
+            replicas=read_replicas(folder, topics) or None,
         )  # fmt: skip
     finally:
         if text is not None:

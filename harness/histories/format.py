@@ -77,11 +77,17 @@ class OperationFunction(IntEnum):
     COMMIT = 3
     """One partition's offset committed."""
     BREAK = 4
-    """A reader's position in a partition was set again (assigned, revoked, sought): reading may jump."""
+    """The application set a reader's position in a partition (assign, seek): reading may jump."""
     BOUNDS = 5
     """The final read of a partition is complete: `op` is its low watermark, `offset` its high one."""
     CLIENT = 6
     """A producer was made: `offset` is its acks (-1 all), `op` 1 when it is idempotent."""
+    REBALANCE = 7
+    """A group assigned or revoked the partition of a reader: reading may jump."""
+
+
+BREAKS = (OperationFunction.BREAK, OperationFunction.REBALANCE)
+"""Rows between which the reads of a client follow each other."""
 
 
 class OperationType(IntEnum):

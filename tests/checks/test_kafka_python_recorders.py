@@ -8,9 +8,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import polars as pl
 import pytest
 from harrow import Harrow, HarrowError, Topic, leader, lose_response, pause, refuse_request
-from harrow.harness.histories.format import stable_hash
+from harrow.harness.histories.format import BREAKS, stable_hash
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError, KafkaTimeoutError, NotEnoughReplicasError
 from kafka.serializer import Deserializer, Serializer
@@ -259,6 +260,33 @@ def test_reads_seeks_and_commits_of_a_consumer_are_recorded(harrow: Harrow) -> N
     assert [row[:2] for row in reads_of(harrow, name)] == [(r.partition, r.offset) for r in got]
     assert [row[2] for row in reads_of(harrow, name)] == [stable_hash(r.value) for r in got]
     assert rows_of(harrow, name)["kind"].to_list().count(3) == 4, "two partitions: invoke and ok"
+    verdict = judged(harrow, topic, "ordered")
+    assert verdict.valid, verdict
+
+
+def test_assigning_a_partition_again_is_no_new_position(harrow: Harrow) -> None:
+    topic = harrow.topic("assigned", partitions=2)
+    producer: Any = harrow.kafka_python.producer()
+    for number in range(20):
+        producer.send(topic.name, b"value %d" % number, partition=number % 2)
+    producer.flush(DEADLINE_S)
+    consumer: Any = harrow.kafka_python.consumer(group_id=None)
+    places = [TopicPartition(topic.name, number) for number in range(2)]
+    got: list[tuple[int, int]] = []
+
+    def poll(count: int) -> bool:
+        for records in consumer.poll(timeout_ms=500, max_records=3).values():
+            got.extend((record.partition, record.offset) for record in records)
+        return len([offset for partition, offset in got if partition == 0]) >= count
+
+    consumer.assign(places[:1])
+    until(lambda: poll(3), "the first records")
+    consumer.assign(places)  # kafka-python keeps the position of the first
+    until(lambda: poll(10), "all records of the first partition")
+    consumer.close()
+    assert [offset for partition, offset in got if partition == 0] == list(range(10))
+    breaks = rows_of(harrow, consumer.recorder.name).filter(pl.col("kind").is_in(BREAKS))
+    assert breaks["partition"].to_list() == [0, 1], "the new partition of each assign"
     verdict = judged(harrow, topic, "ordered")
     assert verdict.valid, verdict
 

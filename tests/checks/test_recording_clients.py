@@ -22,6 +22,7 @@ from harrow.harness.histories.format import (
     history_frame,
     value_hash,
 )
+from judged_runs import write_run_file
 
 TOPIC = "orders"
 DEADLINE_S = 30.0
@@ -82,9 +83,10 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
     assert value_hash(b"value 0", [("n", b"1")]) in reads["value_hash"].to_list()
     commits = frame.filter(pl.col("kind") == OperationFunction.COMMIT)
     assert commits.filter(pl.col("outcome") == OperationType.OK)["offset"].sum() == 200
-    assert len(frame.filter(pl.col("kind") == OperationFunction.BREAK))
+    assert len(frame.filter(pl.col("kind") == OperationFunction.REBALANCE))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(read.records for read in drained) == 200
+    write_run_file(tmp_path)
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
     assert verdict.valid, str(verdict)
     assert verdict.guarantees == ("exactly-once", "ordered")
@@ -133,6 +135,7 @@ def test_seeking_and_assigning_allow_a_jump_of_the_position(tmp_path: Path, boot
                 consumer.seek(TopicPartition(TOPIC, partition, 0))
             poll_all(consumer, 20)
     read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
+    write_run_file(tmp_path)
     verdict = judge(tmp_path, topics=[TOPIC], guarantee="ordered", engine="local")
     assert verdict.valid, str(verdict)
 

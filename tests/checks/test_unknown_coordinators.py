@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.histories.coordinator_rows import FILES
-from harrow.harness.histories.untapped import untapped_brokers
+from harrow.harness.histories.recordings import untapped_brokers
 from harrow.harness.run_folder import CLUSTER, write_run
 from transaction_histories import PartitionHistory
 

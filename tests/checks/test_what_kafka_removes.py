@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from harrow.cluster.wire.records import build_batch
-from harrow.harness.checks import Verdict
+from harrow.harness.checks import Status, Verdict
 from harrow.harness.checks.judgement import judge
 from harrow.harness.histories.format import OperationType
 from judged_runs import NOW_MS, TOPIC, RunFolder, record_batch
@@ -304,7 +304,42 @@ def test_an_offset_that_one_reader_received_and_another_passed_over_is_named(
     run.read("a", 0, client="two")
     run.read("c", 2, client="two")
     keeps(run, {0: ("k", "a"), 1: ("k", "b"), 2: ("k", "c")}, 3)
-    assert judged(run, "ordered").anomaly_counts == {"poll-skip": 1}
+    for guarantee in ("ordered", "exactly-once", "no-loss"):
+        verdict = judged(run, guarantee)
+        assert (verdict.status, verdict.anomaly_counts) == (Status.INVALID, {"poll-skip": 1})
+        (anomaly,) = verdict.anomalies
+        assert anomaly.offsets == (0, 2)
+        assert "read offset 2 after 0, past 1 record that it did not receive" in anomaly.explanation
+
+
+@pytest.mark.parametrize(
+    ("by_group", "whose"),
+    [
+        (True, "to which its group had assigned the partition"),
+        (False, "whose position the application had set before"),
+    ],
+)
+def test_a_skip_says_whether_the_application_or_the_group_had_set_the_position(
+    by_group: bool, whose: str, run: RunFolder
+) -> None:
+    sends(run, ("k", "a"), ("k", "b"), ("k", "c"), ("k", "d"))
+    run.rebalanced(by_group=by_group)
+    run.read("a", 0)
+    run.read("d", 3)
+    keeps(run, {at: ("k", value) for at, value in enumerate("abcd")}, 4)
+    verdict = judged(run, "exactly-once, ordered")
+    assert verdict.status is Status.INVALID
+    assert whose in verdict.anomalies[0].explanation
+
+
+@pytest.mark.parametrize("by_group", [True, False])
+def test_a_jump_to_a_position_that_was_set_is_legal(by_group: bool, run: RunFolder) -> None:
+    sends(run, ("k", "a"), ("k", "b"), ("k", "c"))
+    run.read("a", 0)
+    run.rebalanced(by_group=by_group)
+    run.read("c", 2)
+    keeps(run, {at: ("k", value) for at, value in enumerate("abc")}, 3)
+    assert not judged(run, "exactly-once, ordered").anomaly_counts
 
 
 def test_an_offset_with_another_record_at_the_second_read_is_named(run: RunFolder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from harrow.cluster import broker_folder
@@ -24,6 +25,7 @@ from harrow.harness.histories.format import (
     stable_hash,
     value_hash,
 )
+from harrow.harness.histories.recordings import Recording, recordings_of
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000
@@ -94,11 +96,14 @@ class RunFolder:
             partition, offset, self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
         )  # fmt: skip
 
-    def rebalanced(self, *, partition: int = 0, client: str = "consumer") -> None:
-        """A reader's position was set again."""
+    def rebalanced(
+        self, *, partition: int = 0, client: str = "consumer", by_group: bool = True
+    ) -> None:
+        """A reader's position was set again, by its group or by the application."""
         self._ops += 1
         self._history.append(
-            OperationFunction.BREAK, OperationType.OK, self._history.name(client), self._history.name(TOPIC),
+            OperationFunction.REBALANCE if by_group else OperationFunction.BREAK, OperationType.OK,
+            self._history.name(client), self._history.name(TOPIC),
             partition, op=self._ops
         )  # fmt: skip
 
@@ -150,16 +155,19 @@ class RunFolder:
 
     def tapped(
         self, batch: bytes, offset: int, *, node: int = 1, fetched: bool = False, lost: bool = False, acks: int = -1,
-        client: str = "app", partition: int = 0, created_ns: int | None = None,
+        client: str = "app", partition: int = 0, created_ns: int | None = None, error: int = 0,
     ) -> None:  # fmt: skip
-        """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then."""
+        """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then.
+
+        With `error` the broker refused it, and `offset` is -1.
+        """
         folder, names = self._broker(node), self._numbered(node, client)
         h = header_at(batch)
         invoked_ns = self.tick()
         row = TAP_ROW.pack(
-            FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, 0, names[client], names[TOPIC], partition,
-            offset, offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id, h.producer_epoch,
-            0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
+            FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, error, names[client], names[TOPIC], partition,
+            offset, -1 if error else offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id,
+            h.producer_epoch, 0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
             invoked_ns if created_ns is None else created_ns, h.base_timestamp, h.max_timestamp,
         )  # fmt: skip
         with (folder / broker_folder.TAP).open("ab") as file:
@@ -239,7 +247,22 @@ class RunFolder:
         )  # fmt: skip
 
     def done(self) -> Path:
-        """Close the histories; return the folder."""
+        """Close the histories and say in run.json what the story does not record; return the folder."""
         self._history.close()
         self._drain.close()
+        facts = run_folder.read_run(self.folder)
+        write_run_file(
+            self.folder, brokers=facts.get("brokers", 0), log_dirs=facts.get("log_dirs", {})
+        )
         return self.folder
+
+
+def write_run_file(
+    folder: Path, *, seed: int = 0, brokers: int = 0, log_dirs: Mapping[int, Sequence[str]] | None = None
+) -> None:  # fmt: skip
+    """Write run.json of a run by hand: what is not there was not recorded, except the final read."""
+    write = partial(
+        run_folder.write_run, folder, seed=seed, brokers=brokers, config={}, log_dirs=log_dirs or {}, started_ns=0
+    )  # fmt: skip
+    write()  # recordings_of reads in it where the logs are
+    write(unrecorded=sorted(set(recordings_of(folder).lost) - {Recording.FINAL_READ}))

@@ -9,6 +9,7 @@ from harrow import Harrow, Topic, Verdict
 from harrow.harness import run_folder
 from harrow.harness.checks import judge
 from harrow.harness.clients.final_read import read_all
+from harrow.harness.final_groups import record_groups
 from harrow.harness.histories.format import (
     OperationFunction,
     OperationType,
@@ -81,4 +82,5 @@ def judged(harrow: Harrow, topic: Topic, guarantee: str | None = None) -> Verdic
     """Read the topic to its end and judge it, as `verify` does, without Spark."""
     harrow.cluster.await_converged()
     read_all(harrow.bootstrap_servers, [topic.name], harrow.folder / run_folder.DRAIN)
+    record_groups(harrow.folder, harrow.bootstrap_servers)
     return judge(harrow.folder, topics=[topic.name], guarantee=guarantee, engine="local")

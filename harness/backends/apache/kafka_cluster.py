@@ -51,6 +51,7 @@ class KafkaCluster(DescribedCluster):
     """A cluster of `brokers` nodes; `config` has broker settings by Kafka's names (`kafka_settings.py`)."""
 
     plants: Sequence[Plant] = ()
+    has_broker_traces = False
     poll_s = 0.1
 
     def __init__(

@@ -54,6 +54,7 @@ class ExternalCluster(DescribedCluster):
 
     plants: Sequence[Plant] = ()
     has_replica_logs = False
+    has_broker_traces = False
     poll_s = 0.05
 
     def __init__(

@@ -6,6 +6,7 @@
 * `leaders.py`: leaders that were elected without committed records;
 * `removals.py`, `early_removals.py`, `incarnations.py`: what Kafka removed legally, what was removed too early, and the
   doubts that this leaves; `compacted_replicas.py`: what compaction left in each replica;
+* `send_order.py`: the order of recorded sends, and what has no known order;
 * `refusals.py`: sends that brokers refused, and that are not in the log;
 * `identical_records.py`, `client_epochs.py`: duplicates of producers that did not record their operations, and
   duplicates that the client made;
@@ -41,6 +42,7 @@ from . import (
     refusals,
     removals,
     replicas,
+    send_order,
     transactions,
     unknown_coordinators,
     watermarks,
@@ -54,7 +56,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     records.lost_without_offset,
     records.inconsistent_offsets,
     records.duplicates,
-    records.send_order,
+    send_order.send_order,
     records.reading_order,
     batches.lost_batches,
     batches.inconsistent_batches,

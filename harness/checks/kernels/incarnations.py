@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from harrow.cluster.host.tap import PRODUCED
 
-from ...histories.format import OperationFunction, OperationType
+from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED
 from ...run_folder import RunTimes
 
@@ -27,7 +27,7 @@ def since_creation(
     if not created:
         return ops, batches, []
     drained = pl.col("source") == DRAINED
-    reads = pl.col("kind").is_in([OperationFunction.POLL, OperationFunction.BREAK])
+    reads = pl.col("kind").is_in([OperationFunction.POLL, *BREAKS])
     readers = ops.filter(~drained & reads & (pl.col("time_ns") < created))["client"].unique()
     earlier = ~drained & (
         (pl.col("invoked_ns") < created) | (reads & pl.col("client").is_in(readers.implode()))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import OperationFunction, OperationType
+from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED
 from ...histories.row_index import RangeReader, RowRange
 from ..log_changes import Removal
@@ -102,7 +102,7 @@ class PartitionInputs:
     pending: pl.DataFrame
     """Sends with the outcome info and without a partition: any partition of the topic may have their records."""
     polls: pl.DataFrame
-    """Recorded reads, and the BREAK rows between them."""
+    """Recorded reads, and the rows of `BREAKS` between them."""
     commits: pl.DataFrame
     """Recorded commits of offsets."""
     final: pl.DataFrame | None
@@ -251,9 +251,7 @@ def arrange(
         job=job,
         sends=chosen(ops, happened),
         pending=chosen(pending, (pending["outcome"] == OperationType.INFO).to_numpy()),
-        polls=chosen(
-            ops, ((kind == OperationFunction.POLL) | (kind == OperationFunction.BREAK)) & ~drained
-        ),
+        polls=chosen(ops, ((kind == OperationFunction.POLL) | np.isin(kind, BREAKS)) & ~drained),
         commits=chosen(ops, (kind == OperationFunction.COMMIT) & ~drained),
         final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
         if len(bounds)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import OperationFunction
-from ...wording import times
+from ...histories.format import BREAKS, OperationFunction
+from ...wording import counted, times
 from ..segments import TRANSACTIONAL
 from . import quick
 from .client_epochs import describe_epochs
@@ -102,7 +102,8 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
     offset = row["offset"]
     event = "acknowledged" if row["acked"] else "delivered to a consumer"
     if not row["missing"]:
-        problem = f"the final read has another record at offset {offset}: lost in the brokers"
+        where = ": lost in the brokers" if inputs.logs else ""
+        problem = f"the final read has another record at offset {offset}{where}"
     elif offset < inputs.job.cleaned_end:
         problem = (
             "compaction removed it, although the final read has no later record of its key, or before "
@@ -136,12 +137,15 @@ def _brokers_with(inputs: PartitionInputs, offset: int) -> str:
 
 def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
     offset = row["offset"]
-    place = (
-        f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
-        if inputs.logs
-        else f"offset {offset} is below the final high watermark {inputs.high}"
-    )
-    text = f"{place}, but the final read has no record there: lost on the way to the consumer"
+    if inputs.logs:
+        place = (
+            f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
+        )
+        where = "lost on the way to the consumer"
+    else:
+        place = f"offset {offset} is below the final high watermark {inputs.high}"
+        where = "without a replica's log it is not known whether the brokers have it"
+    text = f"{place}, but the final read has no record there: {where}"
     return [offset], _operations_at(inputs, offset), text
 
 
@@ -264,36 +268,6 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     findings.add_each("duplicate", bad, describe)
 
 
-def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
-    """nonmonotonic-send: the offsets of acknowledged sends of a client with the same key are not in send order."""
-    if quick.in_order(inputs):
-        return
-    group = ["client", "key_hash"]
-    # compares neighbours after one sort: a window over as many groups as there are keys takes ten times as long
-    same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in group)
-    bad = (
-        inputs.acked.filter(pl.col("offset") >= 0)
-        .sort(*group, "op")
-        .with_columns(
-            pl.col("offset").shift(1).alias("before"), pl.col("op").shift(1).alias("op_before")
-        )
-        .filter(same & (pl.col("offset") < pl.col("before")))
-        .sort("offset")
-    )
-
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        pair = inputs.sends.filter(
-            (pl.col("client") == row["client"]) & pl.col("op").is_in([row["op_before"], row["op"]])
-        ).sort("op")
-        text = (
-            f"operation {row['op_before']} was sent before operation {row['op']} of the same client and key, "
-            f"but its record is at offset {row['before']}, after offset {row['offset']}"
-        )
-        return [row["offset"], row["before"]], operation_rows(pair), text
-
-    findings.add_each("nonmonotonic-send", bad, describe)
-
-
 def _transactional(
     inputs: PartitionInputs, offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
@@ -306,6 +280,19 @@ def _transactional(
     return found
 
 
+def _whose_position(row: Row) -> str:
+    """Return a clause on who set the position that the consumer reads from; empty where no row says it."""
+    if row["set_by"] is None:
+        return ""
+    if row["set_by"] == OperationFunction.REBALANCE:
+        return ", to which its group had assigned the partition,"
+    return ", whose position the application had set before,"
+
+
+def _passed(row: Row) -> str:
+    return f"past {counted(row['between'], 'record')} that it did not receive"
+
+
 def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """nonmonotonic-poll and poll-skip: a consumer whose position was not set went back, or passed over a record."""
     if quick.read_in_order(inputs):
@@ -314,7 +301,12 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     steps = (
         inputs.polls.sort("client", "op")
         .with_columns(
-            (pl.col("kind") == OperationFunction.BREAK).cum_sum().over("client").alias("session")
+            pl.col("kind").is_in(BREAKS).cum_sum().over("client").alias("session"),
+            pl.when(pl.col("kind").is_in(BREAKS))
+            .then("kind")
+            .forward_fill()
+            .over("client")
+            .alias("set_by"),
         )
         .filter(pl.col("kind") == OperationFunction.POLL)
         .with_columns(
@@ -337,7 +329,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         lambda row: (
             [row["before"], row["offset"]],
             pair(row),
-            f"a consumer read offset {row['offset']} directly after offset {row['before']}, expected a higher offset",
+            f"a consumer{_whose_position(row)} read offset {row['offset']} after {row['before']}, expected higher",
         ),
     )
     if inputs.final is None:
@@ -355,6 +347,6 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         lambda row: (
             [row["before"], row["offset"]],
             pair(row),
-            f"a consumer read offset {row['offset']} directly after {row['before']}, past {row['between']} records",
+            f"a consumer{_whose_position(row)} read offset {row['offset']} after {row['before']}, {_passed(row)}",
         ),
     )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 from harrow.cluster.host.seam import END_UNKNOWN
 
-from ...histories.format import OperationFunction
+from ...histories.format import BREAKS, OperationFunction
 from ..plans import PartitionJob
 from .early_removals import TOLERANCE_MS
 from .findings import LOSS, PartitionFindings
@@ -82,7 +82,7 @@ def _latest(inputs: PartitionInputs) -> pl.DataFrame:
     latest = inputs.visible().group_by("key_hash").agg(pl.col("offset").max().alias("latest"))
     known = [inputs.sends, inputs.pending, inputs.polls]
     tombstones = pl.concat([frame.select(*KEYED, "offset", "kind") for frame in known]).filter(
-        (pl.col("value_hash") == 0) & (pl.col("kind") != OperationFunction.BREAK)
+        (pl.col("value_hash") == 0) & ~pl.col("kind").is_in(BREAKS)
     )
     aborted = _was_aborted(inputs, tombstones["offset"].to_numpy())
     tombstones = (

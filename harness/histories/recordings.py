@@ -1,0 +1,195 @@
+"""What a run records, and which of it is in the run folder: the evidence that the checks of a verdict need (L6).
+
+Owns: `Recording`, the kinds of evidence; `recordings_of`, which of them a run folder has completely, which the run's
+backend does not record at all, and which are lost. `checks/needs.py` says what each anomaly needs.
+
+`run.json` says what to expect: the number of brokers, what the backend does not record (`unrecorded`), the number of
+history files and chaos blocks, and whether the application promised something. So a file that is missing is noticed,
+also when the test was killed before its verdict. Without `run.json` nothing is known to be complete.
+
+A broker that runs with a tap has all its tap files and its trace from its start on; a file that is missing was removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.broker_folder import (
+    TAP,
+    TAP_NAMES,
+    TRACE,
+    broker_files,
+    broker_folders,
+    node_id_of,
+)
+
+from .. import run_folder
+from ..wording import counted
+from .coordinator_rows import FILES
+
+
+class Recording(StrEnum):
+    """A kind of evidence; the value is its name in `unrecorded` of run.json."""
+
+    FINAL_READ = "final-read"
+    """What fresh clients read when the run ended, of each partition."""
+    REPLICA_LOGS = "replica-logs"
+    """The log of every replica, of each partition."""
+    LOG = "log"
+    """The log of one replica, of each partition: what the brokers appended."""
+    TAPS = "taps"
+    """What brokers acknowledged, delivered and refused."""
+    COORDINATOR_TAPS = "coordinator-taps"
+    """Committed offsets, transactions, owners of partitions, and watermarks that leaders said."""
+    BROKER_EVENTS = "broker-events"
+    """Events in the traces of the brokers: elections, ISRs, what was removed from logs."""
+    WAITING_REQUESTS = "waiting-requests"
+    """Requests that wait for too long, in the traces of the brokers or of the proxy before them."""
+    GROUP_STATES = "group-states"
+    """The states of consumer groups when the run ended."""
+    OPERATIONS = "operations"
+    """What clients with a recorder sent and read."""
+    FAULTS = "faults"
+    """What the nemesis did."""
+    PROMISES = "promises"
+    """What the checks of the application's promises found."""
+
+
+OF_PARTITIONS = frozenset({Recording.FINAL_READ, Recording.REPLICA_LOGS, Recording.LOG})
+"""Kinds that a folder may have for some partitions only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recordings:
+    """What is in one run folder. A kind is in `unrecorded`, or in `lost`, or is complete."""
+
+    unrecorded: frozenset[Recording] = frozenset()
+    """What the backend of the run does not record."""
+    lost: Mapping[Recording, str] = field(default_factory=dict[Recording, str])
+    """What is missing although the run records it, each with the files, for a sentence "the run folder has no …"."""
+    problems: Sequence[str] = ()
+    """What prevents knowing which files there should be."""
+
+    @property
+    def complete(self) -> frozenset[Recording]:
+        """The kinds of which every file is there; of each partition a folder may still lack some."""
+        return frozenset(Recording) - self.unrecorded - frozenset(self.lost)
+
+
+NO_RUN_FILE = (
+    f"the run folder has no {run_folder.RUN} that can be read, so it is not known what the run recorded: judge the "
+    "folder as the run wrote it"
+)
+
+
+def recordings_of(run: Path) -> Recordings:
+    """Look at the files of a run folder; their contents are read by others."""
+    facts = run_folder.read_run(run)
+    unrecorded = frozenset(
+        Recording(name) for name in facts.get("unrecorded", ()) if name in set(Recording)
+    )
+    lost: dict[Recording, str] = {}
+    for kind, missing in _LOOKS.items():
+        if kind not in unrecorded and (text := missing(run, facts)):
+            lost[kind] = text
+    return Recordings(unrecorded=unrecorded, lost=lost, problems=() if facts else (NO_RUN_FILE,))
+
+
+def brokers_of(run: Path, facts: Mapping[str, Any]) -> set[int]:
+    """Return the node ids of the run's brokers, also of those whose folder is missing."""
+    nodes = {node_id_of(folder) for folder in broker_folders(run / run_folder.CLUSTER)}
+    nodes.update(int(node) for node in facts.get("log_dirs", {}))
+    if len(nodes) < int(facts.get("brokers", 0)):
+        nodes.update(range(1, int(facts["brokers"]) + 1))
+    return nodes
+
+
+def without_files(run: Path, nodes: Iterable[int], names: Iterable[str]) -> list[int]:
+    """Return the brokers that lack one of the files `names` in their folder."""
+    missing: set[int] = set()
+    for name in names:
+        have = {node_id_of(path.parent) for path in broker_files(run / run_folder.CLUSTER, name)}
+        missing.update(set(nodes) - have)
+    return sorted(missing)
+
+
+def untapped_brokers(run: Path) -> list[int]:
+    """Return the brokers of the run without one of the coordinators' tap files, by node id."""
+    nodes = brokers_of(run, run_folder.read_run(run))
+    return without_files(run, nodes, FILES.values())
+
+
+def _of_brokers(what: str, nodes: Sequence[int]) -> str:
+    listed = ", ".join(map(str, nodes))
+    return f"{what} of {counted(len(nodes), 'broker')} ({listed})" if nodes else ""
+
+
+def _files_of_brokers(what: str, names: Iterable[str]) -> Callable[[Path, Mapping[str, Any]], str]:
+    def missing(run: Path, facts: Mapping[str, Any]) -> str:
+        nodes = brokers_of(run, facts)
+        if not nodes:
+            return f"{what} of any broker"
+        return _of_brokers(what, without_files(run, nodes, names))
+
+    return missing
+
+
+def _missing_logs(run: Path, facts: Mapping[str, Any]) -> str:
+    folders = run_folder.replica_folders(run)
+    nodes = brokers_of(run, facts)
+    empty = [node for node in sorted(nodes) if not any(map(Path.is_dir, folders.get(node, ())))]
+    return _of_brokers("data folder", empty) if nodes else "data folder of any broker"
+
+
+def _missing_log(run: Path, facts: Mapping[str, Any]) -> str:
+    del facts
+    folders = run_folder.replica_folders(run).values()
+    there = any(folder.is_dir() for of_broker in folders for folder in of_broker)
+    return "" if there else "data folder of any broker"
+
+
+def _missing_histories(run: Path, facts: Mapping[str, Any]) -> str:
+    expected = int(facts.get("histories", 0))
+    there = len(run_folder.operation_files(run / run_folder.HISTORY))
+    gone = expected - there
+    return f"{run_folder.HISTORY}/ of {counted(gone, 'recording client')}" if gone > 0 else ""
+
+
+def _missing_faults(run: Path, facts: Mapping[str, Any]) -> str:
+    planned = int(facts.get("chaos_blocks", 0)) or len(run_folder.schedule_files(run))
+    return run_folder.FAULTS if planned and not (run / run_folder.FAULTS).exists() else ""
+
+
+def _missing_promises(run: Path, facts: Mapping[str, Any]) -> str:
+    path = run / run_folder.PROMISE_FINDINGS
+    return run_folder.PROMISE_FINDINGS if facts.get("promised") and not path.exists() else ""
+
+
+def _missing_groups(run: Path, facts: Mapping[str, Any]) -> str:
+    del facts
+    return "" if (run / run_folder.GROUPS).exists() else run_folder.GROUPS
+
+
+def _missing_final_read(run: Path, facts: Mapping[str, Any]) -> str:
+    del facts
+    return "" if run_folder.operation_files(run / run_folder.DRAIN) else "final read"
+
+
+_LOOKS: Mapping[Recording, Callable[[Path, Mapping[str, Any]], str]] = {
+    Recording.FINAL_READ: _missing_final_read,
+    Recording.REPLICA_LOGS: _missing_logs,
+    Recording.LOG: _missing_log,
+    Recording.TAPS: _files_of_brokers("tap of records", (TAP, TAP_NAMES)),
+    Recording.COORDINATOR_TAPS: _files_of_brokers("tap of the coordinators", FILES.values()),
+    Recording.BROKER_EVENTS: _files_of_brokers("trace", (TRACE,)),
+    Recording.WAITING_REQUESTS: _files_of_brokers("trace", (TRACE,)),
+    Recording.GROUP_STATES: _missing_groups,
+    Recording.OPERATIONS: _missing_histories,
+    Recording.FAULTS: _missing_faults,
+    Recording.PROMISES: _missing_promises,
+}
+"""For each kind: what is missing of it, in words; empty when it is complete."""
