@@ -1,9 +1,10 @@
 """Why a run proves too little, from the counts and the findings of all its partitions (L6).
 
 A *reason* makes a verdict unknown that would be valid; a *note* only reports. Reported are always: sends that were
-refused or never acknowledged, readers that stopped, empty topics. Sends that were refused are a reason where the
-verdict does not know what the application believes; with `expected=`, or where its producers recorded their
-operations, the application has accounted for them. What readers did is no part of a verdict on a topic.
+refused or never acknowledged, readers that stopped, empty topics. Sends that were refused and cannot have been sent
+again (`refused.py`) are a reason where the verdict does not know what the application believes; with `expected=`, or
+where its producers recorded their operations, the application has accounted for them. What readers did is no part of a
+verdict on a topic.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harrow.cluster.errors import error_name
-
 from ..promises.findings import PromiseFindings
 from ..run_folder import RunTimes
 from ..wording import counted
+from .refused import Result, doubt_of_refused, note_of_refused
 
-Result = Mapping[str, Any]
-"""What the kernels return for one partition (`PartitionFindings.result`)."""
+UNKNOWN_ORDER = "records_of_unknown_order"
+"""The count of `kernels/send_order.py`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,29 +52,16 @@ def partition_doubts(
         for result in results
         if promised.accounts_for_sends or result["topic"] in promised.accounted_topics
     ]
-    found.notes += _refused(known, clients)
-    for refused in _refused([result for result in results if result not in known], clients):
+    unknown = [result for result in results if result not in known]
+    if doubt := doubt_of_refused(unknown, clients):
         found.reasons.append(
-            f"{refused}: what the application believes about them is not known; say it with verify(…, expected=…), "
+            f"{doubt}: what the application believes about them is not known; say it with verify(…, expected=…), "
             "or send with Harrow's recording Producer"
         )
+    if note := note_of_refused(known if doubt else results, clients):
+        found.notes.append(note)
     found.notes += _unread(results, times)
     return found
-
-
-def _refused(results: Sequence[Result], clients: Sequence[str]) -> list[str]:
-    """Return at most one line."""
-    rows = [result["refused"] for result in results if result.get("refused")]
-    if not rows:
-        return []
-    records = sum(row["records"] for row in rows)
-    names = sorted({clients[int(number)] for row in rows for number in row["clients"]})
-    codes = sorted({code for row in rows for code in row["errors"]})
-    errors = ", ".join(error_name(code) for code in codes)
-    refused = (
-        f"brokers refused at least {counted(records, 'record')} of {', '.join(names)} with {errors}"
-    )
-    return [f"{refused}, and the log does not have them"]
 
 
 def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:
@@ -125,18 +112,11 @@ def count_doubts(
             found.notes.append(text)
         else:
             reasons.append(f"{text}; where this is right, name the other topics: verify(topic, …)")
-    if not counts["final_reads"] and not counts["read"] and not counts["batches_delivered"]:
-        reasons.append("nothing was read: there is no final read to compare with")
-    if (
-        "ordered" in guarantees
-        and counts["batches_without_producer_id"]
-        and not counts["acknowledged"]
-        and not promised.knows_order
-    ):
+    if "ordered" in guarantees and counts[UNKNOWN_ORDER] and not promised.knows_order:
         reasons.append(
-            "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
-            "sequences: use idempotent producers, Harrow's recording Producer, or verify(record_id=, expected=) with a "
-            "list"
+            f"the guarantee 'ordered' cannot be checked for {counted(counts[UNKNOWN_ORDER], 'record')}: their batches "
+            "have no sequences, and no recorded send says their offsets. Use idempotent producers, Harrow's recording "
+            "Producer with acks=1 or all, or verify(record_id=, expected=) with a list"
         )
     if counts["unacknowledged"]:
         found.notes.append(

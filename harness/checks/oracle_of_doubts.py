@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,8 +58,8 @@ def met(spans: Sequence[Span], windows: Sequence[Span]) -> tuple[list[int], int]
 
 def refused_records(
     ops: Sequence[Row], pending: Sequence[Row], batches: Sequence[Row], *, identify: bool
-) -> int:
-    """Return how many refused records the log lacks; `identify`: timestamps identify records."""
+) -> dict[int, int]:
+    """Return for each client how many refused records cannot have been sent again; `identify`: by their timestamps."""
     final = {
         r["offset"]: r
         for r in reversed(ops)
@@ -68,55 +67,52 @@ def refused_records(
     }
     produced = [row for row in batches if row["kind"] == 1 and row["count"] > 0]
     appended = [row for row in produced if not row["error"]]
-    numbers = {
-        (row["producer_id"], row["producer_epoch"], row["base_sequence"])
-        for row in appended if row["producer_id"] >= 0
-    }  # fmt: skip
+    numbers = {_sequence(row) for row in appended if row["producer_id"] >= 0}
     crcs = {row["crc"] for row in appended}
-    attempts: dict[tuple[int, int, int, int], list[Row]] = defaultdict(list)
-    for row in produced:
-        number = row["producer_id"], row["producer_epoch"], row["base_sequence"]
-        if (
-            row["error"] not in (0, 48, 49, 90, 120)
-            and number not in numbers
-            and row["crc"] not in crcs
-        ):
-            sent = row["client"], row["base_timestamp_ms"], row["max_timestamp_ms"], row["count"]
-            attempts[sent].append(row)
-    lacking: list[tuple[int, int, int]] = []
-    for (client, base, last, count), rows in attempts.items():
-        if identify:
-            others = [
-                row for row in appended if row["client"] != client and row["base_offset"] >= 0
-            ]
-            there: int = sum(
-                base <= record["timestamp_ms"] <= last
-                and not any(row["base_offset"] <= offset <= row["last_offset"] for row in others)
-                for offset, record in final.items()
-            )
-        else:
-            first = min(row["completed_ns"] for row in rows)
-            there = sum(
-                row["count"] for row in appended
-                if row["client"] == client and row["completed_ns"] >= first and row["base_offset"] >= 0
-            )  # fmt: skip
-        if count > there:
-            lacking.append((base, last, count - there))
     unsure: int = sum(
         row["kind"] == OperationFunction.SEND
         and row["outcome"] == OperationType.INFO
         and row["source"] != DRAINED
         for row in ops
     ) + len(pending)
-    return max(0, _at_least(lacking) - unsure)
+    lacking: dict[int, int] = {}
+    for row in produced:
+        if row["error"] in (0, 48, 49, 90, 120) or _sequence(row) in numbers or row["crc"] in crcs:
+            continue
+        first = min(
+            other["completed_ns"] for other in produced
+            if other["error"] == row["error"] and _sent(other) == _sent(row)
+        )  # fmt: skip
+        accounted = _later(appended, row, first)
+        if identify:
+            accounted = max(accounted, _with_its_timestamps(appended, row, final))
+        left = row["count"] - accounted - unsure
+        if left > 0:
+            lacking[row["client"]] = max(left, lacking.get(row["client"], 0))
+    return lacking
 
 
-def _at_least(lacking: Sequence[tuple[int, int, int]]) -> int:
-    """Return the sum over groups of overlapping times of the most that lacks in each group."""
-    groups: list[list[tuple[int, int, int]]] = []
-    for row in sorted(lacking):
-        if groups and row[0] <= max(last for _, last, _ in groups[-1]):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return sum(max(missing for _, _, missing in group) for group in groups)
+def _sequence(row: Row) -> tuple[int, int, int]:
+    return row["producer_id"], row["producer_epoch"], row["base_sequence"]
+
+
+def _sent(row: Row) -> tuple[int, int, int, int]:
+    return row["client"], row["base_timestamp_ms"], row["max_timestamp_ms"], row["count"]
+
+
+def _later(appended: Sequence[Row], refused: Row, since_ns: int) -> int:
+    return sum(
+        row["count"] for row in appended
+        if row["client"] == refused["client"] and row["completed_ns"] >= since_ns and row["base_offset"] >= 0
+    )  # fmt: skip
+
+
+def _with_its_timestamps(appended: Sequence[Row], refused: Row, final: Mapping[int, Row]) -> int:
+    others = [
+        row for row in appended if row["client"] != refused["client"] and row["base_offset"] >= 0
+    ]
+    return sum(
+        refused["base_timestamp_ms"] <= record["timestamp_ms"] <= refused["max_timestamp_ms"]
+        and not any(row["base_offset"] <= offset <= row["last_offset"] for row in others)
+        for offset, record in final.items()
+    )

@@ -17,7 +17,12 @@ def judged(topic: str, promised: PromiseFindings) -> Doubts:
         "topic": topic,
         "partition": 0,
         "unknown": [],
-        "refused": {"records": 20, "clients": [0], "errors": [NOT_LEADER]},
+        "refused": {
+            "batches": 2,
+            "clients": [0],
+            "errors": [NOT_LEADER],
+            "lacking": [{"client": 0, "records": 20, "since_ns": 5, "errors": [NOT_LEADER]}],
+        },
     }
     return partition_doubts([result], frozenset(), ["job-1"], RunTimes(), promised)
 
@@ -29,7 +34,8 @@ def test_refused_sends_to_the_sink_are_a_note_and_those_to_the_source_a_doubt(
     found = judged(topic, PromiseFindings(accounted_topics=("bills",)))
     assert [bool(found.reasons), bool(found.notes)] == [is_doubt, not is_doubt]
     (line,) = found.reasons or found.notes
-    assert line.startswith("brokers refused at least 20 records of job-1 with NOT_LEADER")
+    refused = "at least 20 records" if is_doubt else "2 batches"
+    assert line.startswith(f"brokers refused {refused} of job-1 with NOT_LEADER")
 
 
 def test_refused_sends_are_a_note_where_the_caller_gave_what_was_sent() -> None:

@@ -234,7 +234,7 @@ def test_refused_sends_without_recorder_are_unknown_with_client_and_error(harrow
     verdict = verdict_of(harrow, "orders")
     assert verdict.status is Status.UNKNOWN, str(verdict)
     assert verdict.reasons[0].startswith("brokers refused at least ")
-    assert "of rdkafka with MESSAGE_TOO_LARGE, and the log does not have them" in verdict.reasons[0]
+    assert "of rdkafka with MESSAGE_TOO_LARGE, and no record that was" in verdict.reasons[0]
 
 
 @pytest.mark.harrow(brokers=2, config={"message.max.bytes": 2000})

@@ -44,6 +44,8 @@ class PartitionFindings:
         """Like `unknown`, with the anomaly that each doubt is about."""
         self.refused: Row = {}
         """Records that brokers refused and that are not in the log (`refusals.py`)."""
+        self.appended: list[list[int]] = []
+        """For each client its number, how many records were appended for it, and when the last response was sent."""
         self.unread: Row = {}
         """Records that no reader received, although readers were there (`overlap.unread_records`)."""
         self.lost_offsets: set[int] = set()
@@ -119,6 +121,7 @@ class PartitionFindings:
             "unknown": self.unknown,
             "doubts": self.doubts,
             "refused": self.refused,
+            "appended": self.appended,
             "unread": self.unread,
         }
 

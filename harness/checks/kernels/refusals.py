@@ -1,18 +1,19 @@
-"""Sends that brokers refused, and that are not in the log: does the application know it? (L6)
+"""Sends that brokers refused: whether the log has them, and whether they can have been sent again (L6).
 
-A tap shows a refused batch, and not whether the client sent its records again in other batches. The records keep their
-timestamps, so a refused batch is accounted for when
+A tap shows a refused batch, and not whether the client sent its records again in other batches. A batch is resolved
+when a batch with the same producer id, producer epoch and base sequence, or with the same CRC, was appended. Attempts
+with the same sequence, or with the same timestamps, count once.
 
-* a batch with the same producer id, producer epoch and base sequence, or with the same CRC, was appended;
-* else when the final read has as many records with timestamps between the batch's base and max timestamp, without
-  those that were acknowledged to clients of another name.
+Many clients and applications give a record a new timestamp when they send it again, so a refused record that the log
+has not with its timestamp may be any record that was appended later. What is known: the records of one batch are
+different ones. So at least as many are lacking as the batch has more records than
+
+* the final read has with timestamps of the batch, without those that were acknowledged to clients of another name, or
+* were appended later for the same client, in this partition (here) or in others of the topic (`checks/refused.py`).
 
 A batch that was refused because its transaction cannot be committed any more is left out: no reader of committed data
-expects its records, and the application must send them in another transaction.
-
-Where timestamps cannot identify records (the broker set them, the application gave its own, retention or compaction
-removed records) the records that were appended later for the same client are counted instead. What is then lacking may
-be explained by recorded sends whose outcome is unknown: the history accounts for them.
+expects its records, and the application must send them in another transaction. Recorded sends whose outcome is unknown
+may explain what is lacking.
 """
 
 from __future__ import annotations
@@ -34,25 +35,57 @@ SENT = ["client", "base_timestamp_ms", "max_timestamp_ms", "count"]
 
 
 def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
-    """Note how many records were refused and are not in the log, with the clients and the errors."""
+    """Note what was refused, and for each client what cannot have been sent again here; and what was appended."""
+    findings.appended = _appended(inputs)
     refused = _unresolved(inputs)
     if not len(refused) or inputs.final is None:
         return
     refused = pl.concat(
         _with_accounted(inputs, of_client) for of_client in refused.partition_by("client")
     )
-    lacking = refused.with_columns(
-        (pl.col("count").cast(pl.Int64) - pl.col("accounted")).alias("missing")
+    unseen = refused.with_columns(
+        (pl.col("count").cast(pl.Int64) - pl.col("by_time")).alias("missing")
     ).filter(pl.col("missing") > 0)
+    if not len(unseen):
+        return
     unsure = int((inputs.sends["outcome"] == OperationType.INFO).sum()) + len(inputs.pending)
-    times = lacking.select("base_timestamp_ms", "max_timestamp_ms", "missing").rows()
-    records = _together(times) - unsure
-    if records > 0:
-        findings.refused = {
-            "records": records,
-            "clients": sorted(lacking["client"].unique().to_list()),
-            "errors": sorted(lacking["error"].explode().unique().to_list()),
-        }
+    lacking = (
+        unseen.with_columns(
+            (pl.col("count").cast(pl.Int64) - pl.max_horizontal("by_time", "later") - unsure).alias(
+                "lacking"
+            )
+        )
+        .filter(pl.col("lacking") > 0)
+        .sort("lacking", descending=True, maintain_order=True)
+        .unique("client", keep="first", maintain_order=True)
+    )
+    findings.refused = {
+        "batches": int(unseen["attempts"].sum()),
+        "clients": sorted(unseen["client"].unique().to_list()),
+        "errors": sorted(unseen["error"].explode().unique().to_list()),
+        "lacking": [
+            {
+                "client": row["client"], "records": row["lacking"], "since_ns": row["completed_ns"],
+                "errors": sorted(row["error"]),
+            }
+            for row in lacking.sort("client").iter_rows(named=True)
+        ],
+    }  # fmt: skip
+
+
+def _appended(inputs: PartitionInputs) -> list[list[int]]:
+    """Return for each client how many records were appended for it, and when the last response was sent."""
+    produced = inputs.produced
+    error, base, client, count, ended = (
+        produced[name].to_numpy()
+        for name in ("error", "base_offset", "client", "count", "completed_ns")
+    )
+    there = (error == 0) & (base >= 0)
+    found: list[list[int]] = []
+    for number in np.unique(client[there]).tolist():
+        own = there & (client == number)
+        found.append([number, int(count[own].sum()), int(ended[own].max())])
+    return found
 
 
 def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
@@ -66,11 +99,20 @@ def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
     appended = produced.filter(pl.col("error") == 0)
     identity = ["producer_id", "producer_epoch", "base_sequence"]
     sequenced = appended.filter(pl.col("producer_id") >= 0).select(identity).unique()
+    refused = refused.join(sequenced, on=identity, how="anti").join(
+        appended.select("crc").unique(), on="crc", how="anti"
+    )
+    with_sequence = refused.filter(pl.col("producer_id") >= 0).sort("completed_ns")
+    once = with_sequence.unique(["client", *identity], keep="first", maintain_order=True)
     return (
-        refused.join(sequenced, on=identity, how="anti")
-        .join(appended.select("crc").unique(), on="crc", how="anti")
+        pl.concat([once, refused.filter(pl.col("producer_id") < 0)])
         .group_by(SENT)
-        .agg(pl.col("error").unique(), pl.col("completed_ns").min(), pl.col("created_ns").min())
+        .agg(
+            pl.col("error").unique(),
+            pl.col("completed_ns").min(),
+            pl.col("created_ns").min(),
+            pl.len().alias("attempts"),
+        )
         .sort(SENT)
     )
 
@@ -84,7 +126,7 @@ def _transactional(inputs: PartitionInputs) -> list[int]:
 
 
 def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFrame:
-    """Add to the refused batches of one client how many records in the log may be theirs (`accounted`)."""
+    """Add how many records in the log have the batch's timestamps (`by_time`) or were appended later (`later`)."""
     assert inputs.final is not None
     client = refused["client"][0]
     appended = inputs.produced.filter((pl.col("error") == 0) & (pl.col("base_offset") >= 0))
@@ -97,10 +139,9 @@ def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFr
     before = np.searchsorted(
         mine["completed_ns"].to_numpy(), refused["completed_ns"].to_numpy(), "left"
     )
-    accounted = np.where(
-        _timestamps_identify(inputs, refused), by_time, so_far[-1] - so_far[before]
-    )
-    return refused.with_columns(pl.Series("accounted", accounted))
+    later = so_far[-1] - so_far[before]
+    by_time = np.where(_timestamps_identify(inputs, refused), by_time, 0)
+    return refused.with_columns(pl.Series("by_time", by_time), pl.Series("later", later))
 
 
 def _timestamps_identify(inputs: PartitionInputs, refused: pl.DataFrame) -> npt.NDArray[np.bool_]:
@@ -119,13 +160,3 @@ def _within(offsets: npt.NDArray[np.int64], batches: pl.DataFrame) -> npt.NDArra
         return np.zeros(len(offsets), np.bool_)
     at = np.searchsorted(ranges["base_offset"].to_numpy(), offsets, "right") - 1
     return (at >= 0) & (ranges["last_offset"].cum_max().to_numpy()[at] >= offsets)
-
-
-def _together(lacking: list[tuple[int, int, int]]) -> int:
-    """Return how many records are lacking at least: batches whose times overlap may have had the same records."""
-    total, end, most = 0, -(2**63), 0
-    for base, last, missing in sorted(lacking):
-        if base > end:
-            total, most = total + most, 0
-        end, most = max(end, last), max(most, missing)
-    return total + most

@@ -1,0 +1,84 @@
+"""Sends that brokers refused, of all partitions: what a verdict says of them (L6).
+
+A kernel says for each client and partition how many refused records cannot be any that were appended later in that
+partition (`kernels/refusals.py`). The client may have sent them again in another partition of the topic, so what was
+appended there later counts too. What is lacking then is a doubt; all other refused batches are a note, because the wire
+does not show whether their records were sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from harrow.cluster.errors import error_name
+
+from ..wording import counted
+
+Result = Mapping[str, Any]
+"""What the kernels return for one partition (`PartitionFindings.result`)."""
+
+
+class Lacking(NamedTuple):
+    """Refused records of one client that it cannot have sent again."""
+
+    client: int
+    records: int
+    errors: tuple[int, ...]
+
+
+def lacking_records(results: Sequence[Result]) -> list[Lacking]:
+    """Return for each topic and client the most that is lacking in one partition."""
+    found: dict[tuple[str, int], Lacking] = {}
+    for result in results:
+        for row in result.get("refused", {}).get("lacking", ()):
+            elsewhere = sum(
+                records
+                for other in results
+                if other is not result and other.get("topic") == result["topic"]
+                for client, records, last_ns in other.get("appended", ())
+                if client == row["client"] and last_ns > row["since_ns"]
+            )
+            left = row["records"] - elsewhere
+            known = found.get((result["topic"], row["client"]))
+            if left > 0 and (known is None or left > known.records):
+                found[result["topic"], row["client"]] = Lacking(
+                    row["client"], left, tuple(row["errors"])
+                )
+    return list(found.values())
+
+
+def doubt_of_refused(results: Sequence[Result], clients: Sequence[str]) -> str:
+    """Return the sentence on records that were refused and cannot have been sent again; empty without any."""
+    lacking = lacking_records(results)
+    if not lacking:
+        return ""
+    names = _names((row.client for row in lacking), clients)
+    errors = _errors(code for row in lacking for code in row.errors)
+    records = counted(sum(row.records for row in lacking), "record")
+    return (
+        f"brokers refused at least {records} of {names} with {errors}, and no record that was appended later can be "
+        "one of them"
+    )
+
+
+def note_of_refused(results: Iterable[Result], clients: Sequence[str]) -> str:
+    """Return the sentence on batches that were refused and are not in the log as they were sent; empty without any."""
+    rows = [result["refused"] for result in results if result.get("refused")]
+    if not rows:
+        return ""
+    names = _names((number for row in rows for number in row["clients"]), clients)
+    errors = _errors(code for row in rows for code in row["errors"])
+    batches = counted(sum(row["batches"] for row in rows), "batch", "batches")
+    return (
+        f"brokers refused {batches} of {names} with {errors}, each attempt counted: whether their records were sent "
+        "again cannot be seen"
+    )
+
+
+def _names(numbers: Iterable[int], clients: Sequence[str]) -> str:
+    return ", ".join(sorted({clients[int(number)] for number in numbers}))
+
+
+def _errors(codes: Iterable[int]) -> str:
+    return ", ".join(error_name(code) for code in sorted(set(codes)))
