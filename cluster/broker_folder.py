@@ -9,6 +9,8 @@ tap.transactions rows of states of transactions                (`host/coordinato
 tap.members      rows of partitions of members of groups       (`host/coordinator_tap.py`)
 tap.groups       rows of states of groups                      (`host/coordinator_tap.py`)
 tap.watermarks   rows of high watermarks and other ends of logs    (`host/watermark_tap.py`)
+tap.requests     rows of requests of clients                   (`host/request_tap.py`)
+tap.request_counts  how many requests of each client, API and error  (`host/request_tap.py`)
 tap.names        the names that all these rows refer to by number  (`host/tap_files.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
@@ -32,6 +34,8 @@ TAP_TRANSACTIONS = "tap.transactions"
 TAP_MEMBERS = "tap.members"
 TAP_GROUPS = "tap.groups"
 TAP_WATERMARKS = "tap.watermarks"
+TAP_REQUESTS = "tap.requests"
+TAP_REQUEST_COUNTS = "tap.request_counts"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

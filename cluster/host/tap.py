@@ -1,8 +1,9 @@
 """The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
 Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended). `coordinator_tap.py` has the files of the coordinators,
-`watermark_tap.py` that of high watermarks, and `tap_files.py` the names that all rows refer to by number. Rows are
-written with one `write` a call, before the response's bytes are sent: what a client received is in the tap.
+`watermark_tap.py` that of high watermarks, `request_tap.py` those of requests, and `tap_files.py` the names that all
+rows refer to by number. Rows are written with one `write` a call, before the response's bytes are sent: what a client
+received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
 numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
@@ -31,7 +32,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..broker_folder import TAP
-from .seam import Buffer, Clock
+from .request_tap import RequestRows
+from .seam import Buffer, Clock, TappedRequest
 from .watermark_tap import NoWatermarkTap, WatermarkTap
 
 PRODUCED = 1
@@ -116,6 +118,9 @@ class NoTap(NoWatermarkTap):
     ) -> None:  # fmt: skip
         """Nothing."""
 
+    def requested(self, row: TappedRequest) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
 
@@ -128,6 +133,7 @@ class RealTap(WatermarkTap):
     def __init__(self, folder: str, clock: Clock) -> None:
         super().__init__(folder, clock)
         self._rows = self.open_rows(TAP, TAP_ROW.size)
+        self._requests = RequestRows(self, folder)
 
     def produced(
         self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
@@ -181,6 +187,15 @@ class RealTap(WatermarkTap):
             )  # fmt: skip
         if rows:
             os.write(self._rows, rows)
+
+    def requested(self, row: TappedRequest) -> None:
+        """A request whose response leaves, or that ends without one."""
+        self._requests.requested(row)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._requests.close()
+        super().close()
 
 
 def _with_filter(

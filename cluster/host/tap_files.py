@@ -42,6 +42,10 @@ class TapFiles:
             os.write(self._names, f"{found}\t{name.translate(_ESCAPES)}\n".encode())
         return found
 
+    def names(self) -> dict[int, str]:
+        """Return the names by number."""
+        return {number: name for name, number in self._ids.items()}
+
     def close(self) -> None:
         """Close the files."""
         while self._open:

@@ -37,8 +37,10 @@ from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiRow, ApiTable
 from ..wire.headers import HeaderReader, RequestHeader, encode_response_header
-from ..wire.request import Request, RequestContext
+from ..wire.request import OnSend, Request, RequestContext
+from ..wire.tapped_requests import subject_of
 from .request_queue import RequestQueue
+from .tapped_connection import TappedConnection
 
 UNANSWERED_MOST = 500
 """Requests of one connection that were read and are not answered; a pipelining client meets this bound."""
@@ -80,8 +82,8 @@ class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
-        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "frame", "invoked_ns", "on_send",
-        "parts", "version",
+        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "frame", "hit", "in_tap",
+        "invoked_ns", "on_send", "parts", "subject", "version",
     )  # fmt: skip
 
     def __init__(
@@ -98,18 +100,28 @@ class ResponseSlot:
         self.correlation_id = header.correlation_id
         self.done = False
         self.parts: Sequence[Part] | None = None
-        self.on_send: Callable[[bool], None] | None = None
+        self.on_send: OnSend | None = None
+        self.hit = False
+        """Whether a fault of requests acted on it."""
+        self.subject: str | None = None
+        """What the request names; known from its response on, on a host with a tap."""
+        self.in_tap = False
+        """Whether the tap has its row."""
 
-    def complete(
-        self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None
-    ) -> None:
+    def complete(self, parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
         """Take the response; its bytes leave when every earlier response has left."""
         assert not self.done, f"a second response to request #{self.correlation_id}"
         self.parts = parts
         self.on_send = on_send
+        self.learn_subject()
         self.frame = b""
         self.done = True
         self._connection.completed()
+
+    def learn_subject(self) -> None:
+        """Read what the request names while its bytes are here."""
+        if self.frame:
+            self.subject = subject_of(self.api_key, self)
 
 
 class Connection:
@@ -117,7 +129,7 @@ class Connection:
 
     __slots__ = (
         "_busy", "_context", "_dropping", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services",
-        "_slots", "_table", "_waiting", "address", "used_ns",
+        "_slots", "_table", "_tapped", "_waiting", "address", "used_ns",
     )  # fmt: skip
 
     def __init__(self, services: ListenerServices, link: Link) -> None:
@@ -139,6 +151,8 @@ class Connection:
         self._full = False  # as many requests are unanswered as may be
         self._held = False  # the queue of waiting requests is full
         self._open = True
+        with_tap = self._host.tap.enabled and not services.listener.inter_broker
+        self._tapped = TappedConnection(self._host) if with_tap else None
 
     @property
     def is_open(self) -> bool:
@@ -177,7 +191,7 @@ class Connection:
         )
         if self._busy or self._waiting:
             if self._dropping:
-                self._slots.pop()
+                self._end_unanswered(self._slots.pop(), hit=True)
                 return
             self._waiting.append(request)
             self._services.queue.added()
@@ -191,6 +205,8 @@ class Connection:
         listener = self._services.listener
         peer = peer_of(listener, client_id, self.address)
         self._link.peer = peer
+        if self._tapped is not None:
+            self._tapped.opened(client_id)
         principal = principal_of(listener, peer)
         from_broker = listener.inter_broker and self._services.authorizer.authorize(
             principal, Operation.CLUSTER_ACTION, CLUSTER
@@ -203,6 +219,8 @@ class Connection:
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """Drop the unanswered requests; later responses find the connection closed."""
         self._drop()
+        if self._tapped is not None:
+            self._tapped.closed()
         self._services.queue.leave(self)
         self._services.on_closed(self)
 
@@ -252,12 +270,17 @@ class Connection:
 
     def _inject(self, fault: RequestFault, request: Request, row: ApiRow) -> None:
         """Do what a fault wants done with a request."""
+        slot = next(
+            s for s in self._slots if s.correlation_id == request.correlation_id and not s.done
+        )
+        slot.hit = True
         if fault.action == "refuse":
             (row.refuse or Request.fail)(request, ErrorCode(fault.error))
         elif fault.action == "lose":
             self._shut(reset=True)
         elif fault.action == "drop":
             self._busy = self._dropping = True
+            self._end_unanswered(slot)
             self._drop_waiting()
         else:
             self._busy = True
@@ -331,7 +354,8 @@ class Connection:
 
     def _drop(self) -> None:
         self._open = False
-        self._slots.clear()
+        while self._slots:
+            self._end_unanswered(self._slots.popleft())
         self._drop_waiting()
 
     def _drop_waiting(self) -> None:
@@ -339,6 +363,13 @@ class Connection:
         self._waiting.clear()
         if dropped:
             self._services.queue.removed(dropped)
+
+    def _end_unanswered(self, slot: ResponseSlot, *, hit: bool = False) -> None:
+        """A request ends without a response."""
+        if self._tapped is not None:
+            slot.hit = slot.hit or hit
+            slot.learn_subject()
+            self._tapped.unanswered(slot)
 
     # ------------------------------------------------------------- responses
 
@@ -356,14 +387,13 @@ class Connection:
 
     def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
         lost = self._host.network.lose_response(self._link.peer, slot.api_key)
-        if slot.on_send is not None:
-            try:
-                slot.on_send(lost)
-            except (
-                Exception
-            ) as error:  # a record that the tap cannot write must not be acknowledged
-                self._refuse(f"response to API {slot.api_key} withheld: {error!r}")
-                return False
+        try:
+            error = None if slot.on_send is None else slot.on_send(lost)
+            if self._tapped is not None:
+                self._tapped.sent(slot, parts, error, lost=lost)
+        except Exception as problem:  # a record that the tap cannot write must not be acknowledged
+            self._refuse(f"response to API {slot.api_key} withheld: {problem!r}")
+            return False
         if lost:
             self._shut(reset=True)
             return False
@@ -379,7 +409,7 @@ async def _serve(row: ApiRow, request: Request) -> None:
         await running
 
 
-def _without_response(_: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
+def _without_response(_: Sequence[Part] | None, on_send: OnSend | None) -> None:
     """Take a response that does not leave: what it says took effect, and no client learns of it."""
     if on_send is not None:
         on_send(True)

@@ -23,11 +23,13 @@ from dataclasses import dataclass
 from ..errors import ErrorCode
 from ..host.seam import Link, Peer, RequestFault
 from ..listeners import Address
+from ..network.tapped_connection import TappedConnection
 from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.headers import HeaderReader, encode_response_header, parse_response_header
 from ..wire.produce import decode_acks
 from ..wire.refusals import refusal
+from ..wire.tapped_requests import subject_of
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
 from .machine import ProxyHost
@@ -64,8 +66,8 @@ class ProxiedConnection:
     """A FrameHandler of the client's link; `UpstreamHandler` is that of the broker's."""
 
     __slots__ = (
-        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_upstream",
-        "_upstream_held",
+        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_tapped",
+        "_upstream", "_upstream_held",
     )  # fmt: skip
 
     def __init__(self, services: ConnectionServices, client: Link) -> None:
@@ -74,6 +76,7 @@ class ProxiedConnection:
         self._upstream: Link | None = None
         self._headers = HeaderReader()
         self._pending = PendingRequests()
+        self._tapped = TappedConnection(services.host) if services.host.tap.enabled else None
         self._named = False
         self._dropping = False
         """Whether a fault drops every request from now on."""
@@ -109,15 +112,20 @@ class ProxiedConnection:
 
     def frame_received(self, frame: bytes) -> None:
         """Forward one request."""
-        if self._dropping:
-            return
         header = self._headers.read(frame)
         client, services = self._client, self._services
         if not self._named:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             client.peer = Peer("client", header.client_id or UNNAMED, client.peer.address)
             self._named = True
+            if self._tapped is not None:
+                self._tapped.opened(header.client_id)
         request = PendingRequest(header, frame, services.host.clock.monotonic_ns())
+        if self._tapped is not None:
+            request.subject = subject_of(header.api_key, request)
+        if self._dropping:
+            self._end_unanswered(request, hit=True)
+            return
         if is_unknown_api_versions(header):
             head = encode_response_header(header.api_key, 0, header.correlation_id)
             self._respond(request, head + unsupported_api_versions())
@@ -130,10 +138,13 @@ class ProxiedConnection:
             self._forward(request)
 
     def _inject(self, fault: RequestFault, request: PendingRequest) -> None:
+        request.hit = True
         if fault.action == "lose":
+            self._end_unanswered(request)
             self._end()
             self._client.close(reset=True)
         elif fault.action == "drop":
+            self._end_unanswered(request)
             self._dropping = True
         elif fault.action == "refuse":
             self._refuse(request, fault.error)
@@ -173,6 +184,8 @@ class ProxiedConnection:
             messages.response_writer(key, version), refusal(key, version, entity, ErrorCode(error))
         )
         self._services.tap.refused(request, error)
+        if self._tapped is not None:
+            self._tapped.sent(request, (), error, lost=False)
         self._respond(request, encode_response_header(key, version, request.correlation_id) + body)
 
     def _respond(self, request: PendingRequest, response: bytes) -> None:
@@ -200,7 +213,9 @@ class ProxiedConnection:
         lost = request.dropped
         if not lost:
             lost = self._services.host.network.lose_response(self._client.peer, key)
-        self._services.tap.answered(request, frame, body_at, lost=lost)
+        error = self._services.tap.answered(request, frame, body_at, lost=lost)
+        if self._tapped is not None and not request.dropped:
+            self._tapped.sent(request, (memoryview(frame)[body_at:],), error, lost=lost)
         if request.dropped:
             pass
         elif lost:
@@ -267,13 +282,22 @@ class ProxiedConnection:
         if not self._holds and self._open:
             self._client.resume()
 
+    def _end_unanswered(self, request: PendingRequest, *, hit: bool = False) -> None:
+        """A request ends without a response; the copy of a duplicated one has no row."""
+        if self._tapped is not None and not request.dropped:
+            request.hit = request.hit or hit
+            self._tapped.unanswered(request)
+
     def _end(self) -> None:
         """Forward nothing more; the broker's link ends after the requests that were forwarded."""
         if self._open:
             self._open = False
             for request in self._pending:
                 self._services.tap.unanswered(request)
+                self._end_unanswered(request)
             self._pending.clear()
+            if self._tapped is not None:
+                self._tapped.closed()
             if self._upstream is not None:
                 self._upstream.close()
 

@@ -37,8 +37,8 @@ class PendingRequest:
     """One request, and what becomes of its response; `RequestBytes` of the wire."""
 
     __slots__ = (
-        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "invoked_ns",
-        "lost", "own_response", "tapped", "version",
+        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "hit",
+        "in_tap", "invoked_ns", "lost", "own_response", "subject", "tapped", "version",
     )  # fmt: skip
 
     def __init__(self, header: RequestHeader, frame: bytes, invoked_ns: int) -> None:
@@ -54,6 +54,12 @@ class PendingRequest:
         """True when a fault drops the response."""
         self.dropped = False
         """True for the copy of a duplicated request: its response does not reach the client."""
+        self.hit = False
+        """Whether a fault of requests acted on it."""
+        self.subject: str | None = None
+        """What it names (`wire/tapped_requests.py`)."""
+        self.in_tap = False
+        """Whether the tap has its row as a request."""
         self.tapped: Any = None
         """What the tap keeps of the request until its response."""
 

@@ -31,8 +31,8 @@ from .topic_names import TopicNames
 
 Forwarded = Callable[[PendingRequest], object]
 """Takes a request that is about to be forwarded."""
-Answered = Callable[[PendingRequest, bytes, int], None]
-"""Takes a request, its response, and where the response's body begins."""
+Answered = Callable[[PendingRequest, bytes, int], int | None]
+"""Takes a request, its response, and where the response's body begins; returns the first error where it knows it."""
 
 LOST_TOO = frozenset(
     (
@@ -91,17 +91,18 @@ class ProxyTap:
 
     def answered(
         self, request: PendingRequest, response: bytes, body_at: int, *, lost: bool
-    ) -> None:
-        """Write the rows of a response; `lost`: it does not reach the client."""
+    ) -> int | None:
+        """Write the rows of a response, and return its first error where it is known; `lost`: no client gets it."""
         if not self._enabled:
-            return
+            return None
         key, version = request.api_key, request.version
         if self._names.learns_from(key, version):
             self._names.learn(key, version, response, body_at)
         write = self._answered.get(key)
         if write is not None and (not lost or key in LOST_TOO):
             request.lost = lost
-            write(request, response, body_at)
+            return write(request, response, body_at)
+        return None
 
     def refused(self, request: PendingRequest, error: int) -> None:
         """Write the rows of a request that the proxy refuses."""

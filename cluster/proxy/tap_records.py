@@ -42,10 +42,11 @@ class TappedProduces:
         if produce.transactional_id is not None and request.version >= ADDS_PARTITIONS_FROM:
             self._transactions.produced(self._tap, self._names, produce)
 
-    def answered(self, request: PendingRequest, response: bytes, body_at: int) -> None:
-        """Write a row for each batch."""
+    def answered(self, request: PendingRequest, response: bytes, body_at: int) -> int:
+        """Write a row for each batch; return the first error."""
         answers = decode_produce_response(request.version, response, body_at)
         self._write(request, {(row.topic, row.partition): row for row in answers})
+        return next((int(row.error) for row in answers if row.error), 0)
 
     def refused(self, request: PendingRequest, error: int) -> None:
         """Write rows for batches that the proxy refuses."""
@@ -84,10 +85,10 @@ class TappedFetches:
         if fetch.replica_id < 0:
             request.tapped = (self._sessions.asked(fetch), fetch)
 
-    def answered(self, request: PendingRequest, response: bytes, body_at: int) -> None:
-        """Write a row for each batch."""
+    def answered(self, request: PendingRequest, response: bytes, body_at: int) -> int | None:
+        """Write a row for each batch; return the first error."""
         if request.tapped is None:
-            return
+            return None
         offsets: Offsets
         fetch: FetchRequest
         offsets, fetch = request.tapped
@@ -113,6 +114,8 @@ class TappedFetches:
                 )  # fmt: skip
         self._tap.watermarks(request.client_id, found, invoked_ns=request.invoked_ns)
         self._sessions.answered(decoded.session_id, offsets)
+        errors = (decoded.error, *(row.error for row in decoded.partitions))
+        return next((int(error) for error in errors if error), 0)
 
 
 class TappedListings:

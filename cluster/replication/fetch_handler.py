@@ -34,7 +34,7 @@ from .fetch_session import FetchSession
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
-    from ..wire.request import Request
+    from ..wire.request import OnSend, Request
     from .follower_fetch_state import FollowerFetchState
     from .partition_directory import PartitionDirectory
     from .read_replica import ReadReplicas
@@ -262,17 +262,19 @@ class FetchHandler:
         parts = encode_fetch_response(request.version, answers, error=code, session_id=session_id)
         on_send = None
         if self._host.tap.enabled:
-            on_send = self._tap(request, answers, consumer.rows)
+            on_send = self._tap(request, answers, consumer.rows, int(code))
         request.respond_parts(parts, on_send=on_send)
 
     def _tap(
-        self, request: Request, answers: Sequence[FetchAnswer], rows: Sequence[FetchPartition]
-    ) -> Callable[[bool], None]:
+        self, request: Request, answers: Sequence[FetchAnswer], rows: Sequence[FetchPartition], code: int
+    ) -> OnSend:  # fmt: skip
         offsets = {(row.topic, row.partition): row.fetch_offset for row in rows}
 
-        def sent(lost: bool) -> None:
+        first = code or next((int(answer.error) for answer in answers if answer.error), 0)
+
+        def sent(lost: bool) -> int:
             if lost:
-                return
+                return first
             found: list[Watermarks] = []
             for answer in answers:
                 topic = self._name(answer.topic)
@@ -294,6 +296,7 @@ class FetchHandler:
                         aborted=answer.aborted,
                     )
             self._host.tap.watermarks(request.client_id, found, invoked_ns=request.received_ns)
+            return first
 
         return sent
 

@@ -11,7 +11,7 @@ Source: Kafka's `KafkaApis.handleProduceRequest`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, WireError
@@ -30,7 +30,7 @@ from .appends import ADMIN_CLIENT, ProduceResult
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host
-    from ..wire.request import Request
+    from ..wire.request import OnSend, Request
     from .appends import Appends
     from .partition_directory import PartitionDirectory
     from .transaction_checks import TransactionChecks
@@ -178,12 +178,13 @@ class ProduceHandler:
             self._answer(entry, tp, row) for entry, tp, row in zip(entries, keys, rows, strict=True)
         ]
         parts = encode_produce_response(request.version, answers)
-        on_send: Callable[[bool], None] | None = None
+        on_send: OnSend | None = None
         if self._host.tap.enabled:
 
-            def sent(lost: bool) -> None:
+            def sent(lost: bool) -> int:
                 for entry, tp, row in zip(entries, keys, rows, strict=True):
                     self._tap(request, entry, tp, row, acks, lost=lost)
+                return next((int(row.error) for row in rows if row.error), 0)
 
             on_send = sent
         request.respond_parts(parts, on_send=on_send)

@@ -21,9 +21,11 @@ from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal
 
-__all__ = ["Complete", "Handler", "Request", "RequestBytes", "RequestContext"]
+__all__ = ["Complete", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext"]
 
-Complete = Callable[[Sequence[Part] | None, Callable[[bool], None] | None], None]
+OnSend = Callable[[bool], int | None]
+"""`on_send(lost)`, just before the bytes leave; returns the first error in the response, None where it does not say."""
+Complete = Callable[[Sequence[Part] | None, OnSend | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 
 
@@ -140,14 +142,12 @@ class Request:
         """The entity of (api_key, version); WireError when malformed."""
         return messages.request_reader(self.api_key, self.version)(self.frame, self.body_at)[0]
 
-    def respond(self, response: Any, *, on_send: Callable[[bool], None] | None = None) -> None:
+    def respond(self, response: Any, *, on_send: OnSend | None = None) -> None:
         """Answer with a response entity of the request's version; `on_send` as in `respond_parts`."""
         write = messages.response_writer(self.api_key, self.version)
         self.respond_parts((messages.encode(write, response),), on_send=on_send)
 
-    def respond_parts(
-        self, parts: Sequence[Part], *, on_send: Callable[[bool], None] | None = None
-    ) -> None:
+    def respond_parts(self, parts: Sequence[Part], *, on_send: OnSend | None = None) -> None:
         """Answer with the body's bytes; `on_send(lost)` runs just before they leave."""
         self._finish(parts, on_send)
 
@@ -167,7 +167,7 @@ class Request:
             return
         self.respond(refusal(self.api_key, self.version, entity, code, message))
 
-    def _finish(self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
+    def _finish(self, parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
         complete = self._complete
         assert complete is not None, f"{self!r} was answered twice"
         self._complete = None

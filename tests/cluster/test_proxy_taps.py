@@ -24,6 +24,7 @@ from harrow.cluster.host.tap import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.harness.histories.coordinator_rows import WATERMARKS, map_coordinator_rows
 from harrow.harness.histories.format import read_names
+from harrow.harness.histories.request_rows import count_requests, read_requests
 from kafka import KafkaConsumer, KafkaProducer
 from proxied_cluster import (
     batch_rows,
@@ -211,6 +212,46 @@ def highest_watermarks(folder: Path) -> dict[tuple[str, int, int], int]:
             place = (str(names[int(topic)]), int(partition), int(epoch))
             found[place] = max(found.get(place, -1), int(row["high_watermark"]))
     return found
+
+
+def test_requests_are_the_same_with_their_errors_and_names(
+    run: tuple[Cluster, Proxy], tmp_path: Path
+) -> None:
+    cluster, proxy = run
+    ours, proxied = (
+        said(cluster.folder, tmp_path / "ours"),
+        said(proxy.folder, tmp_path / "proxied"),
+    )
+    assert proxied == ours
+    apis = {row[1] for row in proxied}
+    assert {
+        "Metadata",
+        "FindCoordinator",
+        "SyncGroup",
+        "OffsetFetch",
+        "OffsetCommit",
+        "EndTxn",
+    } <= apis
+    assert where_api(proxied, "FindCoordinator", "group-aiokafka")
+    assert where_api(proxied, "EndTxn", "shop")
+    assert len({row[0] for row in proxied}) >= 8
+
+
+def said(folder: Path, run: Path) -> Counter[tuple[str, str, str, str, int]]:
+    """Requests with rows and responses, without those of a connection's end, which are a race."""
+    run.mkdir()
+    (run / "cluster").symlink_to(folder)
+    found = read_requests(run)
+    counted = {(row.client, row.api) for row in count_requests(run)}
+    assert found.recorded and {("confluent", "Produce"), ("confluent-0", "Fetch")} <= counted
+    rows = (
+        row for row in found.rows if not row.unanswered and row.api not in ("Fetch", "Heartbeat")
+    )
+    return Counter((row.client, row.api, row.error, row.subject, row.broker) for row in rows)
+
+
+def where_api(rows: Counter[tuple[str, str, str, str, int]], api: str, subject: str) -> bool:
+    return any(row[1] == api and row[3] == subject for row in rows)
 
 
 def test_clients_and_topics_have_their_names(run: tuple[Cluster, Proxy]) -> None:

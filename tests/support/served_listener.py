@@ -75,7 +75,7 @@ class Serving:
 async def serving(
     folder: Path, *, listener: str = "BROKERS", names: Sequence[str] = ("CLIENTS", "BROKERS"),
     rows: Sequence[ApiRow] = (), authorizer: Authorizer | None = None,
-    unanswered_most: int = UNANSWERED_MOST, **settings: object,
+    unanswered_most: int = UNANSWERED_MOST, tap: bool = False, **settings: object,
 ) -> AsyncGenerator[Serving]:  # fmt: skip
     """Serve; `settings` are a broker's, with `_` for each dot."""
     sockets = {name: socket.socket() for name in names}
@@ -88,7 +88,7 @@ async def serving(
         | {"listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names)}
         | {name.replace("_", "."): value for name, value in settings.items()}
     )
-    host = RealHost("broker-1", str(folder), listeners=sockets)
+    host = RealHost("broker-1", str(folder), listeners=sockets, tap=tap)
     made = Serving(host, ports, listener)
     made.sockets = SocketServer(
         host, config, parse_listeners(config),

@@ -67,6 +67,29 @@ class Watermarks(NamedTuple):
         return cls(topic, partition, leader_epoch, high, stable, topic_id=topic_id)
 
 
+REQUEST_LOST, REQUEST_UNANSWERED, REQUEST_HIT = 1, 2, 4
+"""Flags of a request: a fault dropped its response; no response left until its connection ended or a fault dropped it;
+a fault of requests acted on it (refused, lost, dropped, delayed or served twice)."""
+CONNECTION_OPENED, CONNECTION_CLOSED = -1, -2
+"""Two values of `TappedRequest.api` that are about the connection: its first request has named the client; it has
+ended, with the same `invoked_ns`."""
+
+
+class TappedRequest(NamedTuple):
+    """A request of a client whose response leaves, or that ends without one."""
+
+    client: str
+    api: int
+    """Kafka's key."""
+    error: int
+    """The first error in the response; 0 without one."""
+    invoked_ns: int
+    completed_ns: int
+    flags: int = 0
+    subject: str | None = None
+    """The group, transactional id or coordinator key that it names."""
+
+
 UNKNOWN_COMMITTER = Committer()
 """A committer that is not known."""
 
@@ -146,4 +169,8 @@ class Tap(Protocol):
 
         `leader_epoch`: in which the coordinator began to lead the group's partition, -1 where that is not known.
         """
+        ...
+
+    def requested(self, row: TappedRequest) -> None:
+        """A client's request, before its response leaves or when it ends without one; OSError for a full disk."""
         ...
