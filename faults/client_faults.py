@@ -47,6 +47,7 @@ class NamedFault(OutsideFault):
     """A fault of something with a name, which is its first argument."""
 
     has_fixed_target: ClassVar[bool] = True
+    touches_programs: ClassVar[bool] = False
     named_by: ClassVar[str]
     """The field with the name."""
     target: Target = all_brokers

@@ -20,6 +20,7 @@ class OutsideFault(Fault):
     """A fault without brokers."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    touches_programs: ClassVar[bool] = True
 
     @property
     def disturbs(self) -> bool:

@@ -104,6 +104,7 @@ class Kill(ProcessFault):
     """SIGKILL; healed by starting the broker again. Its page cache survives, its memory does not."""
 
     kind: ClassVar[str] = "kill"
+    ends_process: ClassVar[bool] = True
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill each broker once."""

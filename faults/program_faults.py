@@ -45,6 +45,7 @@ class ProgramFault(NamedFault):
     """A fault of one program."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"programs"})
+    touches_programs: ClassVar[bool] = True
     named_by: ClassVar[str] = "program"
     program: str | None = None
 

@@ -48,6 +48,7 @@ class RollingRestart(ProcessFault):
     """Restart the brokers of the target one after the other, in the order of their ids."""
 
     kind: ClassVar[str] = "rolling_restart"
+    ends_process: ClassVar[bool] = True
     one_at_a_time: ClassVar[bool] = True
     target: Target = all_brokers
     seconds: Seconds | None = 0.0
@@ -148,6 +149,7 @@ class _Start:
 class RepeatedStart(ProcessFault):
     """A fault that kills its brokers, starts them, and hits them again."""
 
+    ends_process: ClassVar[bool] = True
     effect_timeout_ms: ClassVar[int] = 60_000
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:

@@ -67,6 +67,10 @@ class Fault(abc.ABC):
     """Whether its function takes no target, such as `halves()`."""
     takes_registry: ClassVar[bool] = False
     """Whether `registry()` can be its target."""
+    ends_process: ClassVar[bool] = False
+    """Whether it ends the process of its brokers, so that their connections end."""
+    touches_programs: ClassVar[bool] = False
+    """Whether its effect is one on the application itself, such as a program that it ends: it needs no traffic."""
     effect_timeout_ms: ClassVar[int] = 0
     """How long its effect may take at most, where that is longer than usual."""
     target: Target

@@ -11,7 +11,7 @@ injected when the application has just ended. It is no doubt when other faults m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class FaultWindow:
 
     id: str
     label: str
+    kind: str = ""
     nodes: tuple[int, ...]
     start_ns: int
     end_ns: int
@@ -76,9 +77,9 @@ def _window(number: str, events: Mapping[str, dict[str, Any]]) -> FaultWindow:
     inject = events["inject"]
     over = events.get("healed") or events.get("heal")
     return FaultWindow(
-        id=number, label=str(inject.get("label") or inject.get("fault")), nodes=tuple(inject.get("targets") or ()),
-        start_ns=int(inject["t_ns"]), end_ns=FOREVER_NS if over is None else int(over["t_ns"]),
-        took_effect="effect" in events,
+        id=number, kind=str(inject.get("fault")), label=str(inject.get("label") or inject.get("fault")),
+        nodes=tuple(inject.get("targets") or ()), start_ns=int(inject["t_ns"]),
+        end_ns=FOREVER_NS if over is None else int(over["t_ns"]), took_effect="effect" in events,
     )  # fmt: skip
 
 
@@ -104,20 +105,29 @@ class Traffic:
         self.met = [a + b for a, b in zip(self.met or [0] * len(met), met, strict=True)]
 
 
-def overlap_doubts(
-    windows: Sequence[FaultWindow], traffic: Traffic, topics: Iterable[str], times: RunTimes
-) -> list[str]:
-    """Return why the faults of the run prove too little: each that met no operation, and what to do."""
-    if not windows:
-        return ["no fault was injected, though faults were planned"]
+def missed_faults(windows: Sequence[FaultWindow], traffic: Traffic) -> list[FaultWindow]:
+    """Return the faults that took effect and met no operation on the judged topics."""
     met = traffic.met or [0] * len(windows)
     assert len(met) == len(windows), "a count for each fault"
-    effective = [
-        (fault, count) for fault, count in zip(windows, met, strict=True) if fault.took_effect
+    return [
+        fault for fault, count in zip(windows, met, strict=True) if fault.took_effect and not count
     ]
+
+
+def overlap_doubts(
+    windows: Sequence[FaultWindow], traffic: Traffic, topics: Iterable[str], times: RunTimes,
+    touched: Collection[str] = (),
+) -> list[str]:  # fmt: skip
+    """Return why the faults of the run prove too little: each that met no operation, and what to do.
+
+    `touched`: ids of faults that touched a client otherwise (`touched.py`).
+    """
+    if not windows:
+        return ["no fault was injected, though faults were planned"]
+    effective = [fault for fault in windows if fault.took_effect]
     if not effective:
         return ["no fault took effect, though faults were injected"]
-    missed = [fault for fault, count in effective if not count]
+    missed = [fault for fault in missed_faults(windows, traffic) if fault.id not in touched]
     if len(missed) < len(effective):
         missed = [fault for fault in missed if not _after_the_traffic(fault, traffic)]
     if not missed:

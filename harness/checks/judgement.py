@@ -32,7 +32,7 @@ from .causes.recorded import causes_of_run
 from .client_names import named_client
 from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
-from .fault_windows import FaultWindow, overlap_doubts, read_fault_windows
+from .fault_windows import FaultWindow, missed_faults, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse, unjudged
 from .log_changes import log_changes
 from .merged_results import MergedResults, merged
@@ -118,7 +118,7 @@ def judge_laid_out(
     doubts.add(Doubts(reasons=unjudged(chosen, added)))
     doubts.add(_doubts_of_needs(place, results, not_allowed, promised))
     if windows is not None:
-        doubts.add(_doubts_of_faults(windows, found, topics, times))
+        doubts.add(_doubts_of_faults(place, windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
     for row in found.anomalies:
         row["explanation"] = named_client(row["explanation"], layout.clients)
@@ -183,11 +183,26 @@ def _doubts_of_needs(
 
 
 def _doubts_of_faults(
-    windows: Sequence[FaultWindow], found: MergedResults, topics: Sequence[str], times: run_folder.RunTimes,
+    place: Path, windows: Sequence[FaultWindow], found: MergedResults, topics: Sequence[str],
+    times: run_folder.RunTimes,
 ) -> Doubts:  # fmt: skip
-    """Return whether operations met the faults."""
-    reasons = overlap_doubts(windows, found.traffic, topics, times)
-    if windows and not found.counts["acknowledged_before_faults"]:
+    """Return whether the faults met operations: on the judged topics, or of any client of the run."""
+    missed = missed_faults(windows, found.traffic)
+    early = bool(found.counts["acknowledged_before_faults"]) or not windows
+    touched: set[str] = set()
+    try:
+        if missed or not early:
+            from .touched import (  # numpy, which few verdicts need here
+                acknowledged_before,
+                touched_faults,
+            )
+
+            touched = touched_faults(place, missed, times.started_ns)
+            early = early or acknowledged_before(place, windows[0].start_ns)
+    except (HarrowError, OSError) as error:
+        return Doubts(reasons=[str(error)])
+    reasons = overlap_doubts(windows, found.traffic, topics, times, touched)
+    if not early:
         reasons = ["nothing was acknowledged before the first fault", *reasons]
     return Doubts(reasons=reasons)
 

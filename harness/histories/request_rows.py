@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 HARROWS_NAME, HARROWS_PREFIX = "harrow", "harrow-"
+PRODUCE = 0
+"""The taps of records have a row for each batch."""
 OTHERS_NAME = "(others)"
 """The client of the last counter of a full table."""
 
@@ -147,6 +149,29 @@ def read_connections(run: Path) -> list[ClientConnection]:
                 )
             )  # fmt: skip
     return sorted(found, key=lambda row: row.opened_ns)
+
+
+def spans_of_clients(run: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return when each request of the run's clients began and ended, as arrays of nanoseconds.
+
+    A connection counts twice, when it is opened and when it is closed. Of polls and heartbeats whose success has no row
+    (`request_tap.COUNTED_ONLY`), one span for each client and broker is from the first to the last.
+    """
+    import numpy as np
+    from harrow.cluster.host.request_tap import COUNTED_ONLY
+
+    began, ended = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for _, rows, names in _files(run, TAP_REQUESTS):
+        own = rows[_of_users(rows, names)]
+        closed, opened = own["api"] == CONNECTION_CLOSED, own["api"] == CONNECTION_OPENED
+        began.append(np.where(closed, own["completed_ns"], own["invoked_ns"]))
+        ended.append(np.where(opened, own["invoked_ns"], own["completed_ns"]))
+    for _, rows, names in _files(run, TAP_REQUEST_COUNTS):
+        polls = (rows["count"] > 0) & np.isin(rows["api"], [*COUNTED_ONLY - {PRODUCE}])
+        own = rows[polls & _of_users(rows, names)]
+        began.append(own["first_ns"].astype(np.int64))
+        ended.append(own["last_ns"].astype(np.int64))
+    return np.concatenate(began), np.concatenate(ended)
 
 
 def count_requests(run: Path) -> list[RequestCount]:

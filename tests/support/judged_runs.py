@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from harrow.cluster import broker_folder
-from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
+from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.host.seam import TappedRequest
+from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW, RealTap
 from harrow.cluster.host.watermark_tap import (
     WATERMARK_ROW,
     WATERMARKS_FETCHED,
@@ -155,17 +157,17 @@ class RunFolder:
 
     def tapped(
         self, batch: bytes, offset: int, *, node: int = 1, fetched: bool = False, lost: bool = False, acks: int = -1,
-        client: str = "app", partition: int = 0, created_ns: int | None = None, error: int = 0,
+        client: str = "app", partition: int = 0, created_ns: int | None = None, error: int = 0, topic: str = TOPIC,
     ) -> None:  # fmt: skip
         """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then.
 
         With `error` the broker refused it, and `offset` is -1.
         """
-        folder, names = self._broker(node), self._numbered(node, client)
+        folder, names = self._broker(node), self._numbered(node, client, topic)
         h = header_at(batch)
         invoked_ns = self.tick()
         row = TAP_ROW.pack(
-            FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, error, names[client], names[TOPIC], partition,
+            FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, error, names[client], names[topic], partition,
             offset, -1 if error else offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id,
             h.producer_epoch, 0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
             invoked_ns if created_ns is None else created_ns, h.base_timestamp, h.max_timestamp,
@@ -173,10 +175,10 @@ class RunFolder:
         with (folder / broker_folder.TAP).open("ab") as file:
             file.write(row)
 
-    def _numbered(self, node: int, client: str) -> dict[str, int]:
+    def _numbered(self, node: int, client: str, topic: str = TOPIC) -> dict[str, int]:
         """The numbers of names in a broker's tap, the client and the topic among them."""
         names = self._taps.setdefault(node, {})
-        for name in (client, TOPIC):
+        for name in (client, topic):
             if name not in names:
                 names[name] = len(names)
                 with (self._broker(node) / broker_folder.TAP_NAMES).open("a") as file:
@@ -213,7 +215,16 @@ class RunFolder:
             for name in FILES.values():
                 (self._broker(node) / name).touch()
 
-    def fault(self, inject_ns: int, heal_ns: int, *, number: int = 1, effect: bool = True) -> None:
+    def requested(self, row: TappedRequest, *, node: int = 1) -> None:
+        """A request of a client, or what its connection did, in the tap of a broker; before rows of `tapped`."""
+        assert node not in self._taps, "the tap of a broker numbers the names"
+        tap = RealTap(str(self._broker(node)), RealClock())
+        tap.requested(row)
+        tap.close()
+
+    def fault(
+        self, inject_ns: int, heal_ns: int, *, number: int = 1, effect: bool = True, kind: str = "kill"
+    ) -> None:  # fmt: skip
         """One fault, injected and healed; without `effect` it was never proved."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / run_folder.FAULTS).open("a") as file:
@@ -222,8 +233,8 @@ class RunFolder:
                 if event == "effect" and not effect:
                     continue
                 row = {
-                    "t_ns": t_ns, "event": event, "id": str(number), "fault": "kill", "targets": [number],
-                    "label": f"kill(broker({number}))",
+                    "t_ns": t_ns, "event": event, "id": str(number), "fault": kind, "targets": [number],
+                    "label": f"{kind}(broker({number}))",
                 }  # fmt: skip
                 file.write(json.dumps(row) + "\n")
 
