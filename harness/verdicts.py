@@ -221,11 +221,11 @@ def _leaders_logs(
 
 
 def _with_reasons(verdict: Verdict, reasons: list[str]) -> Verdict:
-    """Add reasons: a valid verdict becomes unknown, an invalid verdict stays invalid."""
+    """Add reasons, which explain the others: a valid verdict becomes unknown, an invalid verdict stays invalid."""
     from .checks import Status
 
     status = Status.INVALID if verdict.status is Status.INVALID else Status.UNKNOWN
-    return replace(verdict, status=status, reasons=(*verdict.reasons, *reasons))
+    return replace(verdict, status=status, reasons=(*reasons, *verdict.reasons))
 
 
 def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
