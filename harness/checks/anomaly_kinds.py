@@ -62,6 +62,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "transactions are committed in one partition and aborted in another",
     ),
     _kind(
+        "missed-rewind",
+        "reader went on behind records of its aborted transaction",
+        "readers went on behind records of their aborted transactions",
+    ),
+    _kind(
         "commit-beyond-lso",
         "committed offset is beyond what its group can have read",
         "committed offsets are beyond what their group can have read",
@@ -76,6 +81,21 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "precommitted-read",
         "record was delivered to a reader of committed data before its transaction was decided",
         "records were delivered to readers of committed data before their transactions were decided",
+    ),
+    _kind(
+        "failed-write",
+        "record of a send that had certainly failed is in the topic",
+        "records of sends that had certainly failed are in the topic",
+    ),
+    _kind(
+        "unknown-origin",
+        "record is in the topic, and no client sent it",
+        "records are in the topic, and no client sent them",
+    ),
+    _kind(
+        "read-before-send",
+        "record was read before its send began",
+        "records were read before their sends began",
     ),
     _kind(
         "wrong-output",
@@ -131,6 +151,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "nonmonotonic-send",
         "record is in the log in another order than it was sent",
         "records are in the log in another order than they were sent",
+    ),
+    _kind(
+        "realtime-order",
+        "record was sent after another was acknowledged, and has a lower offset",
+        "records were sent after others were acknowledged, and have lower offsets",
     ),
     _kind(
         "nonmonotonic-poll",

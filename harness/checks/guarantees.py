@@ -17,6 +17,10 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
   order in which they were sent;
 * `nonmonotonic-poll`, `poll-skip`: a recorded consumer went back, or passed over a record, although its position was
   not set since its last read, by the application (assign, seek) or by its group;
+* `unknown-origin`, `failed-write`, `read-before-send`: a record that no client sent; a record of a send that certainly
+  failed; a record that was read before its send began (`kernels/origins.py`);
+* `realtime-order`: a record has a lower offset than a record that was acknowledged before its send began;
+* `missed-rewind`: a consumer went on behind records that it had read in an aborted transaction (`kernels/rewinds.py`);
 * `replica-divergence`: replicas have different bytes at the same offset and leader epoch (LogMatching);
 * `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log has a damaged batch, missing offsets, or a leader
   epoch that decreases;
@@ -91,10 +95,11 @@ INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
     | {"epoch-cache-mismatch", "two-leaders", "two-controllers", "fenced-in-isr"}
     | {"high-watermark-regression", "lso-regression", "log-start-regression"}
+    | {"unknown-origin", "failed-write", "read-before-send", "realtime-order"}
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
-GROUPS = frozenset({"committed-offset-regression", "two-owners"})
+GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"})
 LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
     "unanswered-request"
 }

@@ -59,6 +59,10 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),
+    # found where clients recorded them; without recording clients, no run can show them
+    (("failed-write", "read-before-send", "realtime-order"), (frozenset(),)),
+    # only a history from elsewhere has every send, and the transaction of each read
+    (("unknown-origin", "missed-rewind"), (frozenset(),)),
 )  # fmt: skip
 NEEDS: Mapping[str, tuple[Kinds, ...]] = {name: needs for names, needs in _FOR for name in names}
 """Anomaly -> sets of recordings; one complete set is sufficient to judge it."""

@@ -18,6 +18,7 @@ from typing import Any
 from ..histories.format import BREAKS, OperationFunction, OperationType
 from ..histories.layout import DRAINED
 from .log_changes import LogChanges
+from .oracle_of_origins import follows, origins, reads_before_sends, real_time_order, rewinds
 from .oracle_of_removals import Compaction, first_removed_early, incomplete_leaders, legal_changes
 
 Row = Mapping[str, Any]
@@ -31,9 +32,13 @@ class Oracle:
         self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),
         logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
         epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None, decisions: Sequence[Row] = (),
-        sent: Sequence[Row] = (),
+        sent: Sequence[Row] = (), all_sends: bool = False, reads_committed: bool = True,
     ) -> None:  # fmt: skip
-        """`sent`: rows of `oracle_of_removals.untapped`, for the checks of removals and leaders where no tap wrote."""
+        """`sent`: rows of `oracle_of_removals.untapped`, for the checks of removals and leaders where no tap wrote.
+
+        `all_sends`, `reads_committed`: as in `plans.PartitionJob`.
+        """
+        self.all_sends, self.reads_committed = all_sends, reads_committed
         self.logs = dict(logs or {})
         self.epochs = dict(epochs or {})
         self.changes = changes or LogChanges()
@@ -47,6 +52,11 @@ class Oracle:
             and r["outcome"] in (OperationType.OK, OperationType.INFO)
         ]
         self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
+        self.failed = [
+            r
+            for r in recorded
+            if r["kind"] == OperationFunction.SEND and r["outcome"] == OperationType.FAIL
+        ]
         self.pending = list(pending)
         self.polls = [r for r in recorded if r["kind"] in (OperationFunction.POLL, *BREAKS)]
         bounds = [r for r in drained if r["kind"] == OperationFunction.BOUNDS]
@@ -59,6 +69,7 @@ class Oracle:
         starts = [log[0]["base_offset"] for log in self.logs.values() if log]
         self.low = bounds[-1]["op"] if bounds else max(starts, default=0)
         self.high = bounds[-1]["offset"] if bounds else None
+        self.to_the_end = not bounds or bounds[-1]["outcome"] == OperationType.OK
         self.sent = list(sent)
         early = first_removed_early(self.changes, [*batches, *sent])
         if early is not None:
@@ -104,6 +115,7 @@ class Oracle:
         self._duplicates()
         self._order()
         self._reading()
+        self._origins()
         self._lost_batches()
         self._inconsistent_batches()
         self._sequences()
@@ -155,7 +167,7 @@ class Oracle:
     def _lost(self) -> None:
         for row in self._claims():
             offset = row["offset"]
-            if offset < self.low:
+            if offset < self.low or not (self.to_the_end or offset < (self.high or 0)):
                 continue
             if self.final is None:
                 if self.logs and not self._compacted(row) and not self._held(offset):
@@ -170,11 +182,11 @@ class Oracle:
             self.reported.add(offset)
             seen = there is not None
             kept = self._held(offset) == len(self.logs) if self.logs else offset < (self.high or 0)
-            kept = kept and offset >= self.changes.cleaned_end
+            kept = kept and self.to_the_end and offset >= self.changes.cleaned_end
             self._add("lost-write" if seen or not kept else "unseen", offset)
 
     def _lost_nameless(self) -> None:
-        if self.final is None or self.low > 0 or self.changes.cleaned_end:
+        if self.final is None or self.low > 0 or self.changes.cleaned_end or not self.to_the_end:
             return
         sent = Counter(_identity(row) for row in self.acked)
         there = Counter(_identity(row) for row in self.final.values())
@@ -233,21 +245,51 @@ class Oracle:
         return {of: at[0] for of, at in there.items() if len(at) == sent[of] == 1}
 
     def _reading(self) -> None:
-        at: dict[int, int | None] = {}
+        at: dict[int, Row | None] = {}
         transactional = [b for log in self.logs.values() for b in log if b["attributes"] & 0x10]
         held = [o for o in sorted(self.final or {}) if not _inside(o, transactional)]
+        self.found |= {(name, tuple(sorted(places))) for name, places in rewinds(self.polls, held)}
         for row in sorted(self.polls, key=lambda row: row["op"]):
-            before = at.get(row["client"])
+            last = at.get(row["client"])
             if row["kind"] in BREAKS:
                 at[row["client"]] = None
                 continue
-            if before is not None:
+            if last is not None and follows(last, row):
+                before = last["offset"]
                 if row["offset"] <= before:
                     self._add("nonmonotonic-poll", before, row["offset"])
                 following = bisect.bisect_right(held, before)
                 if following < len(held) and held[following] < row["offset"]:
                     self._add("poll-skip", before, row["offset"])
-            at[row["client"]] = row["offset"]
+            at[row["client"]] = row
+
+    def _origins(self) -> None:
+        reads = [row for row in self.polls if row["kind"] == OperationFunction.POLL]
+        offered = [*self.sends, *self.pending]
+        acked = [row for row in self.acked if row["offset"] >= 0]
+        tapped = self._tapped() if self.produced else None
+        records = [*self._visible().values(), *reads]
+        found = [
+            *real_time_order(acked, self.final),
+            *origins(
+                records, offered, self.failed, tapped, all_sends=self.all_sends,
+                reads_committed=self.reads_committed,
+            ),
+        ]  # fmt: skip
+        if self.sends:
+            found += reads_before_sends(reads, acked, offered, all_sends=self.all_sends)
+        for name, offsets in found:
+            self._add(name, *offsets)
+
+    def _tapped(self) -> set[int]:
+        """The offsets whose batch a tap saw: in a response with an offset, or by the CRC after an error."""
+        answered = [row for row in self.produced if row["base_offset"] >= 0]
+        refused = {row["crc"] for row in self.produced if row["base_offset"] < 0}
+        logged = [row for log in self.logs.values() for row in log if row["crc"] in refused]
+        return {
+            offset for row in [*answered, *logged]
+            for offset in range(row["base_offset"], row["last_offset"] + 1)
+        }  # fmt: skip
 
     def _same_end(self) -> bool:
         return len({log[-1]["last_offset"] if log else -1 for log in self.logs.values()}) == 1

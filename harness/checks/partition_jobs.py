@@ -67,6 +67,7 @@ def plan_jobs(
         {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
     untapped = untapped_brokers(folder)
+    imported = run_folder.read_run(folder).get("imported", {})
     own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
@@ -98,6 +99,8 @@ def plan_jobs(
                 deleted_heads={str(node): base for node, base in changed.deleted_heads.items()},
                 removals=changed.removals, cleanings=changed.cleanings, leaderships=changed.leaderships,
                 unclean_epochs=changed.unclean_epochs, wrong_clocks=changed.wrong_clocks, limit=limit,
+                all_sends=bool(imported.get("complete", False)),
+                reads_committed=bool(imported.get("reads_committed", True)),
                 size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip

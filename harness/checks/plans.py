@@ -54,6 +54,10 @@ class PartitionJob:
     """The numbers of Harrow's own clients, such as that of the final read."""
     untapped: list[int] = field(default_factory=list[int])
     """Brokers without a tap of their coordinators (`histories/untapped.py`)."""
+    all_sends: bool = False
+    """Whether the history has every send to the partition (of a history from elsewhere)."""
+    reads_committed: bool = True
+    """Whether the readers receive no records of aborted transactions."""
     limit: int = 20
     size: int = 0
     """About how many bytes judging reads; `pack` fills tasks by it."""

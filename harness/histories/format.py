@@ -73,13 +73,15 @@ class OperationFunction(IntEnum):
     SEND = 1
     """One record produced."""
     POLL = 2
-    """One record read; only ever ok."""
+    """One record read. Its outcome is that of the transaction in which it was read (then `invoked_ns` is when that
+    began), and ok without one: a recording client writes only ok."""
     COMMIT = 3
     """One partition's offset committed."""
     BREAK = 4
     """The application set a reader's position in a partition (assign, seek): reading may jump."""
     BOUNDS = 5
-    """The final read of a partition is complete: `op` is its low watermark, `offset` its high one."""
+    """The final read of a partition is complete: `op` is its low watermark, `offset` its high one. With the outcome
+    info it ends there, and the log may go on (a history from elsewhere)."""
     CLIENT = 6
     """A producer was made: `offset` is its acks (-1 all), `op` 1 when it is idempotent."""
     REBALANCE = 7

@@ -59,23 +59,34 @@ def operations(draw: st.DrawFn) -> list[Row]:
             )
         )
         sent = kind is OperationFunction.SEND
-        rows.append(
-            operation(
-                kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
-                outcome=outcome if sent else OperationType.OK, client=draw(st.integers(0, 1)),
-            )
+        row = operation(
+            kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
+            outcome=OperationType.OK if kind is OperationFunction.BREAK else outcome, client=draw(st.integers(0, 1)),
         )  # fmt: skip
+        # reads of one transaction have its begin
+        begun = draw(st.sampled_from([number, number // 3 * 3]))
+        ended = number + draw(st.sampled_from([0, 0, 3]))
+        rows.append({**row, "invoked_ns": begun, "time_ns": ended})
     if draw(st.integers(0, 3)):
         final = draw(
             st.lists(
                 st.tuples(st.integers(0, 6), SMALL, SMALL), max_size=6, unique_by=lambda row: row[0]
             )
         )
+        if draw(st.booleans()):  # mostly as it was sent
+            taken = {place[0] for place in final[:2]}
+            own = {r["offset"]: r for r in rows if r["kind"] == OperationFunction.SEND}
+            final = final[:2] + [
+                (at, r["key_hash"], r["value_hash"]) for at, r in own.items() if at >= 0 and at not in taken
+            ]  # fmt: skip
         rows += [operation(OperationFunction.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
         low = draw(st.sampled_from([0, 0, 0, 2]))
+        to_the_end = draw(st.sampled_from([OperationType.OK, OperationType.OK, OperationType.INFO]))
         rows.append(
-            operation(OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, source=DRAINED)
-        )
+            operation(
+                OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, outcome=to_the_end, source=DRAINED
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -221,6 +232,8 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
         wrong_clocks=st.sampled_from([False, False, True]),
     ),
     decided=decisions(),
+    all_sends=st.booleans(),
+    reads_committed=st.sampled_from([True, True, False]),
 )
 def test_kernels_find_the_same_anomalies_as_the_oracle(
     ops: list[Row],
@@ -231,6 +244,8 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     epochs: dict[int, list[tuple[int, int]]],
     changes: LogChanges,
     decided: list[Row],
+    all_sends: bool,
+    reads_committed: bool,
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
     pending = [{**row, "outcome": int(OperationType.INFO)} for row in pending]
@@ -248,6 +263,8 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
             leaderships=changes.leaderships,
             unclean_epochs=changes.unclean_epochs,
             wrong_clocks=changes.wrong_clocks,
+            all_sends=all_sends,
+            reads_committed=reads_committed,
         ),
         frame(ops, OPS_SCHEMA),
         frame(pending, OPS_SCHEMA),
@@ -265,8 +282,9 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
         if row["name"] not in JUDGED_ELSEWHERE
     }
     oracle = Oracle(
-        ops, pending, batches, replicas, changes=changes, epochs=inputs.epochs, decisions=decided
-    )
+        ops, pending, batches, replicas, changes=changes, epochs=inputs.epochs, decisions=decided, all_sends=all_sends,
+        reads_committed=reads_committed,
+    )  # fmt: skip
     assert kernels == oracle.judge()
     for doubt in (
         "below the log start offset",

@@ -13,7 +13,7 @@ CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
 ORACLE = [
     CHECKS / f"oracle{part}.py"
-    for part in ("", "_of_transactions", "_of_removals", "_of_watermarks")
+    for part in ("", "_of_transactions", "_of_removals", "_of_watermarks", "_of_origins")
 ]
 TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py", CHECKS / "unanswered.py"]
 """Their rules have no oracle of their own: tests of each have a second reading."""

@@ -220,7 +220,7 @@ BAD: dict[str, tuple[Story, str, set[str]]] = {
     "two values": (two_readers_two_values, "no-loss", {"inconsistent-offsets", "lost-write"}),
     "duplicate": (sent_once_there_twice, "exactly-once", {"duplicate"}),
     "duplicate of unknown": (unknown_and_there_twice, "exactly-once", {"duplicate"}),
-    "reordered": (reordered, "ordered", {"nonmonotonic-send"}),
+    "reordered": (reordered, "ordered", {"nonmonotonic-send", "realtime-order"}),
     "reordered, without offsets": (reordered_without_offsets, "ordered", {"nonmonotonic-send"}),
     "passed over": (passed_over, "exactly-once, ordered", {"poll-skip"}),
     "read backwards": (read_backwards, "ordered", {"nonmonotonic-poll"}),

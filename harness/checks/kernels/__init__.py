@@ -7,6 +7,10 @@
 * `removals.py`, `early_removals.py`, `incarnations.py`: what Kafka removed legally, what was removed too early, and the
   doubts that this leaves; `compacted_replicas.py`: what compaction left in each replica;
 * `send_order.py`: the order of recorded sends, and what has no known order;
+* `origins.py`: records that no client sent, or that a send which failed has sent, or that were read before they were;
+* `real_time.py`: records whose offsets are not in the order in which they were acknowledged and sent;
+* `rewinds.py`: readers after transactions that were aborted, or of which the outcome is unknown;
+* `ends_of_reads.py`: acknowledged records that no reader reached;
 * `refusals.py`: sends that brokers refused, and that are not in the log;
 * `identical_records.py`, `client_epochs.py`: duplicates of producers that did not record their operations, and
   duplicates that the client made;
@@ -33,15 +37,19 @@ from ..plans import PartitionJob
 from . import (
     batches,
     compacted_replicas,
+    ends_of_reads,
     evidence,
     groups,
     identical_records,
     leaders,
+    origins,
     overlap,
+    real_time,
     records,
     refusals,
     removals,
     replicas,
+    rewinds,
     send_order,
     transactions,
     unknown_coordinators,
@@ -58,6 +66,10 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     records.duplicates,
     send_order.send_order,
     records.reading_order,
+    rewinds.after_transactions,
+    real_time.real_time_order,
+    origins.origins_of_records,
+    origins.reads_before_sends,
     batches.lost_batches,
     batches.inconsistent_batches,
     batches.duplicate_batches,
@@ -72,6 +84,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     unknown_coordinators.without_tap,
     watermarks.regressions_of_a_leader,
     watermarks.regressions_between_leaders,
+    ends_of_reads.beyond_the_reads,
     removals.below_the_low_watermark,
     removals.below_the_cleaned_offset,
     refusals.refused_sends,
@@ -138,7 +151,7 @@ def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
     counts = {
         "acknowledged": int((outcome == OperationType.OK).sum()),
         "unacknowledged": int((outcome == OperationType.INFO).sum()),
-        "failed": inputs.failed,
+        "failed": len(inputs.failed_sends),
         "read": len(reads),
         "drained": 0 if inputs.final is None else len(inputs.final),
         "final_reads": int(inputs.final is not None),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,13 +93,23 @@ def _since(frame: pl.DataFrame, time: str, created_ns: int) -> pl.DataFrame:
     return frame.filter(pl.col(time) >= created_ns).sort(time, maintain_order=True)
 
 
+class Placed(NamedTuple):
+    """The acknowledged sends with an offset, by offset; of equal offsets in the order of the rows."""
+
+    offset: npt.NDArray[np.int64]
+    invoked_ns: npt.NDArray[np.int64]
+    time_ns: npt.NDArray[np.int64]
+    distinct: bool
+    """Whether no two have the same offset."""
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionInputs:
     """The rows of one topic-partition."""
 
     job: PartitionJob
     sends: pl.DataFrame
-    """Recorded sends with the outcome ok or info; a fail certainly did not happen."""
+    """Recorded sends with the outcome ok or info."""
     pending: pl.DataFrame
     """Sends with the outcome info and without a partition: any partition of the topic may have their records."""
     polls: pl.DataFrame
@@ -127,7 +138,12 @@ class PartitionInputs:
     """A removal that was too early (`early_removals.py`)."""
     end_ns: int = 0
     """When the final read of the partition was complete; 0 without one."""
-    failed: int = 0
+    to_the_end: bool = True
+    """Whether the final read went to the end; else what is at `high` and above was not looked for (`info` bounds)."""
+    failed_sends: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
+    """Recorded sends with the outcome fail: no log may have their records."""
+    placed: Placed | None = None
+    """The stored result of `acknowledged_by_offset`."""
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
     committed: pl.DataFrame | None = None
@@ -142,6 +158,12 @@ class PartitionInputs:
             assert self.final is not None, "there was no final read"
             self.committed = rows_outside(_aborted(self.logs.values()), self.final)
         return self.committed
+
+    def acknowledged_by_offset(self) -> Placed:
+        """Return the acknowledged sends with an offset, sorted; computed once."""
+        if self.placed is None:
+            self.placed = _placed(self.sends)
+        return self.placed
 
     @property
     def acked(self) -> pl.DataFrame:
@@ -158,6 +180,34 @@ class PartitionInputs:
             & (pl.col("base_offset") >= 0)
             & ((pl.col("flags") & FLAG_LOST) == 0)
         )
+
+
+def _placed(sends: pl.DataFrame) -> Placed:
+    outcome, offset = sends["outcome"].to_numpy(), sends["offset"].to_numpy()
+    known = (outcome == OperationType.OK) & (offset >= 0)
+    rows = np.arange(len(known)) if known.all() else np.flatnonzero(known)
+    order, distinct = order_of(offset[rows])
+    rows = rows if order is None else rows[order]
+    invoked, time = sends["invoked_ns"].to_numpy(), sends["time_ns"].to_numpy()
+    return Placed(offset[rows], invoked[rows], time[rows], distinct)
+
+
+def order_of(offsets: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64] | None, bool]:
+    """Return the stable order of the offsets (None: they are in order), and whether no two are equal.
+
+    Offsets have few gaps, so that a place for each is made, which takes a fifth of the time of a sort.
+    """
+    if (np.diff(offsets) > 0).all():
+        return None, True
+    first, last = int(offsets.min()), int(offsets.max())
+    if last - first < 4 * len(offsets):
+        places = np.full(last - first + 1, -1, np.int64)
+        places[offsets - first] = np.arange(len(offsets))
+        order = places[places >= 0]
+        if len(order) == len(offsets):
+            return order, True
+    order = np.argsort(offsets, kind="stable")
+    return order, bool((np.diff(offsets[order]) > 0).all())
 
 
 def _aborted(logs: Iterable[pl.DataFrame]) -> list[tuple[int, int]]:
@@ -264,7 +314,8 @@ def arrange(
         early=None if early is None else early[1],
         problems=[*problems, *doubts],
         end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
-        failed=int((sends & (outcome == OperationType.FAIL)).sum()),
+        to_the_end=not len(bounds) or bounds["outcome"][-1] == OperationType.OK,
+        failed_sends=chosen(ops, sends & (outcome == OperationType.FAIL)),
     )
 
 

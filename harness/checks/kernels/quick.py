@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...histories.format import OperationFunction, OperationType
-from .inputs import PartitionInputs
+from .inputs import PartitionInputs, Placed
 
 Column = npt.NDArray[Any]
 
@@ -42,6 +42,8 @@ def _agrees(inputs: PartitionInputs) -> bool:
     ):
         chosen, offset, key, value = _columns(frame, column, "offset", "key_hash", "value_hash")
         judged = (chosen == wanted) & (offset >= max(inputs.low, 0))
+        if not inputs.to_the_end:
+            judged &= offset < (inputs.high or 0)
         if not judged.any():
             continue
         if not len(there):
@@ -104,6 +106,8 @@ def read_in_order(inputs: PartitionInputs) -> bool:
     if not len(inputs.polls):
         return True
     kind, client, op, offset = _columns(inputs.polls, "kind", "client", "op", "offset")
+    if in_transactions(inputs):
+        return False
     order = _by_client(client)
     if ((np.diff(op[order]) <= 0) & (client[order][1:] == client[order][:-1])).any():
         order = np.lexsort((op, client))
@@ -112,3 +116,58 @@ def read_in_order(inputs: PartitionInputs) -> bool:
     )[1:]
     follows &= (kind[order] == OperationFunction.POLL)[:-1]
     return bool((np.diff(offset[order])[follows] == 1).all())
+
+
+def in_transactions(inputs: PartitionInputs) -> bool:
+    """True when a reader read in a transaction that was aborted, or of which the outcome is unknown."""
+    return bool((inputs.polls["outcome"].to_numpy() != OperationType.OK).any())
+
+
+def accounted(inputs: PartitionInputs) -> bool:
+    """True when every record that was read, in the end or before, is an acknowledged send."""
+    if inputs.final is None or inputs.low > 0 or not inputs.to_the_end or not agrees(inputs):
+        return False
+    placed = inputs.acknowledged_by_offset()
+    return placed.distinct and len(placed.offset) == len(inputs.final)
+
+
+def in_real_time_order(inputs: PartitionInputs) -> bool:
+    """True when no record was sent after a record with a higher offset had been acknowledged."""
+    placed = inputs.acknowledged_by_offset()
+    time, invoked = placed.time_ns, placed.invoked_ns
+    if len(time) < 2:
+        return True
+    if not (np.diff(time) >= 0).all():  # else the acknowledgements have the order of the offsets
+        time = np.minimum.accumulate(time[::-1])[::-1]
+    return not (time[1:] < invoked[:-1]).any()
+
+
+def read_after_sent(inputs: PartitionInputs) -> bool:
+    """True when no client read a record before the send that was acknowledged with its offset began."""
+    kind, offset, time = _columns(inputs.polls, "kind", "offset", "time_ns")
+    reads = kind == OperationFunction.POLL
+    if not reads.all():
+        offset, time = offset[reads], time[reads]
+    placed = inputs.acknowledged_by_offset()
+    if not placed.distinct or (inputs.job.all_sends and not agrees(inputs)):
+        return False
+    if not len(placed.offset) or not len(offset):
+        return not inputs.job.all_sends or not len(offset)
+    began = _began(placed, offset)
+    if inputs.job.all_sends and not began.all():
+        return False
+    return not (time < began).any()
+
+
+def _began(placed: Placed, offsets: Column) -> Column:
+    """Return when the send of each offset began; 0 where none was acknowledged with it."""
+    first, last = placed.offset[0], placed.offset[-1]
+    if last - first >= 4 * len(placed.offset):
+        at = _places(placed.offset, offsets)
+        return np.where(placed.offset[at] == offsets, placed.invoked_ns[at], 0)
+    table = np.zeros(last - first + 1, np.int64)
+    table[placed.offset - first] = placed.invoked_ns
+    if offsets.min() >= first and offsets.max() <= last:
+        return table[offsets - first]  # type: ignore[no-any-return]
+    inside = (offsets >= first) & (offsets <= last)
+    return np.where(inside, table[np.where(inside, offsets - first, 0)], 0)

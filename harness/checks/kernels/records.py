@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import BREAKS, OperationFunction
+from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...wording import counted, times
 from ..segments import TRANSACTIONAL
 from . import quick
@@ -63,6 +63,8 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if quick.agrees(inputs):
         return
     confirmed = confirmed_records(inputs).filter(pl.col("offset") >= inputs.low)
+    if not inputs.to_the_end:
+        confirmed = confirmed.filter(pl.col("offset") < inputs.high)
     if inputs.final is None:
         _lost_in_logs(inputs, findings, confirmed)
         return
@@ -87,7 +89,9 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     held = holders(inputs, bad["offset"])
     high = inputs.high if inputs.high is not None else 0
     everywhere = held == len(inputs.logs) if inputs.logs else bad["offset"].to_numpy() < high
-    everywhere &= ~removed(inputs, bad["offset"].to_numpy())  # a cleaned batch may lack the record
+    everywhere &= inputs.to_the_end & ~removed(
+        inputs, bad["offset"].to_numpy()
+    )  # a cleaned batch may lack the record
     bad = bad.with_columns(
         pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held)
     )
@@ -114,6 +118,8 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
             f"the final read has no record at offset {offset}, and {_brokers_with(inputs, offset)}: "
             "lost in the brokers"
         )
+    elif not inputs.to_the_end:
+        problem = f"no reader received it, although readers received offsets up to {(inputs.high or 0) - 1}"
     else:
         problem = f"the final high watermark is {inputs.high}, expected a higher one"
     early = describe_early(inputs.early, offset)
@@ -182,6 +188,8 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
     unplaced = inputs.acked.filter(pl.col("offset") < 0)
     if inputs.final is None or inputs.low > 0 or inputs.job.cleaned_end or not len(unplaced):
         return
+    if not inputs.to_the_end:
+        return
     sent = inputs.acked.group_by(IDENTITY).agg(
         pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("unplaced")
     )
@@ -215,7 +223,8 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
 
 def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """inconsistent-offsets: two records with the same offset, between acknowledgements, reads and the final read."""
-    if inputs.low <= 0 and quick.agrees(inputs):  # which compares only what the final read may have
+    whole = inputs.low <= 0 and inputs.to_the_end
+    if whole and quick.agrees(inputs):  # which compares only what the final read may have
         return
     frames = [confirmed_records(inputs)]
     if inputs.final is not None:
@@ -268,6 +277,13 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     findings.add_each("duplicate", bad, describe)
 
 
+def readable_offsets(inputs: PartitionInputs) -> npt.NDArray[np.int64]:
+    """Return the offsets of the final read, which exists, that no reader may pass over."""
+    assert inputs.final is not None
+    there = inputs.final["offset"].to_numpy()
+    return there[~_transactional(inputs, there)]
+
+
 def _transactional(
     inputs: PartitionInputs, offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
@@ -293,6 +309,13 @@ def _passed(row: Row) -> str:
     return f"past {counted(row['between'], 'record')} that it did not receive"
 
 
+def _continues(group: list[str]) -> pl.Expr:
+    """Return whether a read must follow the read before it, which is of the same transaction, or of none."""
+    before, begun = (pl.col(name).shift(1).over(group) for name in ("outcome", "invoked_ns"))
+    same = (before == pl.col("outcome")) & (begun == pl.col("invoked_ns"))
+    return (before == OperationType.OK) | same
+
+
 def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """nonmonotonic-poll and poll-skip: a consumer whose position was not set went back, or passed over a record."""
     if quick.read_in_order(inputs):
@@ -312,8 +335,9 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .with_columns(
             pl.col("offset").shift(1).over(group).alias("before"),
             pl.col("op").shift(1).over(group).alias("op_before"),
+            _continues(group).alias("continues"),
         )
-        .filter(pl.col("before").is_not_null())
+        .filter(pl.col("before").is_not_null() & pl.col("continues"))
     )
 
     def pair(row: Row) -> list[Row]:
@@ -334,8 +358,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     )
     if inputs.final is None:
         return
-    there = inputs.final["offset"].to_numpy()
-    there = there[~_transactional(inputs, there)]
+    there = readable_offsets(inputs)
     ahead = steps.filter(pl.col("offset") > pl.col("before") + 1)
     between = np.searchsorted(there, ahead["offset"].to_numpy(), "left") - np.searchsorted(
         there, ahead["before"].to_numpy(), "right"
