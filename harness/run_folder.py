@@ -136,8 +136,12 @@ def topics_of(run: Path) -> list[str]:
 
 
 def missing_data(run: Path) -> list[str]:
-    """Return which data folders of a run do not exist; also a link to a shared cluster that was removed."""
-    return [name for name in (CLUSTER, DRAIN) if not (run / name).exists()]
+    """Return which data folders of a run do not exist; also a link to a shared cluster that was removed.
+
+    The folder of a history from elsewhere never had a cluster.
+    """
+    needed = (HISTORY, DRAIN) if read_run(run).get("imported") else (CLUSTER, DRAIN)
+    return [name for name in needed if not (run / name).exists()]
 
 
 def read_run(run: Path) -> dict[str, Any]:

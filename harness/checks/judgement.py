@@ -45,6 +45,12 @@ from .traces import claims_of_brokers, judged_events, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Status, Verdict
 
+ONLY_OPERATIONS = (
+    "a history from elsewhere has only what clients did: the logs of replicas, leaders, coordinators and groups were "
+    "not judged"
+)
+"""A note of a verdict on a history from elsewhere."""
+
 
 class PlanCollector(Protocol):
     """Has plans judged on Spark: a `SparkHandle`, or the `PlanQueries` of a session."""
@@ -96,7 +102,9 @@ def judge_laid_out(
     promised = promised or read_findings(place, topics) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
     late = unanswered_requests(events, _times(windows or []), groups.timeouts_ms)
+    imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
     claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
+    claims += [row for row in imported.get("claims", []) if row["topic"] in topics]
     found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)
@@ -109,7 +117,9 @@ def judge_laid_out(
     found.counts["unacknowledged"] += sum(
         part.rows for topic in topics for part in layout.pending.get(topic, ())
     )
-    doubts = Doubts(reasons=[*layout.problems, *fault_problems, *plan_problems])
+    doubts = Doubts(
+        reasons=[*layout.problems, *fault_problems, *plan_problems], notes=imported.get("notes", [])
+    )
     doubts.add(partition_doubts(results, not_allowed, layout.clients, times, promised))
     doubts.add(count_doubts(found.counts, chosen, empty_topics(results, topics), promised))
     doubts.add(_doubts_of_promises(promised, not_allowed))
@@ -168,6 +178,8 @@ def _doubts_of_needs(
     place: Path, results: Sequence[dict[str, Any]], not_allowed: frozenset[str], promised: PromiseFindings
 ) -> Doubts:  # fmt: skip
     """Return which forbidden anomalies could not be judged, because their evidence is not in the run folder."""
+    if run_folder.read_run(place).get("imported") and not run_folder.missing_data(place):
+        return Doubts(notes=[ONLY_OPERATIONS])
     partitions: dict[tuple[str, int], frozenset[Recording]] = {}
     for result in results:
         if "topic" in result:

@@ -7,12 +7,16 @@ when it ended, and what the test promised. Only a folder without a verdict gets 
 The data of a passed test is removed (`--harrow-keep` keeps it). Then the stored verdict is printed, and the command
 says that the data is gone; another guarantee cannot be judged.
 
+`harrow check --history FILE` judges a file of operations that another tool wrote (`docs/histories.md`). It becomes a
+run folder below `--out`, which can be judged again as any other.
+
 Exit code 0: the verdict is valid. 1: it is not, or nothing could be judged.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -20,11 +24,30 @@ import click
 from .. import run_folder
 from ..checks import Verdict
 from ..user_spark import UserSpark
+from .out_option import out_option
 from .spark_options import spark_options
 
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument(
+    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False
+)
+@click.option(
+    "--history",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="judge a file of operations instead of a run folder: .jsonl, .csv or .edn (Jepsen)",
+)
+@click.option(
+    "--read-uncommitted",
+    is_flag=True,
+    help="of --history: the readers read uncommitted, so that they may receive records of aborted transactions",
+)
+@click.option(
+    "--other-producers",
+    is_flag=True,
+    help="of --history: the file does not have every send, so that records of unknown origin are legal",
+)
 @click.option(
     "--topic",
     "topics",
@@ -35,21 +58,65 @@ from .spark_options import spark_options
     "--guarantee",
     help="one or several with commas, such as exactly-once,ordered; default: those of the run's verdict",
 )
+@out_option
 @spark_options
 def command(
-    folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str, spark_data: str
-) -> None:
-    """Judge a run folder again."""
+    folder: Path | None, history: Path | None, read_uncommitted: bool, other_producers: bool,
+    topics: tuple[str, ...], guarantee: str | None, out: Path, spark: str, spark_data: str,
+) -> None:  # fmt: skip
+    """Judge a run folder again, or a history that another tool wrote."""
+    used_spark = UserSpark(spark, spark_data)
+    if (folder is None) == (history is None):
+        raise click.UsageError("name a run folder, or a file of operations: --history FILE")
+    if history is not None:
+        sys.exit(
+            _check_history(
+                history, out, topics, guarantee, used_spark, complete=not other_producers,
+                reads_committed=not read_uncommitted,
+            )
+        )  # fmt: skip
+    assert folder is not None
+    if read_uncommitted or other_producers:
+        raise click.UsageError(
+            "--read-uncommitted and --other-producers say something of --history"
+        )
+    sys.exit(_check_folder(folder, topics, guarantee, used_spark))
+
+
+def _check_history(
+    history: Path, out: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark, *, complete: bool,
+    reads_committed: bool,
+) -> int:  # fmt: skip
+    """Judge the file in a new run folder; return the exit code."""
+    from ..checks.imported import judge_history, read_history_file
+    from ..verdicts import spark_of_run
+
+    found = read_history_file(history)
+    out.mkdir(parents=True, exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix=f"{history.stem}-", dir=out)).absolute()
+    verdict = judge_history(
+        found, run, guarantee=guarantee, topics=topics, complete=complete, reads_committed=reads_committed,
+        spark=spark_of_run(run.parent, spark),
+    )  # fmt: skip
+    click.echo(str(verdict))
+    click.echo(f"run folder: {run}")
+    return 0 if verdict.valid else 1
+
+
+def _check_folder(
+    folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark
+) -> int:
+    """Judge a run folder again; return the exit code."""
     stored = stored_verdict(folder)
     missing = run_folder.missing_data(folder)
     if run_folder.CLUSTER in missing:
-        sys.exit(_without_data(folder, stored, guarantee))
+        return _without_data(folder, stored, guarantee)
     names = list(topics) or run_folder.topics_of(folder)
     if not names:
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
     if guarantee is None and stored is not None and stored.guarantee_reason is None:
         guarantee = ",".join(stored.guarantees)
-    verdict = judge_again(folder, names, guarantee, UserSpark(spark, spark_data))
+    verdict = judge_again(folder, names, guarantee, spark)
     click.echo(str(verdict))
     if stored is not None and stored.status is not verdict.status:
         click.echo(
@@ -59,7 +126,7 @@ def command(
         click.echo(
             f"the run folder has no {' and no '.join(missing)}: less could be judged than in the run"
         )
-    sys.exit(0 if verdict.valid else 1)
+    return 0 if verdict.valid else 1
 
 
 def stored_verdict(folder: Path) -> Verdict | None:

@@ -40,7 +40,7 @@ def check(tmp_path: Path, language: str, code: str, comment: str = "") -> None:
         ("console", "$ pytest --harrow-sed 1", "pytest has no option --harrow-sed"),
         ("console", "$ harrow chaos --second 3", "No such option '--second'"),
         ("console", "$ harrow checks FOLDER", "harrow has the commands up, demo, "),
-        ("console", "$ harrow check", "arguments that are missing: ['folder']"),
+        ("console", "$ harrow topics", "arguments that are missing: ['bootstrap_servers']"),
         ("console", "$ harrow check ONE TWO", "too many: ['TWO']"),
         ("console", "$ make demos", "the Makefile has no target demos"),
         ("console", "$ pip install pytest-harrow[fakr]", "pytest-harrow has no extra fakr"),
