@@ -59,8 +59,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),
-    # found where clients recorded them; without recording clients, no run can show them
-    (("failed-write", "read-before-send", "realtime-order"), (frozenset(),)),
+    # of recording clients: a run without any has none to show
+    (("failed-write", "read-before-send", "realtime-order"), (frozenset({R.OPERATIONS, R.FINAL_READ}),)),
     # only a history from elsewhere has every send, and the transaction of each read
     (("unknown-origin", "missed-rewind"), (frozenset(),)),
 )  # fmt: skip
@@ -86,7 +86,7 @@ LEADERS_ONLY = (
 )
 """A note of a verdict on a cluster that Harrow did not start."""
 ONLY_LOGS = frozenset({R.REPLICA_LOGS})
-NAMED_MOST = 4
+NAMED_MOST, PLACES_MOST = 8, 4
 """A sentence names so many anomalies and so many partitions."""
 NO_FAULTS = "it is not known whether the planned faults met an operation"
 
@@ -157,7 +157,7 @@ def _where(names: Mapping[str, Sequence[Place]]) -> str:
     places = sorted({place for of_name in names.values() for place in of_name if place[0]})
     if not places:
         return ""
-    shown = ", ".join(f"{topic}-{partition}" for topic, partition in places[:NAMED_MOST])
-    more = len(places) - NAMED_MOST
+    shown = ", ".join(f"{topic}-{partition}" for topic, partition in places[:PLACES_MOST])
+    more = len(places) - PLACES_MOST
     others = f" and {counted(more, 'more partition')}" if more > 0 else ""
     return f" in {shown}{others}"

@@ -39,7 +39,7 @@ PARTS = (
 OF_A_BROKER = f"{run_folder.CLUSTER}/{broker_folder.broker_name(2)}"
 NOT_NEEDED = {
     "best-effort": {
-        run_folder.GROUPS, run_folder.HISTORY, run_folder.DRAIN, run_folder.PROMISE_FINDINGS,
+        run_folder.GROUPS, run_folder.PROMISE_FINDINGS,
         f"{OF_A_BROKER}/{broker_folder.TAP}", f"{OF_A_BROKER}/{broker_folder.TAP_NAMES}",
     },
     "at-most-once": {run_folder.GROUPS},
