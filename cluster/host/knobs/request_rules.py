@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ...errors import ConfigError
 from ..seam import Peer
+from .seen_clients import SeenClients
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class RequestRules(Generic[RuleT]):
     def __init__(self) -> None:
         self._rules: dict[int, RuleT] = {}
         self._armed: list[RuleT] = []
+        self._seen: dict[int, SeenClients] = {}
 
     def next_id(self) -> int:
         """Return the id of the next rule."""
@@ -57,6 +59,7 @@ class RequestRules(Generic[RuleT]):
     def arm(self, rule: RuleT) -> None:
         """Add a rule."""
         self._rules[rule.id] = rule
+        self._seen[rule.id] = SeenClients(rule.api_key)
         self._armed.append(rule)
 
     def clear(self, rule_id: int | None = None) -> None:
@@ -69,6 +72,7 @@ class RequestRules(Generic[RuleT]):
             return None
         due: RuleT | None = None
         for rule in self._armed:
+            self._seen[rule.id].note(peer, api_key)
             if rule.matches(peer, api_key):
                 rule.seen += 1
                 if rule.seen >= rule.nth and due is None:
@@ -89,5 +93,6 @@ class RequestRules(Generic[RuleT]):
         return [
             {field.name: getattr(rule, field.name) for field in fields(rule)}
             | {"armed": rule in self._armed}
+            | self._seen[rule.id].to_json()
             for rule in self._rules.values()
         ]
