@@ -14,6 +14,7 @@ from typing import Any
 
 from .errors import ClusterError
 from .view import ClusterView
+from .wait_notes import WaitNotes
 
 CONVERGE_TIMEOUT_S = 60.0
 POLL_S = 0.01
@@ -109,6 +110,7 @@ class DescribedCluster(abc.ABC):
     def wait_until(self, what: str, lacking: Callable[[], str], timeout_s: float) -> None:
         """Wait until `lacking` returns no reason; ClusterError with the last reason after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
+        notes = WaitNotes(most_s=timeout_s)
         while True:
             try:
                 reason = lacking()
@@ -118,4 +120,5 @@ class DescribedCluster(abc.ABC):
                 return
             if time.monotonic() > deadline:
                 raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
+            notes.look(what, reason)
             time.sleep(self.poll_s)

@@ -8,6 +8,17 @@ from .schedule import ScheduledFault
 from .spec import Injection
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Since when a fault waits for what it acts at (`traffic_wait.py`)."""
+
+    since_ms: int
+    flowed_ms: int
+    """For how long traffic had been seen in this run at that time."""
+    progress: int
+    """How often what it waits for had been seen by then."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ActiveFault:
     """A fault that was injected and is not healed yet."""
@@ -20,6 +31,8 @@ class ActiveFault:
     """When its duration ends; None before its effect is proved."""
     healing: bool = False
     trouble: str = ""
+    wait: Wait | None = None
+    """Only of a fault that waits for traffic; None before it is first asked."""
 
     @property
     def waits(self) -> bool:

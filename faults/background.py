@@ -15,10 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harrow.cluster.wait_notes import WaitNotes
+
+from .bounds import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, longest_ms
 from .errors import NemesisError
-from .nemesis import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, Nemesis, Row
+from .fault_rows import Row
+from .nemesis import Nemesis
 from .schedule import Schedule
 from .system import HasTraffic, System
+from .traffic_wait import REACHED_WITHIN_MS
 
 SCHEMA_VERSION = 1
 """Of `faults.jsonl`."""
@@ -37,6 +42,7 @@ class BackgroundNemesis:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         effect_timeout_ms: int = EFFECT_TIMEOUT_MS,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
+        reached_within_ms: int = REACHED_WITHIN_MS,
     ) -> None:
         self._log = None if log is None else Path(log)
         self._clock_ns = clock_ns
@@ -47,7 +53,9 @@ class BackgroundNemesis:
             has_traffic=has_traffic,
             effect_timeout_ms=effect_timeout_ms,
             wait_timeout_ms=wait_timeout_ms,
+            reached_within_ms=reached_within_ms,
         )
+        self._longest_s = longest_ms(schedule, system.session_timeout_ms) / 1000
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._done = threading.Event()
@@ -65,11 +73,21 @@ class BackgroundNemesis:
         """Begin to wait for traffic."""
         self._thread.start()
 
-    def finish(self, timeout_s: float) -> bool:
-        """Let the schedule end by itself, no more traffic expected; False when it did not in time."""
+    def finish(self, timeout_s: float | None = None) -> bool:
+        """Let the schedule end by itself, no more traffic expected; False when it did not in time, a failure of `stop`.
+
+        The default of `timeout_s` is longer than the nemesis allows all of the steps together.
+        """
         self._finish.set()
         self._wake.set()
-        return self._done.wait(timeout_s)
+        most_s = self._longest_s if timeout_s is None else timeout_s
+        done = self._done.wait(most_s)
+        if not done:
+            self._nemesis.problems.append(
+                f"the faults did not come to their end within {most_s:.0f} s after the block, and were ended then; the "
+                f"nemesis waited for {self._nemesis.waits_for or 'a call on the cluster'}"
+            )
+        return done
 
     def stop_soon(self) -> None:
         """Fire no further step and heal every fault, without waiting for it."""
@@ -106,6 +124,7 @@ class BackgroundNemesis:
 
     def _run(self) -> None:
         nemesis = self._nemesis
+        notes = WaitNotes(clock_s=lambda: self._clock_ns() / 1e9)
         try:
             next_ms: int | None = self._now_ms()
             while next_ms is not None:
@@ -114,6 +133,7 @@ class BackgroundNemesis:
                 if self._finish.is_set():
                     nemesis.finish(self._now_ms())
                 next_ms = nemesis.turn(self._now_ms())
+                notes.look(nemesis.waits_for)
                 if next_ms is not None:
                     self._wake.wait(max(0, next_ms - self._now_ms()) / 1000)
                     self._wake.clear()

@@ -27,6 +27,7 @@ from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
+from .unreached import no_call
 
 OPERATIONS = ("write", "sync", "read", "rename")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
@@ -155,6 +156,12 @@ class DiskError(ProcessFault):
         facts = fired(system, injection)
         proved = any(fact["fired"] for fact in facts.values())
         return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
+
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say how many such calls there were."""
+        del injection
+        what = f"a {self.operation} of a path like {self.path!r}"
+        return no_call(what, self.nth, "seen", facts.get("brokers", {}))
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm the rule, and restart a broker whose data folder is offline: only a new incarnation opens it."""

@@ -25,6 +25,8 @@ class EventWatch:
     def __init__(self, system: System, steps: Sequence[ScheduledFault]) -> None:
         self._system = system
         self._progress = Progress()
+        self._over: set[str] = set()
+        """Steps that are healed, or never fire."""
         self._happened_ms: dict[str, int] = {}
         """When everything that a step waits for had happened, by its id."""
         self._since = {e.step for s in steps for e in (*s.after, *s.until) if not e.of_step}
@@ -46,6 +48,11 @@ class EventWatch:
     def healed(self, step: str) -> None:
         """A step is healed."""
         self._progress.steps.add((HEALED, step))
+        self.is_over(step)
+
+    def is_over(self, step: str) -> None:
+        """Nothing more happens to a step: it is healed, or it never fires."""
+        self._over.add(step)
 
     def due_ms(self, step: ScheduledFault, now_ms: int) -> int | None:
         """Return when a step that waits for events may fire; None while some event has not happened."""
@@ -57,6 +64,24 @@ class EventWatch:
     def waits(self, step: ScheduledFault) -> bool:
         """Whether some event that the step waits for has not happened yet."""
         return bool(step.after) and step.id not in self._happened_ms
+
+    def hopeless(self, step: ScheduledFault) -> str:
+        """Return which event the step waits for although it cannot happen any more; empty when there is none."""
+        if not self.waits(step):
+            return ""
+        for event in step.after:
+            happened = event.happened(self._progress, None)
+            if event.of_step and event.step in self._over and not happened:
+                return f"it waited for {event!r}, and step {event.step} is over without that"
+        return ""
+
+    def missing(self, step: ScheduledFault) -> str:
+        """Name the events that the step waits for and that have not happened."""
+        view = None
+        with contextlib.suppress(HarrowError):
+            view = self._system.describe()
+        missing = [repr(e) for e in step.after if not e.happened(self._progress, view)]
+        return ", ".join(missing or map(repr, step.after))
 
     def ends(self, step: ScheduledFault) -> bool:
         """Whether the step heals now, because everything that its `until` names has happened."""

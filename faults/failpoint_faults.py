@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,7 @@ from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target
+from .unreached import no_call
 
 ACTIONS = ("crash", "stop", "delay", "error")
 TIMES_MOST = 10
@@ -102,6 +104,11 @@ class Failpoint(ProcessFault):
         facts = fired(system, injection, death_counts=self.action == "crash")
         proved = any(fact["fired"] for fact in facts.values())
         return Evidence(proved=proved, facts={"failpoint": self.point, "brokers": facts})
+
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say how often the code reached the place."""
+        del injection
+        return no_call(f"a hit of {self.point}", self.nth, "hits", facts.get("brokers", {}))
 
     def heal(self, system: System, injection: Injection) -> None:
         """Resume what is paused, start what is dead, disarm what did not fire."""

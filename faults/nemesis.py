@@ -15,16 +15,18 @@ do not wait for each other: while no broker plays the role of such a step, later
 fire before the time at which it was recorded (`fired_ms`).
 
 A step with the trigger `events` fires after its events (`ScheduledFault.after`), which may be those of steps that are
-not healed. Its events can no longer happen when no fault is active for `WAIT_TIMEOUT_MS`. A fault with `until` heals at
+not healed. Its events can no longer happen when the step that they name is over without
+them, or when no fault is active for `WAIT_TIMEOUT_MS`. A fault with `until` heals at
 these events. A step that is not required is dropped when the duration of the schedule has passed and no fault is
 active; it heals without an effect when its `until` has happened, or the duration has passed, before it had any.
+
+A fault that waits for a request or a line of code gives up after a bounded time of traffic (`traffic_wait.py`).
 
 While a fault hides the cluster (the registry does not run) roles are resolved against the last known view, and the
 deadline of a broker that is being started is extended until the registry runs again.
 
-For each event `write` receives a row: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
-`fault`, `label`, `targets`, `evidence`. The rows `inject` and `heal` are written before the
-action, `effect` and `healed` after the proof.
+For each event `write` receives a row (`fault_rows.py`). The rows `inject` and `heal` are written before the action,
+`effect` and `healed` after the proof.
 
 A failure is a line in `problems`, never an exception: a fault without effect, a required step that never fired, a fault
 that could not be healed, a bug in a fault. Source: Jepsen's nemesis; the cap is its rule never to break more nodes than
@@ -35,7 +37,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,8 +45,20 @@ from harrow.cluster.errors import HarrowError
 from harrow.cluster.view import ClusterView
 
 from .active_fault import ActiveFault
+from .bounds import (
+    EFFECT_TIMEOUT_MS,
+    END_TIMEOUT_MS,
+    FIRST_TRAFFIC,
+    FIRST_TRAFFIC_TIMEOUT_MS,
+    GRACE_MS,
+    HEAL_TIMEOUT_MS,
+    NO_TRAFFIC,
+    WAIT_TIMEOUT_MS,
+    waiting_for,
+)
 from .event_watch import EventWatch
 from .evidence import Evidence
+from .fault_rows import FaultRows, Row
 from .schedule import (
     EVENTS,
     UNTIL_MOST_MS,
@@ -55,20 +69,9 @@ from .schedule import (
 )
 from .spec import Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
+from .traffic_wait import REACHED_WITHIN_MS, TrafficWait
 
 TICK_MS = 10
-EFFECT_TIMEOUT_MS = 15_000
-HEAL_TIMEOUT_MS = 60_000
-END_TIMEOUT_MS = 180_000
-"""How long a fault of several steps may take after its duration, such as a rolling restart."""
-WAIT_TIMEOUT_MS = 30_000
-"""How long a step waits for a broker in its role, or for the cap."""
-FIRST_TRAFFIC_TIMEOUT_MS = 120_000
-"""How long the first fault waits for the first traffic; then the run ends, so that `while chaos.running` ends too."""
-GRACE_MS = 3_000
-"""After `finish`, how long a fault that needs traffic still waits for it."""
-
-Row = dict[str, Any]
 
 
 class Nemesis:
@@ -86,6 +89,7 @@ class Nemesis:
         has_traffic: HasTraffic | None = None,
         effect_timeout_ms: int = EFFECT_TIMEOUT_MS,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
+        reached_within_ms: int = REACHED_WITHIN_MS,
     ) -> None:
         for step in schedule.steps:
             check_capabilities(system, step.fault, step.fault.capabilities())
@@ -95,8 +99,9 @@ class Nemesis:
         self._system = system
         self._plan = schedule
         self._rng = random.Random(schedule.seed)  # noqa: S311 - repeatable, not secret
-        self._write = write or _ignore
         self._has_traffic = system.watch_traffic() if has_traffic is None else has_traffic
+        watch = system.watch_traffic if has_traffic is None else lambda: self._has_traffic
+        self._traffic_wait = TrafficWait(watch, reached_within_ms)
         self._effect_timeout_ms = effect_timeout_ms
         self._wait_timeout_ms = wait_timeout_ms
         self._steps = list(schedule.steps)
@@ -117,6 +122,7 @@ class Nemesis:
         """Faults whose effect was proved so far."""
         self.problems: list[str] = []
         """Failures, in order of time."""
+        self._rows = FaultRows(write, self.problems)
 
     @property
     def schedule(self) -> Schedule:
@@ -126,6 +132,19 @@ class Nemesis:
         """
         kept = (step for step in self._steps if step.nodes is not None or step.required)
         return replace(self._plan, steps=tuple(kept) if self.over else tuple(self._steps))
+
+    @property
+    def waits_for(self) -> str:
+        """What it waits for at this moment, beyond the durations of its faults; empty when it is over."""
+        if self.over:
+            return ""
+        if self._traffic_ms is None:
+            return FIRST_TRAFFIC
+        waiting = (self._steps[number] for number in self._waiting)
+        due = ((step, self._due_ms(step)) for step in waiting if not self._active)
+        late = [step for step, at_ms in due if at_ms is None or at_ms <= self._now_ms]
+        closing = self._closing_ms is not None
+        return waiting_for(self._active, late, self._now_ms, closing=closing)
 
     # --------------------------------------------------------------------------------- the host's
 
@@ -145,6 +164,7 @@ class Nemesis:
         self._now_ms = now_ms
         if self._begun_ms is None:
             self._begun_ms = now_ms
+        self._traffic_wait.look(self._active, now_ms, held=self._something_else_acts())
         for active in list(self._active):
             self._guarded(active, self._continue)
         try:
@@ -225,11 +245,10 @@ class Nemesis:
                 self._active.remove(active)
 
     def _end(self) -> None:
-        reason = (
-            "no traffic was detected"
-            if self._traffic_ms is None
-            else "the run ended before its turn"
-        )
+        reason = "the run ended before its turn"
+        if self._traffic_ms is None:
+            seconds = (self._now_ms - (self._begun_ms or 0)) / 1000
+            reason = f"no traffic was detected in {seconds:.0f} s: {NO_TRAFFIC}"
         for number in list(self._waiting):
             self._skip(number, reason)
         self.over = True
@@ -241,9 +260,12 @@ class Nemesis:
             self._waiting.remove(number)
             return
         due_ms = self._due_ms(step)
-        if due_ms is None and step.trigger == EVENTS and self._is_stuck():
-            self._skip(number, f"it waited for {', '.join(map(repr, step.after))}")
-        if due_ms is None or self._now_ms < due_ms:
+        hopeless = self._events.hopeless(step)
+        if hopeless:
+            self._skip(number, hopeless)
+        elif due_ms is None and step.trigger == EVENTS and self._is_stuck():
+            self._skip(number, f"it waited for {self._events.missing(step)}")
+        if hopeless or due_ms is None or self._now_ms < due_ms:
             return
         late = self._now_ms > due_ms + self._wait_timeout_ms
         disturbed = self._disturbed()
@@ -348,7 +370,7 @@ class Nemesis:
             deadline_ms=self._now_ms + self._effect_timeout_of(injection),
         )
         self._active.append(active)
-        self._report(
+        self._rows.report(
             "inject", injection, {"duration_ms": injection.duration_ms, **injection.details}
         )
         self._guarded(active, self._begin)
@@ -374,17 +396,34 @@ class Nemesis:
             self._heal(active)
         elif not active.step.required and self._missed(active):
             self._heal(active)
-        elif self._now_ms > self._effect_deadline_ms(active):
-            why = "no traffic reached it" if active.waits else f"seen: {dict(evidence.facts)}"
+        elif why := self._gave_up(active, evidence.facts):
             where = f" on brokers {list(injection.nodes)}" if injection.nodes else ""
             self.problems.append(f"{injection.fault}{where} had no effect ({why})")
             self._heal(active)
+
+    def _gave_up(self, active: ActiveFault, facts: Mapping[str, Any]) -> str:
+        """Return why the fault has no effect any more; empty while it may still have one."""
+        if not active.waits:
+            return f"seen: {dict(facts)}" if self._now_ms > active.deadline_ms else ""
+        why = self._traffic_wait.gave_up(active, facts, self._now_ms)
+        if self._closing_ms is not None and self._now_ms > self._closing_ms + GRACE_MS:
+            why = "before the block ended; let the block last: while chaos.running:"
+        return f"{active.injection.fault.unreached(active.injection, facts)} {why}" if why else ""
+
+    def _something_else_acts(self) -> bool:
+        """Whether a fault that waits may still be reached through what another fault, or a later step, does."""
+        if any(active.healing or not active.waits for active in self._active):
+            return True
+        if self._closing_ms is not None or not self._active:
+            return False
+        due_ms = [self._due_ms(self._steps[number]) for number in self._waiting]
+        return any(due is not None and due > self._now_ms for due in due_ms)
 
     def _took_effect(self, active: ActiveFault, evidence: Evidence) -> None:
         self.effects += 1
         self._events.took_effect(active.injection.id, self._view)
         active.heal_at_ms = self._now_ms + active.injection.duration_ms
-        self._report("effect", active.injection, evidence.facts)
+        self._rows.report("effect", active.injection, evidence.facts)
 
     def _missed(self, active: ActiveFault) -> bool:
         """Whether a step that is not required may end without an effect."""
@@ -395,11 +434,6 @@ class Nemesis:
         begun_ms = active.deadline_ms - self._effect_timeout_of(active.injection)
         return self._now_ms >= begun_ms + active.injection.duration_ms
 
-    def _effect_deadline_ms(self, active: ActiveFault) -> float:
-        if not active.waits:
-            return active.deadline_ms
-        return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
-
     def _effect_timeout_of(self, injection: Injection) -> int:
         return max(self._effect_timeout_ms, injection.fault.effect_timeout_ms)
 
@@ -408,10 +442,11 @@ class Nemesis:
         if evidence.proved:
             self._took_effect(active, evidence)
         elif active.step.required:
+            injection = active.injection
             why = f": {evidence.failed}" if evidence.failed else ""
-            self.problems.append(
-                f"{active.injection.fault} had no effect before the run ended{why}"
-            )
+            if active.waits and not why:
+                why = f": {injection.fault.unreached(injection, evidence.facts)}"
+            self.problems.append(f"{injection.fault} had no effect before the run ended{why}")
 
     def _probed(self, injection: Injection) -> Evidence:
         """Probe the effect; an error of the probe, such as a process that does not respond, proves nothing."""
@@ -423,7 +458,7 @@ class Nemesis:
     def _heal(self, active: ActiveFault) -> None:
         active.healing = True
         active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
-        self._report("heal", active.injection, {})
+        self._rows.report("heal", active.injection, {})
         self._continue_healing(active)
 
     def _continue_healing(self, active: ActiveFault) -> None:
@@ -438,7 +473,7 @@ class Nemesis:
         if self._hidden_from(active):
             active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
         if evidence.proved:
-            self._report("healed", injection, evidence.facts)
+            self._rows.report("healed", injection, evidence.facts)
         elif self._now_ms <= active.deadline_ms:
             return
         else:
@@ -453,34 +488,10 @@ class Nemesis:
             other.injection.fault.hides_cluster for other in self._active if other is not active
         )
 
-    # --------------------------------------------------------------------------------------- rows
-
     def _skip(self, number: int, reason: str) -> None:
         step = self._steps[number]
         self._waiting.remove(number)
-        self._emit(
-            {
-                "event": "skipped", "id": step.id, "fault": step.fault.kind, "label": str(step.fault),
-                "targets": list(step.nodes or ()), "evidence": {"reason": reason},
-            }
-        )  # fmt: skip
+        self._rows.skipped(step, reason)
+        self._events.is_over(step.id)
         if step.required:
             self.problems.append(f"{step.fault} never fired: {reason}")
-
-    def _report(self, event: str, injection: Injection, evidence: Any) -> None:
-        self._emit(
-            {
-                "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
-                "targets": list(injection.nodes), "evidence": dict(evidence),
-            }
-        )  # fmt: skip
-
-    def _emit(self, row: Row) -> None:
-        try:
-            self._write(row)
-        except OSError as error:  # a full disk under the log must not keep a cluster broken
-            self.problems.append(f"the row {row['event']} {row['id']} was not written: {error}")
-
-
-def _ignore(row: Row) -> None:
-    del row

@@ -14,7 +14,7 @@ with the last lines of its output.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ from .system import (
     ProgramControl,
     System,
 )
+from .unreached import no_request
 
 HIT = "hit"
 """The note with the incarnation of the program that the fault affected."""
@@ -200,6 +201,7 @@ class KillProgram(EndingFault):
         if self.api is None or HIT in injection.notes:
             return
         facts = fired(system, injection, death_counts=False)
+        injection.notes["brokers"] = facts
         if any(fact["fired"] for fact in facts.values()):
             self.hit(system, injection, lambda program: program.kill())
             injection.notes["request"] = {n: fact for n, fact in facts.items() if fact["fired"]}
@@ -210,8 +212,16 @@ class KillProgram(EndingFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the program is dead, after its request."""
         found = EndingFault.probe(self, system, injection)
-        request = {"request": injection.notes["request"]} if "request" in injection.notes else {}
-        return replace(found, facts={**found.facts, **request})
+        name = "request" if "request" in injection.notes else "brokers"
+        rules = {name: injection.notes[name]} if name in injection.notes else {}
+        return replace(found, facts={**found.facts, **rules})
+
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say which clients used the API, and which did not."""
+        if self.api is None:
+            return EndingFault.unreached(self, injection, facts)
+        key = int(api_key(self.api, self.kind))
+        return no_request(key, self.client, self.nth, facts.get("brokers", {}))
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm what is armed, and start the program."""

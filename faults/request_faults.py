@@ -16,6 +16,7 @@ from __future__ import annotations
 import abc
 import difflib
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ from .spec import (
 )
 from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers
+from .unreached import no_request
 
 REQUEST_DELAY_MS = (200, 1_500)
 """On both sides of a client's retry backoff, below its request timeout."""
@@ -80,6 +82,12 @@ class RequestFault(Fault):
         facts = fired(system, injection, death_counts=False)
         acted = sum(int(fact["fired"]) for fact in facts.values())
         return Evidence(proved=acted > 0, facts={self.effect: acted, "brokers": facts})
+
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say which clients used the API, and which did not."""
+        del injection
+        key = int(api_key(self.api, self.kind))
+        return no_request(key, self.client, self.nth, facts.get("brokers", {}))
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm what did not fire; what fired is over."""

@@ -154,6 +154,11 @@ class Fault(abc.ABC):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the fault took effect."""
 
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say what happened instead of what a fault waits for (`waits_for_traffic`), by the facts of its probe."""
+        del injection, facts
+        return "no traffic reached it"
+
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:  # noqa: B027 - most have no steps
         """Do the next step of a fault that has several; never waits. Called from the injection to the healing."""
 

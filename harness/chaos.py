@@ -1,8 +1,9 @@
 """`harrow.chaos(…)`: faults in the background of a block of the user's code.
 
-When the block ends, each planned fault runs to its end (within a bound), everything is healed, and a fault that did not
-take effect is an error: a block that met no fault proves nothing. When the user's code raised, the faults end at once,
-and the verdict is a note on its error.
+When the block ends, each planned fault runs to its end (within the bound of its schedule), everything is healed, and a
+fault that did not take effect is an error: a block that met no fault proves nothing. When the user's code raised, the
+faults end at once, and the verdict is a note on its error. A block that is made and never entered is an error at the
+end of its test (`never_entered`).
 
 ```python
 with harrow.chaos(kill(leader(orders)), duration=10) as chaos:
@@ -19,10 +20,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from harrow.cluster.errors import HarrowError
+from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults.background import BackgroundNemesis
 from harrow.faults.errors import NemesisError
 from harrow.faults.target_checks import missing_groups
+from harrow.faults.traffic_wait import REACHED_WITHIN_MS
 
 from . import run_folder
 
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 
     from harrow.faults import Schedule, System
 
-FINISH_TIMEOUT_S = 120.0
+REACHED_WITHIN_S = REACHED_WITHIN_MS / 1000
+NAMED_MOST = 3
+"""Faults that an error names."""
+HOW = "with harrow.chaos(…):, or async with harrow.chaos(…):"
 
 
 class Chaos:
@@ -52,9 +57,22 @@ class Chaos:
         groups: Callable[[], Iterable[str]],
         on_error: Callable[[Exception], None],
         on_end: Callable[[Schedule], None],
+        reached_within: float = REACHED_WITHIN_S,
+        must_inject: bool = True,
     ) -> None:
-        """`groups` returns the consumer groups of the cluster."""
-        self._nemesis = BackgroundNemesis(system, schedule, log=folder / run_folder.FAULTS)
+        """`groups` returns the consumer groups of the cluster.
+
+        `reached_within`: how many seconds of traffic a fault waits for its request. `must_inject`: whether a block in
+        which no fault took effect is an error.
+        """
+        self._nemesis = BackgroundNemesis(
+            system,
+            schedule,
+            log=folder / run_folder.FAULTS,
+            reached_within_ms=round(reached_within * 1000),
+        )
+        self._must_inject = must_inject
+        self._entered = False
         self._groups = groups
         self._on_error = on_error
         self._on_end = on_end
@@ -78,7 +96,38 @@ class Chaos:
         """
         return self._nemesis.running
 
+    @property
+    def never_entered(self) -> str:
+        """Why the block injects nothing: it was made, and not entered; else empty."""
+        if self._entered:
+            return ""
+        return (
+            f"{self._named()} was made and never entered, so no fault was injected; write {HOW} "
+            "with the traffic inside the block"
+        )
+
+    def abandon(self) -> list[str]:
+        """Heal the cluster after a block that was entered and not left; return why its test must fail."""
+        failures = [f"{self._named()} was entered and never left; write {HOW}"]
+        try:
+            self._nemesis.stop()
+        except NemesisError as problem:
+            failures.append(str(problem))
+        self._on_end(self._nemesis.schedule)
+        return failures
+
+    def _named(self) -> str:
+        steps = self.schedule.steps
+        more = ", …" if len(steps) > NAMED_MOST else ""
+        return f"harrow.chaos({', '.join(str(step.fault) for step in steps[:NAMED_MOST])}{more})"
+
     def __enter__(self) -> Self:
+        if self._entered:
+            raise ConfigError(
+                "a chaos block runs once, and this one was entered before; make another: "
+                "with harrow.chaos(…):"
+            )
+        self._entered = True
         self._nemesis.start()
         return self
 
@@ -90,9 +139,10 @@ class Chaos:
     ) -> None:
         try:
             if error is None:
-                self._nemesis.finish(FINISH_TIMEOUT_S)
+                self._nemesis.finish()
             self._nemesis.stop()
             if error is None:
+                self._check_effects()
                 self._check_groups()
         except NemesisError as problem:
             if error is None:
@@ -121,6 +171,14 @@ class Chaos:
             if (problem := ending.exception()) is not None:
                 cancelled.add_note(f"harrow: {problem}")
             raise
+
+    def _check_effects(self) -> None:
+        """Raise NemesisError when no fault took effect: steps that are not required may all have been left out."""
+        if self._must_inject and not self.effects:
+            raise NemesisError(
+                f"no fault took effect in this block: its {len(self.schedule.steps) or 'planned'} steps are not "
+                "required, and the block ended before one fired; let it last: while chaos.running:"
+            )
 
     def _check_groups(self) -> None:
         """Raise NemesisError when a target names a consumer group that does not exist: the fault hit some broker."""

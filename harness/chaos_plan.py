@@ -42,13 +42,22 @@ class ChaosRequest:
     @classmethod
     def of(
         cls, faults: Sequence[object], duration: float | None, cap: int | None,
-        kinds: Sequence[str] | Mapping[str, int] | None, schedule: Schedule | None,
+        kinds: Sequence[str] | Mapping[str, int] | None, schedule: Schedule | None, reached_within: float = 1.0,
     ) -> ChaosRequest:  # fmt: skip
         """Check the arguments; ConfigError says what to write instead."""
         if schedule is not None and (faults or duration is not None or cap is not None):
             raise ConfigError(
                 "chaos() accepts faults or a schedule to replay, not both: "
                 "a schedule has its own faults, duration and cap"
+            )
+        if schedule is not None and not schedule.steps:
+            raise ConfigError(
+                "chaos(schedule=…): the schedule has no step, so it injects no fault; leave the chaos block out, or "
+                "give it steps"
+            )
+        if not 0 < reached_within <= 24 * 3600:
+            raise ConfigError(
+                f"chaos(reached_within={reached_within}): expected a number of seconds above 0"
             )
         if duration is not None and duration <= 0:
             raise ConfigError(f"chaos(duration={duration}): expected a number of seconds above 0")

@@ -220,6 +220,8 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     try:
         yield run
     finally:
+        if item.stash[USED] is TestState.FAILED:
+            run.take_unused()  # the test failed for another reason
         failures = run.close()
         if item.stash[USED] is TestState.PASSED and not failures and not chosen.keep:
             run.remove_data()
@@ -249,7 +251,9 @@ def _new_run(
     worker: Worker, chosen: Options, name: str, *, folder: str, seed_names: Sequence[str], clusters: Any
 ) -> Harrow:  # fmt: skip
     from .run import Harrow
+    from .terminal_notes import show_on
 
+    show_on(lambda: worker.stderr, lambda: worker.item.nodeid if worker.item is not None else name)
     run = Harrow(
         worker.folder(chosen) / folder,
         seed=chosen.seed,
@@ -270,6 +274,19 @@ def runs_of(item: pytest.Item) -> list[Harrow]:
     """Return what the Harrow fixtures of a test yielded so far."""
     none: list[Harrow] = []
     return item.stash.get(RUNS, none)
+
+
+def unused_in(item: pytest.Item) -> list[str]:
+    """Return what a test made and did not use, so that it met no fault; each once."""
+    found = [text for run in runs_of(item) for text in run.take_unused()]
+    own_marker = any(mark.name == "harrow" for mark in item.own_markers)
+    sessions = item.config.stash[WORKER].session_runs.values()
+    if own_marker and not any(run not in sessions for run in runs_of(item)):
+        found.append(
+            "the marker @pytest.mark.harrow has no effect: this test uses no Harrow fixture with a cluster of its own; "
+            "add the argument harrow, or take the marker away"
+        )
+    return found
 
 
 def _begin(item: pytest.Item, run: Harrow) -> None:

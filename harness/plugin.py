@@ -22,6 +22,7 @@ from .fixtures import (
     harrow,
     harrow_session,
     runs_of,
+    unused_in,
     wants_verdict,
 )
 from .run_index import RunIndex
@@ -137,10 +138,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     begin_test(item)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Connect a session's Harrow that the test's fixtures created with the test."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Connect a session's Harrow that the test's fixtures created with the test; fail a test that injected nothing.
+
+    For a test that failed for another reason it is a note on its error.
+    """
     begin_test(item)
+    try:
+        yield
+    except BaseException as error:
+        for text in unused_in(item):
+            error.add_note(f"harrow: {text}")
+        raise
+    if unused := unused_in(item):
+        pytest.fail("\n".join(unused), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

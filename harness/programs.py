@@ -26,6 +26,8 @@ class RunningPrograms:
 
     def __init__(self) -> None:
         self._programs: dict[str, Program] = {}
+        self._reported: set[str] = set()
+        """Programs that were never started, and of which that was said."""
         self.program_controls: dict[str, ProgramControl] = {}
         """The programs as faults see them; a chaos block sees one that is started later, too."""
 
@@ -69,6 +71,17 @@ class RunningPrograms:
         self._programs[name] = program
         self.program_controls[name] = program.control
         return program
+
+    def take_unstarted_programs(self) -> list[str]:
+        """Return why programs that were made with `start=False` did nothing: they were never started. Once each."""
+        unstarted = [name for name in self._programs if name not in self._reported]
+        unstarted = [name for name in unstarted if not self._programs[name].starts]
+        self._reported.update(unstarted)
+        return [
+            f"harrow.program({name!r}, …, start=False) was made and never started; call its start(), or leave "
+            "start=False out"
+            for name in unstarted
+        ]
 
     def end_programs(self) -> None:
         """End every program: SIGTERM, then SIGKILL."""

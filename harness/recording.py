@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError
+from harrow.cluster.wait_notes import noted
 
 from . import run_folder
 
@@ -132,7 +133,10 @@ class RecordingClients:
 
     def _await_sends(self) -> list[str]:
         """Wait for the results of the clients' sends, whose records may still arrive; return what is missing."""
-        missing = [client.await_sends(SENDS_TIMEOUT_S) for client in self._clients]
+        with noted(
+            "the results of the clients' sends", most_s=SENDS_TIMEOUT_S * len(self._clients)
+        ):
+            missing = [client.await_sends(SENDS_TIMEOUT_S) for client in self._clients]
         return [text for text in missing if text]
 
     def _close_clients(self) -> None:

@@ -29,7 +29,7 @@ from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
-from .chaos import Chaos
+from .chaos import REACHED_WITHIN_S, Chaos
 from .chaos_plan import ChaosRequest, injectable_kinds
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
@@ -39,6 +39,7 @@ from .programs import RunningPrograms
 from .recording import RecordingClients
 from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
 from .seeds import child_seed
+from .terminal_notes import show_on_stderr
 from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
 from .user_spark import UserSpark
 from .values import Values, seeded_faker
@@ -86,6 +87,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         """
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
+        show_on_stderr()
         self.folder = Path(folder).absolute()
         self.seed = seed
         self._seed = child_seed(seed, *seed_names) if seed_names else seed
@@ -127,9 +129,11 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         failures = self.close()
-        if failures:
+        if failures and error is not None:
+            error.add_note(f"harrow: {'; '.join(failures)}")
+        elif failures:
             raise HarrowError("; ".join(failures))
 
     def __repr__(self) -> str:
@@ -254,11 +258,13 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         cap: int | None = None,
         kinds: Sequence[str] | Mapping[str, int] | None = None,
         schedule: Schedule | None = None,
+        reached_within: float = REACHED_WITHIN_S,
     ) -> Chaos:
         """Return a block that injects `faults` into the cluster, in sequence and in the background.
 
-        Use it with `with` or, so that the end of the block does not stop an event loop, with `async with`. The first
-        fault waits for the first traffic, and each later one until the earlier one is healed.
+        Use it with `with` or, so that the end of the block does not stop an event loop, with `async with`; a test that
+        makes a block and does not enter it fails. The first fault waits for the first traffic, and each later one until
+        the earlier one is healed.
 
         * `faults`: such as `kill(leader("orders"))`. Each must take effect, else the block raises NemesisError. Without
           faults: random ones of the kinds `kinds`, for 5 s.
@@ -269,13 +275,18 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
           isolate, as far as the backend can inject them.
         * `cap`: the maximum number of brokers that are disturbed at the same time. Default: as many as may fail while
           every topic accepts acks=all, and at least what a named target such as `majority` needs.
+        * `reached_within`: a fault that acts at a request, a call or a place in the code fails when none was reached in
+          so many seconds in which there was traffic.
         * `schedule`: a recorded schedule to replay, `Schedule.from_json(text)`; it has its own duration and cap.
 
         ConfigError for an argument that cannot be used, such as a topic that the cluster does not have.
         """
         if self._chaos is not None:
-            raise ConfigError("a chaos block is already active; give all faults to one block")
-        request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
+            unused = self._chaos.never_entered
+            raise ConfigError(
+                unused or "a chaos block is already active; give all faults to one block"
+            )
+        request = ChaosRequest.of(faults, duration, cap, kinds, schedule, reached_within)
         cluster = self.cluster
         system = self._source.system(cluster)
         system.programs = self.program_controls
@@ -294,6 +305,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             groups=partial(consumer_groups, cluster.bootstrap_servers),
             on_error=self._attach_verdict,
             on_end=self._chaos_ended,
+            reached_within=reached_within,
+            must_inject=block not in self.replays,
         )
         self._blocks += 1
         self._steps += len(planned.steps)
@@ -378,7 +391,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
     ) -> Verdict:
         if self._chaos is not None:
             raise ConfigError(
-                "call verify() after the chaos block: the block heals the cluster when it ends"
+                self._chaos.never_entered
+                or "call verify() after the chaos block: the block heals the cluster when it ends"
             )
         names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
         if not names:
@@ -418,8 +432,22 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
 
     # ------------------------------------------------------------------------------------- end
 
+    def take_unused(self) -> list[str]:
+        """Return what was made and never used, so that the test met no fault: chaos blocks and programs. Once each."""
+        unused = self.take_unstarted_programs()
+        if self._chaos is not None and self._chaos.never_entered:
+            unused.append(self._chaos.never_entered)
+            self._chaos = None
+        return unused
+
+    def _abandon_block(self) -> list[str]:
+        """Heal a block that was entered and never left; return why its test must fail."""
+        block, self._chaos = self._chaos, None
+        return [] if block is None else block.abandon()
+
     def close(self) -> list[str]:
         """Stop everything; return the reasons for which the test must fail."""
+        unused = [*self.take_unused(), *self._abandon_block()]
         cluster, self._cluster = self._cluster, None
         failures: list[str] = []
         try:
@@ -431,7 +459,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
                     self._source.release(cluster)
                 finally:
                     failures = failed_tasks(cluster.folder, self._traced)
-        return failures
+        return unused + failures
 
     def remove_data(self) -> None:
         """Remove the large files. Verdict, report, schedule and faults stay; an empty folder is removed."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from harrow.cluster.config import validate_topic_config
-from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
+from harrow.cluster.wait_notes import WaitNotes, noted
+from harrow.faults.system import DEAD, PAUSED, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from harrow.cluster.view import PartitionView
 
     from .running_cluster import RunningCluster
 
@@ -71,11 +77,18 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
         replication_factor=topic.replication_factor,
         config={name: setting_text(value) for name, value in topic.config.items()},
     )
+    what, state = f"topic {topic.name} to be created", partial(state_of, cluster)
     try:
-        created = cast("Any", admin).create_topics([new_topic], operation_timeout=CREATE_TIMEOUT_S)
-        created[topic.name].result(CREATE_TIMEOUT_S)
+        with noted(what, most_s=CREATE_TIMEOUT_S, detail=state):
+            created = cast("Any", admin).create_topics(
+                [new_topic], operation_timeout=CREATE_TIMEOUT_S
+            )
+            created[topic.name].result(CREATE_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
-        raise HarrowError(f"topic {topic.name} could not be created: {_reason(error)}") from error
+        reason = _reason(error)
+        raise HarrowError(
+            f"topic {topic.name} could not be created: {reason} ({state()})"
+        ) from error
     cluster.topic_created(topic.name)
     _await_leaders(cluster, topic)
 
@@ -152,17 +165,47 @@ def setting_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def state_of(cluster: RunningCluster) -> str:
+    """Say which brokers run and which controller is active: why a cluster may not serve, and the remedy."""
+    states = {node: broker.state for node, broker in cluster.brokers.items()}
+    said = ", ".join(f"broker {node} is {state}" for node, state in states.items())
+    remedies: list[str] = []
+    if PAUSED in states.values():
+        remedies.append("resume() the paused brokers")
+    if DEAD in states.values():
+        remedies.append("start() the dead brokers")
+    with contextlib.suppress(HarrowError):
+        number = cluster.controller_id()
+        said += "; no active controller" if number is None else f"; controller {number}"
+    return (
+        f"{said}; {', '.join(remedies)}, or call it outside the chaos block" if remedies else said
+    )
+
+
+def not_running(cluster: RunningCluster) -> str:
+    """Say in brackets which brokers do not run, and what to do; empty when all of them run."""
+    states = {broker.state for broker in cluster.brokers.values()}
+    return f" ({state_of(cluster)})" if states != {RUNNING} else ""
+
+
 def _await_leaders(cluster: RunningCluster, topic: Topic) -> None:
     deadline = time.monotonic() + CREATE_TIMEOUT_S
+    notes = WaitNotes(most_s=CREATE_TIMEOUT_S)
     while True:
-        found = cluster.describe().topics.get(topic.name, {})
+        found: Mapping[int, PartitionView] = {}
+        with contextlib.suppress(ClusterError):  # a registry that is paused, or that starts again
+            found = cluster.describe().topics.get(topic.name, {})
         led = [view for view in found.values() if view.leader >= 0]
         full = [view for view in led if len(view.isr) == topic.replication_factor]
         if len(full) == topic.partitions:
             return
+        lacking = (
+            f"{len(led)} of {topic.partitions} partitions have a leader and {len(full)} a full ISR"
+        )
         if time.monotonic() > deadline:
             raise HarrowError(
-                f"topic {topic.name}: {len(led)} of {topic.partitions} partitions have a leader and "
-                f"{len(full)} a full ISR after {CREATE_TIMEOUT_S:.0f} s; see {cluster.folder}"
+                f"topic {topic.name}: {lacking} after {CREATE_TIMEOUT_S:.0f} s ({state_of(cluster)}); "
+                f"see {cluster.folder}"
             )
+        notes.look(f"leaders and full ISRs of topic {topic.name}", lacking)
         threading.Event().wait(POLL_S)

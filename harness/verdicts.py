@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.cluster.internal_topics import TRANSACTIONS
+from harrow.cluster.wait_notes import noted
 
 from . import run_folder
+from .topics import not_running
 from .user_spark import HARROWS_OWN, UserSpark
 
 if TYPE_CHECKING:
@@ -104,17 +106,18 @@ class RunVerifier:
             view = cluster.describe()
             existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
-            read_all(
-                cluster.bootstrap_servers,
-                [topic for topic in topics if topic in existing],
-                self._folder / run_folder.DRAIN,
-                timeout_s=DRAIN_TIMEOUT_S,
-                contents=contents,
-                logs=_leaders_logs(self._folder, view, topics) if contents else None,
-            )
+            with noted("the final read of all records", most_s=DRAIN_TIMEOUT_S):
+                read_all(
+                    cluster.bootstrap_servers,
+                    [topic for topic in topics if topic in existing],
+                    self._folder / run_folder.DRAIN,
+                    timeout_s=DRAIN_TIMEOUT_S,
+                    contents=contents,
+                    logs=_leaders_logs(self._folder, view, topics) if contents else None,
+                )
             record_groups(self._folder, cluster.bootstrap_servers)
         except HarrowError as error:
-            reasons.append(str(error))
+            reasons.append(f"{error}{not_running(cluster)}")
         return reasons
 
     def _judge_promise(self, topics: Sequence[str], promise: Promise) -> PromiseFindings:

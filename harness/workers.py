@@ -59,6 +59,8 @@ class Worker:
     """The test that runs now."""
     session_runs: dict[str, Harrow] = field(default_factory=dict[str, "Harrow"])
     """What the session-scoped fixtures yielded, by the fixture's name."""
+    stderr: int | None = None
+    """A descriptor of stderr as it was before pytest captured it: notes of long waits are written there."""
     failed_folders: set[Path] = field(default_factory=set[Path])
     """Folders of the runs of failed tests: their data stays."""
 
@@ -148,6 +150,9 @@ class Worker:
         with contextlib.ExitStack() as closing:
             for clusters in shared:
                 closing.callback(clusters.close)
+        descriptor, self.stderr = self.stderr, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def tidy_out(self) -> None:
         """At the end of the whole run: remove old runs, and a temporary folder into which nothing was written."""
@@ -177,11 +182,18 @@ def start_worker(config: pytest.Config) -> Worker:
         root=config.rootpath,
         controller=received.get("harrow_controller") or os.getpid(),
         temporary_out=_path(received.get("harrow_temporary_out")),
+        stderr=_kept_stderr(),
     )
     if not is_worker(config):
         worker.check_out()
     config.stash[WORKER] = worker
     return worker
+
+
+def _kept_stderr() -> int | None:
+    with contextlib.suppress(OSError):
+        return os.dup(2)
+    return None
 
 
 def send_to_worker(worker: Worker, workerinput: dict[str, Any]) -> None:

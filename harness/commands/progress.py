@@ -1,7 +1,8 @@
 """The line that long commands show while they work: elapsed time, operations, faults so far (J9).
 
 On a terminal the line is drawn again and again at the same place, on stderr, so that stdout can be piped. Elsewhere, as
-in the log of a CI job, a line is written every half minute.
+in the log of a CI job, a line is written every half minute. While it is shown it receives the notes of long waits
+(`cluster/wait_notes.py`), which it writes above itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Self, TextIO
+
+from harrow.cluster import wait_notes
 
 DRAW_EVERY_S = 0.2
 LOG_EVERY_S = 30.0
@@ -29,17 +32,25 @@ class ProgressLine:
         self._began = time.monotonic()
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        self._heard_before: Callable[[str], None] | None = None
         self._thread = threading.Thread(target=self._show, name="harrow-progress", daemon=True)
 
     def __enter__(self) -> Self:
+        self._heard_before = wait_notes.listen(self.note)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        wait_notes.listen(self._heard_before)
         self._stop.set()
         self._thread.join()
         with self.hidden():
             pass
+
+    def note(self, text: str) -> None:
+        """Write what a long wait is for above the line."""
+        with self.hidden():
+            self._write(f"harrow: {text}\n")
 
     @contextlib.contextmanager
     def hidden(self) -> Generator[None]:

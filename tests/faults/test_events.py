@@ -25,8 +25,8 @@ from harrow.faults import (
     pause,
     took_effect,
 )
+from harrow.faults.bounds import WAIT_TIMEOUT_MS
 from harrow.faults.events import Progress
-from harrow.faults.nemesis import WAIT_TIMEOUT_MS
 from harrow.faults.schedule import step_after
 from harrow.harness.search.pasted import schedule_text
 from harrow.harness.search.shrinking import shrink

@@ -25,7 +25,8 @@ from harrow.faults import (
     zombie_controller,
 )
 from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
-from harrow.faults.nemesis import TICK_MS, Nemesis, Row
+from harrow.faults.fault_rows import Row
+from harrow.faults.nemesis import TICK_MS, Nemesis
 from harrow.faults.system import STARTING
 
 LATEST_MS = 400_000

@@ -1,0 +1,49 @@
+"""The rows that a nemesis writes of its faults: what happened to which step, on which brokers, with which evidence.
+
+Each row has `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`, `fault`, `label`, `targets`, `evidence`.
+A row that cannot be written is a line in `problems`: a full disk under the log must not keep a cluster broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .schedule import ScheduledFault
+from .spec import Injection
+
+Row = dict[str, Any]
+
+
+class FaultRows:
+    """Writes rows by `write`; without it, none."""
+
+    def __init__(self, write: Callable[[Row], None] | None, problems: list[str]) -> None:
+        self._write = write
+        self._problems = problems
+
+    def report(self, event: str, injection: Injection, evidence: Mapping[str, Any]) -> None:
+        """Write a row of a fault that was injected."""
+        self._emit(
+            {
+                "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
+                "targets": list(injection.nodes), "evidence": dict(evidence),
+            }
+        )  # fmt: skip
+
+    def skipped(self, step: ScheduledFault, reason: str) -> None:
+        """Write the row of a step that never fired."""
+        self._emit(
+            {
+                "event": "skipped", "id": step.id, "fault": step.fault.kind, "label": str(step.fault),
+                "targets": list(step.nodes or ()), "evidence": {"reason": reason},
+            }
+        )  # fmt: skip
+
+    def _emit(self, row: Row) -> None:
+        if self._write is None:
+            return
+        try:
+            self._write(row)
+        except OSError as error:
+            self._problems.append(f"the row {row['event']} {row['id']} was not written: {error}")
