@@ -226,6 +226,11 @@ def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> F
     return kind(**given)
 
 
+def drawn_fault(kind: str, role: Target) -> Fault:
+    """Return a random fault of `kind`, as `random_schedule` draws it for `role`."""
+    return _random_fault(_drawable(kind), role, None)
+
+
 def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
     weight: Any = given[name] if isinstance(given, Mapping) else _drawable(name).random_weight
     if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= WEIGHT_MAX:

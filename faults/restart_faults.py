@@ -69,7 +69,7 @@ class RollingRestart(ProcessFault):
         if self.is_done(injection):
             return
         node = injection.nodes[_turn(injection)]
-        incarnations: dict[int, int] = injection.notes["incarnations"]
+        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         status = system.broker(node).status()
         if node not in incarnations:
             self._end(system, injection)
