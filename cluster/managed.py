@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .broker_folder import LOG, STDOUT, data_folders
+from .disk_space import why_not_writable
 from .errors import ClusterError
 from .host.power_loss.roll_back import lose_power
 from .host.power_loss.unsynced import UNSYNCED
+from .wait_notes import WaitNotes
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+LOOK_EVERY_S = 0.5
+"""How often a start that takes long is looked at: a full disk ends it at the second look."""
 STATUS_TIMEOUT_S = 1.0
 """How long the rest of a status line may take: a process writes it with one call."""
 
@@ -216,16 +220,30 @@ class ManagedProcess:
     def _read_status(self, timeout_s: float) -> dict[str, Any]:
         assert self._status is not None
         deadline = time.monotonic() + timeout_s
+        notes, problem = WaitNotes(most_s=timeout_s), ""
         while b"\n" not in self._status_bytes:
             left = deadline - time.monotonic()
-            if left <= 0 or not _readable(self._status, left):
+            if left <= 0:
                 return {"error": f"it was not ready after {timeout_s} s"}
+            if not _readable(self._status, min(left, LOOK_EVERY_S)):
+                before, problem = problem, self._disk_problem()
+                if problem and problem == before:
+                    return {"error": f"{problem}; free space there, or choose another folder"}
+                notes.look(f"{self.label} to start", problem)
+                continue
             chunk = os.read(self._status, 65536)
             if not chunk:
                 return {}
             self._status_bytes += chunk
         line: dict[str, Any] = json.loads(self._status_bytes.partition(b"\n")[0])
         return line
+
+    def _disk_problem(self) -> str:
+        """Return why a file cannot be written where the process writes; empty when it can."""
+        names = str(self.options.get("config", {}).get("log.dirs", "")).split(",")
+        folders = [self.folder, *data_folders(self.folder, [n.strip() for n in names if n.strip()])]
+        found = (why_not_writable(folder) for folder in folders if folder.is_dir())
+        return next((why for why in found if why), "")
 
     def _tail(self) -> str:
         lines: list[str] = []
