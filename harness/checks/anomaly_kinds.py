@@ -119,6 +119,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "committed offsets went back, although their owners did not ask for it",
     ),
     _kind(
+        "commit-for-other-group",
+        "offset was committed for a group that does not read the partition",
+        "offsets were committed for a group that does not read the partition",
+    ),
+    _kind(
         "two-owners",
         "member of a group owned a partition together with another member",
         "members of groups owned a partition together with another member",

@@ -35,6 +35,8 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
   a record before its transaction was decided;
 * `torn-transaction`: a transaction is committed in one partition and aborted in another;
 * `committed-offset-regression`: the committed offset of a group went back, and its owner did not ask for it;
+* `commit-for-other-group`: an offset was committed for a group that does not read the partition, instead of the group
+  that does: after a restart its members read the records again (`kernels/foreign_commits.py`);
 * `commit-beyond-lso`: a group committed an offset that it cannot have reached, so that it never receives records that
   are appended below that offset later;
 * `two-owners`: two members of one generation owned a partition at the same time;
@@ -99,7 +101,9 @@ INTEGRITY = frozenset(
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
-GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"})
+GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"}) | {
+    "commit-for-other-group"
+}
 LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
     "unanswered-request"
 }

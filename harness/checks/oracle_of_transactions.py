@@ -64,6 +64,7 @@ class TransactionOracle:
             self._lost(own)
         if self._high is not None:
             self._beyond(self._high)
+        self._for_other_groups()
         return self._found
 
     def _add(self, name: str, *offsets: int) -> None:
@@ -199,6 +200,39 @@ class TransactionOracle:
             if read["offset"] >= min([*possible, *failed]) or not _is_current(read, last, rows):
                 continue
             self._add("committed-offset-regression", last["offset"], read["offset"])
+
+    def _for_other_groups(self) -> None:
+        readers = {row["group"] for row in self._members if row["kind"] == 1}
+        readers |= {row["group"] for row in self._offsets if row["kind"] == 3}
+        commits = [
+            row for row in self._offsets
+            if not row["error"] and (row["kind"] == 2 or (row["kind"] == 1 and row["producer_id"] < 0))
+        ]  # fmt: skip
+        foreign = [row for row in commits if row["group"] not in readers]
+        for owner in {row["group"] for row in self._members}:
+            own = [row for row in commits if row["group"] == owner]
+            for row in foreign:
+                if self._belongs_to(row, owner, own, foreign):
+                    self._add("commit-for-other-group", row["offset"])
+
+    def _belongs_to(self, row: Row, owner: int, own: Sequence[Row], foreign: Sequence[Row]) -> bool:
+        changes = [m for m in self._members if m["group"] == owner]
+        held: set[int] = set()
+        for change in sorted(changes, key=lambda m: m["time_ns"]):
+            if change["time_ns"] <= row["completed_ns"]:
+                (held.add if change["kind"] == 1 else held.discard)(change["member"])
+        name = "producer_id" if row["producer_id"] >= 0 else "client"
+        same_kind = [
+            other for other in own if (other["producer_id"] >= 0) == (name == "producer_id")
+        ]
+        if not held or any(other[name] == row[name] for other in same_kind):
+            return False
+        clients = {change["client"] for change in changes}
+        if row["generation"] >= 0 or (name == "client" and row["client"] in clients):
+            return True
+        last_ns = max(other["completed_ns"] for other in foreign)
+        fetchers = {f["client"] for f in self._fetched if f["completed_ns"] <= last_ns}
+        return name == "producer_id" and not own and bool(fetchers) and fetchers <= clients
 
     def _beyond(self, high: int) -> None:
         end = max(high, self._log_end)

@@ -91,7 +91,7 @@ OFFSETS = st.fixed_dictionaries(
         "member": st.integers(0, 1),
         "generation": st.sampled_from([1, 2, 2, -1]),
         "offset": st.integers(0, 9),
-        "producer_id": st.just(-1),
+        "producer_id": st.sampled_from([-1, -1, 5]),
         "invoked_ns": TIMES,
         "lasts": st.integers(0, 2),
         "node": st.integers(1, 2),

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from harrow import Harrow, Verdict
 from harrow.harness.errors import VerdictError
 from transactional_clients import TIMEOUT_S, consumer_of, transactional_producer
+from waiting import until
 
 pytestmark = pytest.mark.harrow(scope="session")
 
@@ -86,6 +87,44 @@ def test_a_fenced_zombie_leaves_no_doubt(harrow: Harrow) -> None:
         orders, guarantee="exactly-once", record_id="order", expected=[3, 4]
     )
     assert verdict.valid, verdict
+
+
+@pytest.mark.parametrize("of_the_reader", [True, False])
+def test_offsets_with_the_metadata_of_another_group_are_named_before_a_crash_repeats_outputs(
+    harrow: Harrow, of_the_reader: bool
+) -> None:
+    """The records of this run are right: the job was not started again."""
+    name = "own" if of_the_reader else "other"
+    orders, paid = harrow.topic(f"orders-{name}"), harrow.topic(f"paid-{name}")
+    servers = harrow.bootstrap_servers
+    producer = transactional_producer(servers)
+    producer.init_transactions(TIMEOUT_S)
+    place(producer, orders.name, range(5), commit=True, time_ms=int(time.time() * 1000))
+    with (
+        consumer_of(servers, f"job-{name}", isolation_level="read_committed") as reader,
+        consumer_of(servers, f"audit-{name}") as other,
+    ):
+        reader.subscribe([orders.name])
+        other.subscribe([paid.name])
+        read: list[Any] = reader.consume(5, TIMEOUT_S)
+        until(lambda: not other.poll(0.05) and bool(other.assignment()))
+        producer.begin_transaction()
+        for message in read:
+            producer.produce(paid.name, message.value())
+        metadata = (reader if of_the_reader else other).consumer_group_metadata()
+        positions = reader.position(reader.assignment())
+        producer.send_offsets_to_transaction(positions, metadata, TIMEOUT_S)
+        producer.commit_transaction(TIMEOUT_S)
+    if of_the_reader:
+        verdict: Any = harrow.verify(orders, paid, guarantee="exactly-once")
+        assert verdict.valid, verdict
+        return
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(orders, paid, guarantee="exactly-once")
+    assert found.value.verdict is not None
+    assert found.value.verdict.anomaly_counts == {"commit-for-other-group": 1}
+    assert "for group audit-other" in str(found.value)
+    assert "job-other owned the partition" in str(found.value)
 
 
 def read_early(harrow: Harrow, *, commit: bool) -> Verdict:

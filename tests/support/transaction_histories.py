@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from harrow.harness.checks.kernels import groups, transactions, unknown_coordinators
+from harrow.harness.checks.kernels import (
+    foreign_commits,
+    groups,
+    transactions,
+    unknown_coordinators,
+)
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
@@ -32,6 +37,7 @@ CHECKS = (
     groups.owners,
     groups.regressions,
     groups.beyond_the_end,
+    foreign_commits.commits_for_other_groups,
     unknown_coordinators.without_tap,
 )
 GROUP, CLIENT = 90, 80
@@ -199,9 +205,17 @@ class PartitionHistory:
                 flags = (2 if committed else 0) | (4 if row["base_offset"] in dropped else 0)
                 self._tap(row, 2, flags=flags, client=client)
 
-    def owns(self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0) -> None:
+    def owns(
+        self,
+        member: int,
+        generation: int = 1,
+        *,
+        epoch: int = 1,
+        instance: int = 0,
+        group: int = GROUP,
+    ) -> None:
         """A member gets the partition; `epoch`: the coordinator's leader epoch."""
-        self._member(1, member, generation, epoch, instance)
+        self._member(1, member, generation, epoch, instance, group)
 
     def releases(
         self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0
@@ -209,23 +223,25 @@ class PartitionHistory:
         """A member leaves, expires, or has its partition revoked."""
         self._member(2, member, generation, epoch, instance)
 
-    def _member(self, kind: int, member: int, generation: int, epoch: int, instance: int) -> None:
+    def _member(
+        self, kind: int, member: int, generation: int, epoch: int, instance: int, group: int = GROUP
+    ) -> None:
         self._members.append(
             {
-                "kind": kind, "group": GROUP, "member": member, "client": CLIENT, "generation": generation,
+                "kind": kind, "group": group, "member": member, "client": CLIENT, "generation": generation,
                 "leader_epoch": epoch, "instance": instance, "time_ns": self.tick(), "node": epoch,
             }
         )  # fmt: skip
 
     def offset(
         self, offset: int, member: int = 0, generation: int = 1, *, kind: int = 1, error: int = 0, node: int = 1,
-        client: int = CLIENT,
+        client: int = CLIENT, group: int = GROUP, producer: int = -1,
     ) -> None:  # fmt: skip
         """A committed offset (kind 1), one in a transaction (2), or one that OffsetFetch returned (3)."""
         self._offsets.append(
             {
-                "kind": kind, "error": error, "group": GROUP, "client": client, "member": member,
-                "generation": generation, "offset": offset, "producer_id": -1, "invoked_ns": self.tick(),
+                "kind": kind, "error": error, "group": group, "client": client, "member": member,
+                "generation": generation, "offset": offset, "producer_id": producer, "invoked_ns": self.tick(),
                 "completed_ns": self.tick(), "node": node,
             }
         )  # fmt: skip

@@ -18,6 +18,7 @@
 * `log_transactions.py`, `transactions.py`: transactions of the log with the coordinator's decisions, and their checks;
 * `watermarks.py`: high watermarks, last stable offsets and log start offsets that move backwards for clients;
 * `groups.py`: committed offsets and the owners of the partition;
+* `foreign_commits.py`: offsets that were committed for a group that does not read the partition;
 * `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
 
@@ -39,6 +40,7 @@ from . import (
     compacted_replicas,
     ends_of_reads,
     evidence,
+    foreign_commits,
     groups,
     identical_records,
     leaders,
@@ -81,6 +83,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     groups.owners,
     groups.regressions,
     groups.beyond_the_end,
+    foreign_commits.commits_for_other_groups,
     unknown_coordinators.without_tap,
     watermarks.regressions_of_a_leader,
     watermarks.regressions_between_leaders,
