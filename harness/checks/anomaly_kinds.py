@@ -119,6 +119,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "committed offsets went back, although their owners did not ask for it",
     ),
     _kind(
+        "resend-in-doubt",
+        "record was sent again as a new one while its first send was in doubt",
+        "records were sent again as new ones while their first sends were in doubt",
+    ),
+    _kind(
         "commit-for-other-group",
         "offset was committed for a group that does not read the partition",
         "offsets were committed for a group that does not read the partition",

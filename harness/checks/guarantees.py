@@ -35,6 +35,8 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
   a record before its transaction was decided;
 * `torn-transaction`: a transaction is committed in one partition and aborted in another;
 * `committed-offset-regression`: the committed offset of a group went back, and its owner did not ask for it;
+* `resend-in-doubt`: a record was sent again as a new one while its first send was in doubt
+  (`kernels/resent_records.py`);
 * `commit-for-other-group`: an offset was committed for a group that does not read the partition, instead of the group
   that does: after a restart its members read the records again (`kernels/foreign_commits.py`);
 * `commit-beyond-lso`: a group committed an offset that it cannot have reached, so that it never receives records that
@@ -124,7 +126,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 
 GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
 """What simulated runs, and `harrow chaos` on real ones, are held to unless they say otherwise."""
-ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values())
+ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"resend-in-doubt"}
 """What a verdict on a history may find."""
 SIMULATED = frozenset(
     {

@@ -34,8 +34,8 @@ OFFSETS = st.integers(-1, 6)
 SMALL = st.integers(0, 2)
 JUDGED_ELSEWHERE = frozenset(
     {"aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"}
-) | {"stuck-transaction"}
-"""By the oracle of transactions, in `test_transaction_kernels_match_oracle.py`."""
+) | {"stuck-transaction", "resend-in-doubt"}
+"""By the oracle of transactions, in `test_transaction_kernels_match_oracle.py`, and in `test_resent_records.py`."""
 
 
 @st.composite

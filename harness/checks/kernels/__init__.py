@@ -18,6 +18,7 @@
 * `log_transactions.py`, `transactions.py`: transactions of the log with the coordinator's decisions, and their checks;
 * `watermarks.py`: high watermarks, last stable offsets and log start offsets that move backwards for clients;
 * `groups.py`: committed offsets and the owners of the partition;
+* `resent_records.py`: records that were sent again while their first send was in doubt;
 * `foreign_commits.py`: offsets that were committed for a group that does not read the partition;
 * `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
@@ -51,6 +52,7 @@ from . import (
     refusals,
     removals,
     replicas,
+    resent_records,
     rewinds,
     send_order,
     transactions,
@@ -84,6 +86,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     groups.regressions,
     groups.beyond_the_end,
     foreign_commits.commits_for_other_groups,
+    resent_records.records_sent_again,
     unknown_coordinators.without_tap,
     watermarks.regressions_of_a_leader,
     watermarks.regressions_between_leaders,
