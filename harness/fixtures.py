@@ -279,7 +279,7 @@ def runs_of(item: pytest.Item) -> list[Harrow]:
 def unused_in(item: pytest.Item) -> list[str]:
     """Return what a test made and did not use, so that it met no fault; each once."""
     found = [text for run in runs_of(item) for text in run.take_unused()]
-    own_marker = any(mark.name == "harrow" for mark in item.own_markers)
+    own_marker = any(mark.name == "harrow" and mark.kwargs for mark in item.own_markers)
     sessions = item.config.stash[WORKER].session_runs.values()
     if own_marker and not any(run not in sessions for run in runs_of(item)):
         found.append(
