@@ -355,7 +355,9 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
     if "kinds" in arguments:
         arguments["kinds"] = harrow.possible_kinds(arguments["kinds"])
     recorded: Schedule | None = arguments.get("schedule")
-    if recorded is not None and not recorded.steps:  # a search asks whether it fails without faults, too
+    if (
+        recorded is not None and not recorded.steps
+    ):  # a search asks whether it fails without faults, too
         return 0
     with harrow.chaos(**arguments) as chaos:
         bound = time.monotonic() + BOUND_S + float(scenario.faults.get("duration") or 0)

@@ -36,7 +36,11 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("poll-skip",), (frozenset({R.OPERATIONS, R.FINAL_READ}),)),
     (("aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"), (IN_TRANSACTIONS,)),
     (("stuck-transaction",), (frozenset({R.COORDINATOR_TAPS}),)),
-    (("committed-offset-regression", "two-owners"), (frozenset({R.COORDINATOR_TAPS}),)),
+    (
+        ("committed-offset-regression", "two-owners", "commit-for-other-group"),
+        (frozenset({R.COORDINATOR_TAPS}),),
+    ),
+    (("resend-in-doubt",), (frozenset({R.OPERATIONS, R.LOG}),)),
     (("commit-beyond-lso",), (IN_TRANSACTIONS | {R.FINAL_READ},)),
     (("stuck-group",), (frozenset({R.GROUP_STATES}),)),
     (("unanswered-request",), (frozenset({R.WAITING_REQUESTS}),)),
