@@ -33,12 +33,15 @@ TRANSACTIONAL_OR_CONTROL = 0x30
 
 def records_sent_again(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """resend-in-doubt."""
+    outcomes = (frame["outcome"].to_numpy() for frame in (inputs.sends, inputs.pending))
+    if not inputs.logs or not any((of == OperationType.INFO).any() for of in outcomes):
+        return
     sends = pl.concat([frame.select(OPS_SCHEMA.keys()) for frame in (inputs.sends, inputs.pending)])
     twice = sends.group_by(VALUE).len().filter(pl.col("len") == 2)
     sends = sends.join(twice.select(VALUE), on=VALUE, how="semi")
     first = sends.filter(pl.col("outcome") == int(OperationType.INFO))
     again = sends.filter((pl.col("outcome") == int(OperationType.OK)) & (pl.col("offset") >= 0))
-    if not len(first) or not len(again) or not inputs.logs:
+    if not len(first) or not len(again):
         return
     pairs = first.join(again, on=VALUE, how="inner", suffix="_again")
     pairs = pairs.filter(pl.col("invoked_ns_again") >= pl.col("time_ns"))
