@@ -1,22 +1,31 @@
-"""The error response of each API: one error code for every item of a request.
+"""The error response of each API: one error code, at the place of the response where Apache Kafka gives it.
 
-Owns: `refusal`. Some APIs have one error at the top of the response, others an error for each topic, partition, group
-or resource of the request. The table `_MIRRORS` says which list of the response mirrors which list of the request.
-Identities (names, ids, indexes) are copied from the request's item; every other field has its neutral value or,
-as in Kafka's `getErrorResponse`, -1.
+Owns: `refusal`, `refusal_bytes`, `struck_bytes`. Some APIs have one error at the top of the response, others an error
+for each topic, partition, group or resource of the request (`response_items.py`). Identities (names, ids, indexes) are
+copied from the request's item; every other field has its neutral value or, as in Kafka's `getErrorResponse`, -1.
+
+An error at the top has no items below. An error in an item that the request does not name (all topics, all offsets of a
+group) is at the next place above. `SERVED` has the codes that come with a response that a broker must make: brokers and
+controller of a Metadata response, the directories of DescribeLogDirs. Such a request is served, and `struck_bytes` puts
+the error into its response.
+
+May fail: `WireError` for a request or a response that does not decode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ErrorCode
 from . import messages
+from .api_errors import ALL, LOG_DIR, PARTITION, TOP, TOPIC, code_at, place_of, whole_place
 from .api_keys import ApiKey
+from .response_items import IDENTITY, MIRRORS, Mirror
 
-__all__ = ["refusal"]
+__all__ = ["is_served", "refusal", "refusal_bytes", "struck_bytes"]
 
 # The fields that name an item, in requests and in responses.
 _IDENTITIES = (
@@ -31,241 +40,144 @@ _IDENTITIES = (
     "producer_id",
     "resource_type",
     "resource_name",
+    "member_id",
+    "group_instance_id",
+    "entity_type",
+    "entity_name",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mirror:
-    """A list of the response that has one item for each item of a list of the request."""
-
-    request_list: str
-    response_list: str
-    item: str
-    key: str = ""  # the field for the item when the request lists plain values
-    inner: _Mirror | None = None
-    last_version: int | None = None
-    """Later versions have the error above the list, which is then empty."""
-    fill: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-def _topics(
-    topic: str,
-    partition: str,
-    *,
-    request_list: str = "partitions",
-    key: str = "",
-    last_version: int | None = None,
-    fill: Mapping[str, Any] | None = None,
-) -> _Mirror:
-    """The mirror of topics with partitions, the most frequent shape; the arguments are classes of the response."""
-    inner = _Mirror(
-        request_list=request_list,
-        response_list="partitions",
-        item=partition,
-        key=key,
-        fill=fill or {},
-    )
-    return _Mirror(
-        request_list="topics",
-        response_list="topics",
-        item=topic,
-        inner=inner,
-        last_version=last_version,
-    )
-
-
-_OFFSET_FETCH_PARTITION = {"committed_offset": -1, "metadata": ""}
-
-_MIRRORS: dict[int, tuple[_Mirror, ...]] = {
-    ApiKey.PRODUCE: (
-        _Mirror(
-            request_list="topic_data",
-            response_list="responses",
-            item="TopicProduceResponse",
-            inner=_Mirror(
-                request_list="partition_data",
-                response_list="partition_responses",
-                item="PartitionProduceResponse",
-                fill={"base_offset": -1},
-            ),
-        ),
-    ),
-    ApiKey.FETCH: (
-        _Mirror(
-            request_list="topics",
-            response_list="responses",
-            item="FetchableTopicResponse",
-            inner=_Mirror(
-                request_list="partitions",
-                response_list="partitions",
-                item="PartitionData",
-                fill={"high_watermark": -1, "records": b""},
-            ),
-        ),
-    ),
-    ApiKey.LIST_OFFSETS: (_topics("ListOffsetsTopicResponse", "ListOffsetsPartitionResponse"),),
-    ApiKey.METADATA: (
-        _Mirror(request_list="topics", response_list="topics", item="MetadataResponseTopic"),
-    ),
-    ApiKey.OFFSET_COMMIT: (_topics("OffsetCommitResponseTopic", "OffsetCommitResponsePartition"),),
-    ApiKey.OFFSET_FETCH: (
-        _topics(
-            "OffsetFetchResponseTopic",
-            "OffsetFetchResponsePartition",
-            request_list="partition_indexes",
-            key="partition_index",
-            last_version=1,
-            fill=_OFFSET_FETCH_PARTITION,
-        ),
-        _Mirror(
-            request_list="groups",
-            response_list="groups",
-            item="OffsetFetchResponseGroup",
-        ),
-    ),
-    ApiKey.FIND_COORDINATOR: (
-        _Mirror(
-            request_list="coordinator_keys",
-            response_list="coordinators",
-            item="Coordinator",
-            key="key",
-            fill={"node_id": -1, "port": -1},
-        ),
-    ),
-    ApiKey.DESCRIBE_GROUPS: (
-        _Mirror(
-            request_list="groups", response_list="groups", item="DescribedGroup", key="group_id"
-        ),
-    ),
-    ApiKey.CREATE_TOPICS: (
-        _Mirror(request_list="topics", response_list="topics", item="CreatableTopicResult"),
-    ),
-    ApiKey.DELETE_TOPICS: (
-        _Mirror(request_list="topics", response_list="responses", item="DeletableTopicResult"),
-        _Mirror(
-            request_list="topic_names",
-            response_list="responses",
-            item="DeletableTopicResult",
-            key="name",
-        ),
-    ),
-    ApiKey.DELETE_RECORDS: (
-        _topics(
-            "DeleteRecordsTopicResult", "DeleteRecordsPartitionResult", fill={"low_watermark": -1}
-        ),
-    ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (_topics("OffsetForLeaderTopicResult", "EpochEndOffset"),),
-    ApiKey.WRITE_TXN_MARKERS: (
-        _Mirror(
-            request_list="markers",
-            response_list="markers",
-            item="WritableTxnMarkerResult",
-            inner=_topics(
-                "WritableTxnMarkerTopicResult",
-                "WritableTxnMarkerPartitionResult",
-                request_list="partition_indexes",
-                key="partition_index",
-            ),
-        ),
-    ),
-    ApiKey.TXN_OFFSET_COMMIT: (
-        _topics("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),
-    ),
-    ApiKey.DESCRIBE_CONFIGS: (
-        _Mirror(request_list="resources", response_list="results", item="DescribeConfigsResult"),
-    ),
-    ApiKey.ALTER_CONFIGS: (
-        _Mirror(
-            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse"
-        ),
-    ),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        _Mirror(
-            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse"
-        ),
-    ),
-    ApiKey.CREATE_PARTITIONS: (
-        _Mirror(request_list="topics", response_list="results", item="CreatePartitionsTopicResult"),
-    ),
-    ApiKey.DELETE_GROUPS: (
-        _Mirror(
-            request_list="groups_names",
-            response_list="results",
-            item="DeletableGroupResult",
-            key="group_id",
-        ),
-    ),
-    ApiKey.DESCRIBE_PRODUCERS: (
-        _topics(
-            "TopicResponse",
-            "PartitionResponse",
-            request_list="partition_indexes",
-            key="partition_index",
-        ),
-    ),
-    ApiKey.DESCRIBE_TRANSACTIONS: (
-        _Mirror(
-            request_list="transactional_ids",
-            response_list="transaction_states",
-            item="TransactionState",
-            key="transactional_id",
-        ),
-    ),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
-        _Mirror(
-            request_list="topics",
-            response_list="topics",
-            item="DescribeTopicPartitionsResponseTopic",
-        ),
-    ),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (
-        _Mirror(
-            request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id"
-        ),
-    ),
-}
-
 _TOP: dict[int, Mapping[str, Any]] = {
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
+    ApiKey.END_TXN: {"producer_id": -1, "producer_epoch": -1},
+    ApiKey.JOIN_GROUP: {"generation_id": -1},
 }
 """Fields at the top of a response whose value for "none" is not zero."""
 
+SERVED: Mapping[int, frozenset[str]] = {
+    ApiKey.METADATA: frozenset((TOPIC, PARTITION)),
+    ApiKey.DESCRIBE_LOG_DIRS: frozenset((LOG_DIR,)),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: frozenset((PARTITION,)),
+}
+"""The places of errors that a request must be served for."""
+_NO_LEADER = {"leader_id": -1}
 
-def refusal(api_key: int, version: int, request: Any, code: ErrorCode, message: str = "") -> Any:
-    """The response entity with `code` for every item of the entity `request`."""
+
+def refusal(
+    api_key: int, version: int, request: Any, code: ErrorCode, message: str = "", *, place: str = ""
+) -> Any:
+    """The response entity with `code` at `place` of the entity `request`; without one, as where all of it failed."""
     s = messages.schema(api_key, version, "response")
+    mirrors = [row for row in MIRRORS.get(api_key, ()) if _list_of(request, row) is not None]
+    place = _place_in(api_key, version, place or whole_place(api_key, version), mirrors)
+    values: dict[str, Any] = dict(_TOP.get(api_key, {}))
     text = message or None
-    values: dict[str, Any] = {"error_code": code, "error_message": text, **_TOP.get(api_key, {})}
-    for mirror in _MIRRORS.get(api_key, ()):
-        if mirror.last_version is None or version <= mirror.last_version:
-            _add_mirrored_list(s, mirror, request, code, text, values)
+    error = _Error(code, text, place)
+    in_items = False
+    for mirror in mirrors if place != TOP else ():
+        in_items = _add_mirrored_list(s, mirror, request, error, values) or in_items
+    if place in (ALL, TOP) or not in_items:
+        values |= {"error_code": code, "error_message": text}
     return s.root(**values)
 
 
+def refusal_bytes(api_key: int, version: int, frame: bytes, body_at: int, code: int) -> bytes:
+    """The body of the response that refuses a request with `code`, as Kafka gives it in this version."""
+    given = code_at(api_key, version, code)
+    if api_key == ApiKey.API_VERSIONS and given is ErrorCode.unsupported_version:
+        version = 0  # a client that asked in an unknown version reads this one (KIP-511)
+        entity = None
+    else:
+        entity = messages.request_reader(api_key, version)(frame, body_at)[0]
+    response = refusal(api_key, version, entity, given, place=place_of(api_key, given))
+    return messages.encode(messages.response_writer(api_key, version), response)
+
+
+def is_served(api_key: int, version: int, code: int) -> bool:
+    """True where the error belongs into a response that only a broker that serves the request can make."""
+    given = code_at(api_key, version, code)
+    return place_of(api_key, given) in SERVED.get(api_key, ())
+
+
+def struck_bytes(api_key: int, version: int, body: bytes, code: int) -> bytes:
+    """The body of a response that a broker made (`is_served`), with `code` in each item of its place."""
+    given = code_at(api_key, version, code)
+    place = place_of(api_key, given)
+    response = messages.decode_response(api_key, version, body)
+    name = "results" if place == LOG_DIR else "topics"
+    struck = tuple(_struck(row, place, given) for row in getattr(response, name))
+    changed = dataclasses.replace(response, **{name: struck})
+    return messages.encode(messages.response_writer(api_key, version), changed)
+
+
+def _struck(row: Any, place: str, code: ErrorCode) -> Any:
+    """An item of a response that was served: with the error instead of what is below it."""
+    if place == PARTITION and row.partitions:
+        partitions = tuple(
+            dataclasses.replace(partition, error_code=code, **_NO_LEADER) for partition in row.partitions
+        )  # fmt: skip
+        return dataclasses.replace(row, partitions=partitions)
+    below = "topics" if place == LOG_DIR else "partitions"
+    return dataclasses.replace(row, error_code=code, **{below: ()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    code: ErrorCode
+    message: str | None
+    place: str
+
+
+def _place_in(api_key: int, version: int, place: str, mirrors: Sequence[Mirror]) -> str:
+    """The place that this version has: `place`, else the top, else every item."""
+    if place == ALL or (place != TOP and any(place in _places(row) for row in mirrors)):
+        return place
+    names = {row.name for row in dataclasses.fields(messages.response_type(api_key, version))}
+    return TOP if "error_code" in names or not mirrors else ALL
+
+
+def _places(mirror: Mirror) -> Iterator[str]:
+    yield mirror.place
+    if mirror.inner is not None:
+        yield from _places(mirror.inner)
+
+
+def _list_of(request: Any, mirror: Mirror) -> Iterable[Any] | None:
+    """The items that the request names; None where this version of it has no such list."""
+    rows: list[Any] = [request]
+    for name in mirror.request_list.split():
+        if not all(hasattr(row, name) for row in rows):
+            return None
+        rows = [item for row in rows for item in getattr(row, name) or ()]
+    return rows
+
+
 def _add_mirrored_list(
-    s: messages.Schema,
-    mirror: _Mirror,
-    request: Any,
-    code: ErrorCode,
-    text: str | None,
-    into: dict[str, Any],
-) -> None:
-    """Add the response's list to `into`, when this version of the request has the list that it mirrors."""
-    if not hasattr(request, mirror.request_list):
-        return
+    s: messages.Schema, mirror: Mirror, request: Any, error: _Error, into: dict[str, Any]
+) -> bool:
+    """Add the response's list to `into`; False where no item of it has the error."""
     make = getattr(s, mirror.item)
     items: list[Any] = []
-    for item in getattr(request, mirror.request_list) or ():
-        values: dict[str, Any] = {"error_code": code, "error_message": text, **mirror.fill}
-        if mirror.key:
-            values[mirror.key] = item
-        for name in _IDENTITIES:
-            if hasattr(item, name):
-                values[name] = getattr(item, name)
-        if "partition" in values:
-            values["partition_index"] = values["partition"]
-        if mirror.inner is not None:
-            _add_mirrored_list(s, mirror.inner, item, code, text, values)
-        items.append(make(**values))
+    has_error = False
+    for item in _list_of(request, mirror) or ():
+        values: dict[str, Any] = {**mirror.fill, **_identities(item, mirror)}
+        here, below = error.place in (ALL, mirror.place), False
+        inner = mirror.inner
+        if inner is not None and (error.place != mirror.place or inner.place == IDENTITY):
+            below = _add_mirrored_list(s, inner, item, error, values)
+        if here or not below:  # the request names nothing below: the error is here
+            values |= {mirror.error: error.code, "error_message": error.message}
+        made = make(**values)
+        has_error = has_error or below or hasattr(made, mirror.error)
+        items.append(made)
     into[mirror.response_list] = tuple(items)
+    return has_error
+
+
+def _identities(item: Any, mirror: Mirror) -> dict[str, Any]:
+    if mirror.key:
+        return {mirror.key: item}
+    found = {name: getattr(item, name) for name in _IDENTITIES if hasattr(item, name)}
+    found |= {to: found[name] for name, to in mirror.renamed.items() if name in found}
+    if "partition" in found:
+        found["partition_index"] = found["partition"]
+    return found
