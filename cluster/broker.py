@@ -80,6 +80,14 @@ class BrokerMetadata:
         return self._cache.partition(tp) is not None
 
 
+class BrokerScope:
+    """What the broker knows beside a request that a fault may choose (`RequestScope`)."""
+
+    def __init__(self, cache: MetadataCache, replicas: ReplicaManager) -> None:
+        self.topic_name = cache.topic_name
+        self.session_partitions = replicas.session_partitions
+
+
 class Broker:
     """A broker built from its process options (head of `process.py`)."""
 
@@ -126,7 +134,8 @@ class Broker:
             self.controller,
         )
         rows = [row for room in rooms for row in room.handlers()]
-        self.sockets = SocketServer(host, config, self.listeners, rows)
+        scope = BrokerScope(self.cache, self.replicas)
+        self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope)
         self.metrics = broker_metrics(
             replicas=self.replicas,
             controller=self.controller,

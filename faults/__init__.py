@@ -72,6 +72,7 @@ from .registry_faults import pause_registry as pause_registry
 from .registry_faults import restart_registry as restart_registry
 from .request_faults import delay_request as delay_request
 from .request_faults import duplicate_request as duplicate_request
+from .request_faults import fail_response as fail_response
 from .request_faults import lose_request as lose_request
 from .request_faults import lose_response as lose_response
 from .request_faults import refuse_request as refuse_request

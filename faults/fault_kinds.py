@@ -26,7 +26,14 @@ from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRi
 from .process_faults import Kill, Pause, Restart, Terminate
 from .program_faults import KillProgram, PauseProgram, TerminateProgram
 from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
+from .request_faults import (
+    DelayRequest,
+    DuplicateRequest,
+    FailResponse,
+    LoseRequest,
+    LoseResponse,
+    RefuseRequest,
+)
 from .resource_faults import ExhaustConnections, ExhaustDescriptors, LimitMemory, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
@@ -55,7 +62,8 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, Wipe, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
-    Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
+    Reset, RestartRegistry, PauseRegistry, LoseResponse, FailResponse, LoseRequest, RefuseRequest, DelayRequest,
+    DuplicateRequest,
     Failpoint, FailpointAtStart, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge,
     MajoritiesRing, HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
     SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors, UncleanElection, LimitMemory,
@@ -98,7 +106,7 @@ def fault_from_json(raw: Mapping[str, Any]) -> Fault:
     if "target" not in raw:
         raise ConfigError(f"fault {name}: no target")
     try:
-        return kind(target=Target.from_json(raw["target"]), **parameters)
+        return kind(target=Target.from_json(raw["target"]), **kind.recorded(parameters))
     except TypeError as error:
         raise ConfigError(f"fault {name}: {error}") from None
 

@@ -32,6 +32,7 @@ from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import (
     DelayRequest,
     DuplicateRequest,
+    FailResponse,
     LoseRequest,
     LoseResponse,
     RequestFault,
@@ -108,7 +109,7 @@ RANDOM_FAULTS: Mapping[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
         Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, SlowLink, Restart, RestartRegistry, PauseRegistry, Reset,
-        SlowDisk, Throttle, LoseResponse, LoseRequest, DelayRequest, DuplicateRequest,
+        SlowDisk, Throttle, LoseResponse, FailResponse, LoseRequest, DelayRequest, DuplicateRequest,
         RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, HalfOpen, ElectController, ZombieController,
         ExpireSession, DamageDisk, JumpClock, SkewClock, FreezeClock, StrobeClock, ThrottleCpu, ExhaustDescriptors,
         FailpointAtStart, AddBroker, RemoveBroker,

@@ -22,7 +22,7 @@ from .client_faults import NamedFault, checked_name, listed
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import is_over
-from .request_faults import api_key
+from .request_checks import api_key
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import Injection, Seconds
 from .system import (
@@ -184,7 +184,9 @@ class KillProgram(EndingFault):
         assert self.api is not None
         key = int(api_key(self.api, self.kind))
         if self.before is None:
-            return broker.lose_response(api_key=key, nth=self.nth, client=self.client)
+            return broker.fault_request(
+                action="lose_response", api_key=key, nth=self.nth, client=self.client
+            )
         return broker.fault_request(action="drop", api_key=key, nth=self.nth, client=self.client)
 
     def inject(self, system: System, injection: Injection) -> None:

@@ -1,31 +1,39 @@
 """Faults of single requests (K2): a response or a request that is lost, a request that is refused, late or doubled.
 
-Armed on the broker, for the n-th matching request or response:
+Armed on the broker, for matching requests or responses from the n-th on:
 
 `lose_response`      the request takes effect, its response does not leave, and its connection is reset: a client's
                      retry then meets the appended batch, a duplicate unless the producer is idempotent (H5)
+`fail_response`      the request takes effect, and its response has an error code that Kafka gives after the effect,
+                     such as REQUEST_TIMED_OUT for a batch that is in the log
 `lose_request`       the request is not served, and its connection is reset; with `silent` the connection stays open,
                      and nothing on it is served any more: the client finds out by its own timeout
-`refuse_request`     the request is not served, and its response has an error code of Kafka's
+`refuse_request`     the request is not served, and its response has an error code, at the place where Kafka has it
 `delay_request`      the request, and those behind it on its connection, are served late
 `duplicate_request`  the request is served twice in succession, and one response leaves, as after a retry of the network
+
+All of them choose requests alike (`RequestFault`). Evidence: a rule acted on one request at least, on any broker.
 """
 
 from __future__ import annotations
 
-import abc
-import difflib
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
-from harrow.cluster.wire.api_keys import ApiKey
 
 from .errors import ConfigError
 from .evidence import Evidence
+from .request_checks import (
+    api_key,
+    check_choice,
+    check_failure,
+    check_refusal,
+    check_where,
+    error_code,
+)
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import (
     Fault,
@@ -41,36 +49,69 @@ from .unreached import no_request
 
 REQUEST_DELAY_MS = (200, 1_500)
 """On both sides of a client's retry backoff, below its request timeout."""
+COUNT_IDLE_MS = 10_000
+"""A fault of several requests ends when no request came for so long that it counts."""
+Where = Mapping[str, str | int]
+"""Which requests count, by what they name: `{"topic": "orders"}` (`cluster/host/knobs/request_where.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFault(Fault):
-    """A fault of the `nth` request to `api` on each broker of the target; a single effect is enough."""
+    """A fault of `count` requests to `api`, from the `nth` on, on each broker of the target; one effect is enough.
+
+    Of the requests that `client` and `where` accept, each broker counts those that arrive while the fault is armed,
+    those too on which another fault acts. From the `nth` on it acts on each with `probability`, until it has acted
+    `count` times. With `seconds=0` (the default) the fault ends when one broker has acted `count` times, or when no
+    such request came for ten seconds; else it ends so long after its first effect.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"responses"})
     waits_for_traffic: ClassVar[bool] = True
     effect: ClassVar[str]
     """The name of the count in the evidence."""
+    action: ClassVar[str]
+    """What happens to a request (`system.REQUEST_ACTIONS`)."""
     target: Target = all_brokers
     seconds: Seconds | None = 0.0
     api: str | int = "Produce"
     nth: int = 1
+    count: int = 1
+    probability: float = 1.0
     client: str = "*"
+    where: Where | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         api_key(self.api, self.kind)
-        if self.nth < 1:
-            raise ConfigError(f"{self.kind}(nth={self.nth}): expected a number from 1 up")
+        check_choice(self.kind, nth=self.nth, count=self.count, probability=self.probability)
+        if self.where is not None:
+            object.__setattr__(self, "where", check_where(self.api, self.where, self.kind))
 
     @property
     def disturbs(self) -> bool:
         """False: every broker continues to serve."""
         return False
 
-    @abc.abstractmethod
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw the seed of the draws, where each request is hit with a probability."""
+        del snapshot
+        return {} if self.probability == 1 else {"seed": rng.getrandbits(32)}
+
+    def arguments(self, injection: Injection) -> dict[str, int]:
+        """Return what the action needs besides the choice of requests."""
+        del injection
+        return {}
+
     def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
         """Arm the rule for the API `key` on one broker."""
+        return broker.fault_request(
+            action=self._action(), api_key=key, nth=self.nth, count=self.count, client=self.client,
+            probability=self.probability, seed=int(injection.details.get("seed", 0)), where=self.where,
+            **self.arguments(injection),
+        )  # fmt: skip
+
+    def _action(self) -> str:
+        return self.action
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
@@ -89,6 +130,22 @@ class RequestFault(Fault):
         key = int(api_key(self.api, self.kind))
         return no_request(key, self.client, self.nth, facts.get("brokers", {}))
 
+    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
+        """Look how often a fault of several requests acted, and since when no request came that it counts."""
+        if self.count == 1 or self.seconds != 0:
+            return
+        facts = fired(system, injection, death_counts=False).values()
+        seen = sum(int(fact.get("seen", 0)) for fact in facts)
+        if seen != injection.notes.get("seen"):
+            injection.notes.update(seen=seen, seen_ms=now_ms)
+        full = any(int(fact["fired"]) >= self.count for fact in facts)
+        idle = now_ms - injection.notes["seen_ms"] > COUNT_IDLE_MS
+        injection.notes["done"] = full or idle
+
+    def is_done(self, injection: Injection) -> bool:
+        """Whether it acted often enough, or waits for requests in vain; a fault with `seconds` lasts for these."""
+        return self.count == 1 or self.seconds != 0 or bool(injection.notes.get("done"))
+
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm what did not fire; what fired is over."""
         disarm(system, injection)
@@ -100,59 +157,87 @@ class RequestFault(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseResponse(RequestFault):
-    """Lose the `nth` response to `api`, on each broker of the target; a single lost response is an effect."""
+    """Lose responses to `api`; of requests that were served."""
 
     kind: ClassVar[str] = "lose_response"
     effect: ClassVar[str] = "lost"
+    action: ClassVar[str] = "lose_response"
 
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the lost response on one broker."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailResponse(RequestFault):
+    """Serve requests to `api`, and respond with `error`."""
+
+    kind: ClassVar[str] = "fail_response"
+    effect: ClassVar[str] = "failed"
+    action: ClassVar[str] = "fail_response"
+    error: str = "REQUEST_TIMED_OUT"
+    any_error: bool = False
+
+    def __post_init__(self) -> None:
+        RequestFault.__post_init__(self)
+        error_code(self.error, self.kind)
+        if not self.any_error:
+            check_failure(self.api, self.error, self.kind)
+
+    def arguments(self, injection: Injection) -> dict[str, int]:
+        """Return the error."""
         del injection
-        return broker.lose_response(api_key=key, nth=self.nth, client=self.client)
+        return {"error": int(error_code(self.error, self.kind))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseRequest(RequestFault):
-    """Refuse the `nth` request to `api` with `error`, on each broker of the target; a single refusal is an effect."""
+    """Refuse requests to `api` with `error`."""
 
     kind: ClassVar[str] = "refuse_request"
     effect: ClassVar[str] = "refused"
+    action: ClassVar[str] = "refuse"
     error: str = "NOT_ENOUGH_REPLICAS"
+    any_error: bool = False
 
     def __post_init__(self) -> None:
         RequestFault.__post_init__(self)
-        error_code(self.error)
+        error_code(self.error, self.kind)
+        if not self.any_error:
+            check_refusal(self.api, self.error, self.kind)
 
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the refusal on one broker."""
+    @classmethod
+    def recorded(cls, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters; earlier versions recorded errors that Kafka never gives."""
+        try:
+            api = parameters.get("api", "Produce")
+            check_refusal(api, parameters.get("error", "NOT_ENOUGH_REPLICAS"), cls.kind)
+        except ConfigError:
+            return {"any_error": True, **parameters}
+        return parameters
+
+    def arguments(self, injection: Injection) -> dict[str, int]:
+        """Return the error."""
         del injection
-        error = int(error_code(self.error))
-        return broker.fault_request(
-            action="refuse", api_key=key, nth=self.nth, client=self.client, error=error
-        )
+        return {"error": int(error_code(self.error, self.kind))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseRequest(RequestFault):
-    """Lose the `nth` request to `api`, on each broker of the target; a single lost request is an effect."""
+    """Lose requests to `api`."""
 
     kind: ClassVar[str] = "lose_request"
     effect: ClassVar[str] = "lost"
+    action: ClassVar[str] = "lose"
     silent: bool = False
 
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the lost request on one broker."""
-        del injection
-        action = "drop" if self.silent else "lose"
-        return broker.fault_request(action=action, api_key=key, nth=self.nth, client=self.client)
+    def _action(self) -> str:
+        return "drop" if self.silent else "lose"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRequest(RequestFault):
-    """Serve the `nth` request to `api` late, on each broker of the target; a single late request is an effect."""
+    """Serve requests to `api` late."""
 
     kind: ClassVar[str] = "delay_request"
     effect: ClassVar[str] = "delayed"
+    action: ClassVar[str] = "delay"
     delay_ms: Milliseconds = REQUEST_DELAY_MS
 
     def __post_init__(self) -> None:
@@ -162,52 +247,21 @@ class DelayRequest(RequestFault):
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the delay."""
-        del snapshot
-        return {"delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
+        drawn = {"delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
+        return drawn | RequestFault.draw_details(self, snapshot, rng)
 
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the delay on one broker."""
-        return broker.fault_request(
-            action="delay", api_key=key, nth=self.nth, client=self.client,
-            delay_ms=int(injection.details["delay_ms"]),
-        )  # fmt: skip
+    def arguments(self, injection: Injection) -> dict[str, int]:
+        """Return the delay."""
+        return {"delay_ms": int(injection.details["delay_ms"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateRequest(RequestFault):
-    """Serve the `nth` request to `api` twice, on each broker of the target; a single doubled request is an effect."""
+    """Serve requests to `api` twice."""
 
     kind: ClassVar[str] = "duplicate_request"
     effect: ClassVar[str] = "duplicated"
-
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the second service on one broker."""
-        del injection
-        return broker.fault_request(
-            action="duplicate", api_key=key, nth=self.nth, client=self.client
-        )
-
-
-def api_key(api: str | int, kind: str) -> ApiKey:
-    """Return the API by number or by Kafka's name ("Produce", "ListOffsets"); ConfigError else."""
-    words = {key.name.replace("_", "").lower(): key for key in ApiKey}
-    if isinstance(api, str):
-        found = words.get(api.replace("_", "").replace(" ", "").lower())
-        if found is not None:
-            return found
-    elif not isinstance(api, bool) and api in ApiKey.__members__.values():
-        return ApiKey(api)
-    raise ConfigError(f"{kind}({api!r}): no such API; such as 'Produce', 'Fetch' or 0, 1")
-
-
-def error_code(name: str) -> ErrorCode:
-    """Return one of Kafka's error codes by its name, such as "NOT_ENOUGH_REPLICAS"; ConfigError else."""
-    code = ErrorCode.__members__.get(name.lower())
-    if code is None or code is ErrorCode.none:
-        near = difflib.get_close_matches(name.lower(), list(ErrorCode.__members__), n=1)
-        hint = f"; did you mean {near[0].upper()}?" if near else ""
-        raise ConfigError(f"refuse_request(error={name!r}): Kafka has no such error code{hint}")
-    return code
+    action: ClassVar[str] = "duplicate"
 
 
 def lose_response(
@@ -215,10 +269,37 @@ def lose_response(
     nth: int = 1,
     target: Target | int = all_brokers,
     *,
+    count: int = 1,
+    probability: float = 1.0,
     client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
 ) -> LoseResponse:
-    """Lose the n-th response to an API's request after it took effect; `client`: a client.id pattern."""
-    return LoseResponse(target=target, api=api, nth=nth, client=client)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    """Lose the n-th response to an API's request after it took effect."""
+    return LoseResponse(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+    )  # fmt: skip
+
+
+def fail_response(
+    api: str | int = "Produce",
+    error: str = "REQUEST_TIMED_OUT",
+    nth: int = 1,
+    target: Target | int = all_brokers,
+    *,
+    any_error: bool = False,
+    count: int = 1,
+    probability: float = 1.0,
+    client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
+) -> FailResponse:
+    """Serve the n-th request to an API, and respond with an error that Kafka gives after the effect."""
+    return FailResponse(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds, error=error, any_error=any_error,
+    )  # fmt: skip
 
 
 def refuse_request(
@@ -227,10 +308,18 @@ def refuse_request(
     nth: int = 1,
     target: Target | int = all_brokers,
     *,
+    any_error: bool = False,
+    count: int = 1,
+    probability: float = 1.0,
     client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
 ) -> RefuseRequest:
-    """Refuse the n-th request to an API with one of Kafka's error codes, without serving it."""
-    return RefuseRequest(target=target, api=api, error=error, nth=nth, client=client)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    """Refuse the n-th request to an API with an error of Kafka's, without serving it."""
+    return RefuseRequest(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds, error=error, any_error=any_error,
+    )  # fmt: skip
 
 
 def lose_request(
@@ -238,15 +327,22 @@ def lose_request(
     nth: int = 1,
     target: Target | int = all_brokers,
     *,
-    client: str = "*",
     silent: bool = False,
+    count: int = 1,
+    probability: float = 1.0,
+    client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
 ) -> LoseRequest:
     """Lose the n-th request to an API before it is served; its connection is reset.
 
     `silent=True`: the connection stays open and nothing on it is served any more, as behind a firewall that drops
     packets; the client finds out by its own timeout (`request.timeout.ms`, `socket.timeout.ms`).
     """
-    return LoseRequest(target=target, api=api, nth=nth, client=client, silent=silent)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return LoseRequest(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds, silent=silent,
+    )  # fmt: skip
 
 
 def delay_request(
@@ -255,10 +351,17 @@ def delay_request(
     target: Target | int = all_brokers,
     *,
     delay_ms: Milliseconds = REQUEST_DELAY_MS,
+    count: int = 1,
+    probability: float = 1.0,
     client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
 ) -> DelayRequest:
     """Serve the n-th request to an API, and those behind it on its connection, `delay_ms` later."""
-    return DelayRequest(target=target, api=api, nth=nth, client=client, delay_ms=delay_ms)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return DelayRequest(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds, delay_ms=delay_ms,
+    )  # fmt: skip
 
 
 def duplicate_request(
@@ -266,7 +369,14 @@ def duplicate_request(
     nth: int = 1,
     target: Target | int = all_brokers,
     *,
+    count: int = 1,
+    probability: float = 1.0,
     client: str = "*",
+    where: Where | None = None,
+    seconds: Seconds = 0.0,
 ) -> DuplicateRequest:
     """Serve the n-th request to an API twice in succession, with one response."""
-    return DuplicateRequest(target=target, api=api, nth=nth, client=client)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return DuplicateRequest(
+        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+    )  # fmt: skip

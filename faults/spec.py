@@ -180,6 +180,11 @@ class Fault(abc.ABC):
         rows = (row for row in fields(self) if row.name != "target")
         return {r.name: getattr(self, r.name) for r in rows if getattr(self, r.name) != r.default}
 
+    @classmethod
+    def recorded(cls, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters of a recorded fault as this version takes them."""
+        return parameters
+
     def to_json(self) -> dict[str, Any]:
         """Return `{"name", "target", …}`; `faults.fault_kinds.fault_from_json` reads it."""
         return {"name": self.kind, "target": self.target.to_json(), **self.parameters()}

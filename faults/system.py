@@ -29,6 +29,9 @@ from .errors import CapabilityError
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
 DEFAULT_OFFSETS_PARTITIONS = 50
 
+REQUEST_ACTIONS = ("refuse", "lose", "drop", "delay", "duplicate", "lose_response", "fail_response")
+"""What `BrokerControl.fault_request` can do with a request, or (the last two) with its response."""
+
 DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 
 CAPABILITIES: Mapping[str, str] = {
@@ -212,16 +215,24 @@ class BrokerControl(ProcessControl, Protocol):
         """Return the link rules and what they did."""
         ...
 
-    def lose_response(self, *, api_key: int, nth: int, client: str) -> ArmedRule:
-        """Arm: the `nth` response to `api_key` does not leave; its connection is reset."""
-        ...
-
     def fault_request(
-        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+        self,
+        *,
+        action: str,
+        api_key: int,
+        nth: int,
+        client: str,
+        error: int = 0,
+        delay_ms: int = 0,
+        count: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+        where: Mapping[str, Any] | None = None,
     ) -> ArmedRule:
-        """Arm: `action` happens to the `nth` request of `api_key`: refuse, lose, drop, delay or duplicate.
+        """Arm: `action` happens to requests of `api_key`, from the `nth` on: one of `REQUEST_ACTIONS`.
 
-        `cluster/host/knobs/request_faults.py` says what each action does; `error` is a refusal's, `delay_ms` a delay's.
+        `error` is that of a refusal or of a failed response, `delay_ms` a delay's. Which requests count, and on which
+        of them the rule acts: `cluster/host/knobs/request_rules.py`.
         """
         ...
 

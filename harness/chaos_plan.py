@@ -108,7 +108,7 @@ def injectable_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tupl
     if not found:
         raise CapabilityError(
             f"the backend can inject none of the random faults {', '.join(ALL_RANDOM)}; name what it can, such as "
-            "lose_response(…), refuse_request(…) or isolate(…, peers='clients')"
+            "lose_response(…), fail_response(…), refuse_request(…) or isolate(…, peers='clients')"
         )
     return found
 

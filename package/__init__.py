@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from harrow.faults import exhaust_connections as exhaust_connections
     from harrow.faults import exhaust_descriptors as exhaust_descriptors
     from harrow.faults import expire_session as expire_session
+    from harrow.faults import fail_response as fail_response
     from harrow.faults import failpoint as failpoint
     from harrow.faults import failpoint_at_start as failpoint_at_start
     from harrow.faults import follower as follower
@@ -135,6 +136,7 @@ _FAULTS = (
     "delay_request",
     "disk_error",
     "duplicate_request",
+    "fail_response",
     "failpoint",
     "failpoint_at_start",
     "follower",
@@ -239,6 +241,7 @@ __all__ = [
     "exhaust_connections",
     "exhaust_descriptors",
     "expire_session",
+    "fail_response",
     "failpoint",
     "failpoint_at_start",
     "files",

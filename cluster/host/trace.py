@@ -55,6 +55,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.reset              peers, links
     links.frozen             peers, links
     response.lost            rule, peer, api_key
+    response.failed          rule, peer, api_key, error
     request.refused          rule, peer, api_key, error
     request.lost             rule, peer, api_key, error
     request.dropped          rule, peer, api_key, error (and every later request of the connection)

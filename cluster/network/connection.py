@@ -32,12 +32,25 @@ from typing import Any
 
 from ..authorizer import ANONYMOUS, BROKER_TYPE, CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
-from ..host.seam import Host, Link, Part, Peer, RequestFault
+from ..host.seam import (
+    LOSE_RESPONSE,
+    Host,
+    Link,
+    Part,
+    Peer,
+    RequestBody,
+    RequestFacts,
+    RequestFault,
+    bytes_of,
+)
 from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiRow, ApiTable
+from ..wire.api_errors import code_at
 from ..wire.headers import HeaderReader, RequestHeader, encode_response_header
-from ..wire.request import OnSend, Request, RequestContext
+from ..wire.refusals import is_served, refusal_bytes, struck_bytes
+from ..wire.request import ARRIVES, LOST, Fate, OnSend, Request, RequestContext
+from ..wire.request_facts import RequestScope, request_facts
 from ..wire.tapped_requests import subject_of
 from .request_queue import RequestQueue
 from .tapped_connection import TappedConnection
@@ -73,6 +86,8 @@ class ListenerServices:
     authorizer: Authorizer
     times: RequestTimes
     queue: RequestQueue
+    scope: RequestScope
+    """What the broker knows beside a request that a fault may choose."""
     on_closed: Callable[[Connection], None]
     """Called when the link of a connection is gone."""
     unanswered_most: int = UNANSWERED_MOST
@@ -82,8 +97,8 @@ class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
-        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "frame", "hit", "in_tap",
-        "invoked_ns", "on_send", "parts", "subject", "version",
+        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "error", "frame", "hit", "in_tap",
+        "invoked_ns", "on_send", "parts", "refused", "subject", "version",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +106,7 @@ class ResponseSlot:
     ) -> None:
         self._connection = connection
         self.frame = frame
-        """The request's bytes while it has no response; empty on a host without tap."""
+        """The request's bytes: its handler holds them as well, until it responds."""
         self.body_at = header.body_at
         self.client_id = header.client_id
         self.invoked_ns = invoked_ns
@@ -107,20 +122,22 @@ class ResponseSlot:
         """What the request names; known from its response on, on a host with a tap."""
         self.in_tap = False
         """Whether the tap has its row."""
+        self.refused = False
+        """Whether a fault refuses the request: no other fault then counts its response."""
+        self.error = 0
+        """The error code that a refusal puts into the response of a request that has to be served for it."""
 
     def complete(self, parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
         """Take the response; its bytes leave when every earlier response has left."""
         assert not self.done, f"a second response to request #{self.correlation_id}"
         self.parts = parts
         self.on_send = on_send
-        self.learn_subject()
-        self.frame = b""
         self.done = True
         self._connection.completed()
 
     def learn_subject(self) -> None:
-        """Read what the request names while its bytes are here."""
-        if self.frame:
+        """Read what the request names, for its row."""
+        if self.subject is None:
             self.subject = subject_of(self.api_key, self)
 
 
@@ -176,7 +193,7 @@ class Connection:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             context = self._name(header.client_id)
         self.used_ns = now_ns = self._host.clock.monotonic_ns()
-        slot = ResponseSlot(self, header, frame if self._host.tap.enabled else b"", now_ns)
+        slot = ResponseSlot(self, header, frame, now_ns)
         self._slots.append(slot)
         request = Request(
             header.api_key,
@@ -252,30 +269,30 @@ class Connection:
         try:
             if row.operations:
                 self._authorize(request.principal, row.operations)
-            fault = self._host.network.request_fault(self._link.peer, request.api_key)
+            fault = self._host.network.request_fault(self._link.peer, request, self)
             if fault is not None:
                 self._inject(fault, request, row)
                 return
-            running = row.handler(request)
+            self._serve_at_once(request, row)
         except WireError:
             raise
         except MemoryError as error:
             self._host.tasks.out_of_memory(error)
         except Exception as error:  # a bug of the handler is answered, see the head of the module
             self._handler_failed(request, error)
-            return
+
+    def _serve_at_once(self, request: Request, row: ApiRow) -> None:
+        running = row.handler(request)
         if running is not None:
             self._busy = True
             self._host.tasks.spawn(self._run(request, running), name=f"api-{request.api_key}")
 
     def _inject(self, fault: RequestFault, request: Request, row: ApiRow) -> None:
         """Do what a fault wants done with a request."""
-        slot = next(
-            s for s in self._slots if s.correlation_id == request.correlation_id and not s.done
-        )
+        slot = next(slot for slot in self._slots if request.is_completed_by(slot.complete))
         slot.hit = True
         if fault.action == "refuse":
-            (row.refuse or Request.fail)(request, ErrorCode(fault.error))
+            self._refuse_request(slot, request, row, ErrorCode(fault.error))
         elif fault.action == "lose":
             self._shut(reset=True)
         elif fault.action == "drop":
@@ -287,6 +304,20 @@ class Connection:
             serve = self._serve_late if fault.action == "delay" else self._serve_twice
             running = self._run(request, serve(fault, request, row))
             self._host.tasks.spawn(running, name=f"api-{request.api_key}")
+
+    def _refuse_request(
+        self, slot: ResponseSlot, request: Request, row: ApiRow, code: ErrorCode
+    ) -> None:
+        slot.refused = True
+        if is_served(request.api_key, request.version, code):
+            slot.error = code
+            self._serve_at_once(request, row)
+        else:
+            (row.refuse or Request.refuse)(request, code)
+
+    def facts_of(self, request: RequestBody) -> RequestFacts:
+        """What a request is about, for a fault that chooses by it."""
+        return request_facts(request, self._services.scope)
 
     async def _serve_late(self, fault: RequestFault, request: Request, row: ApiRow) -> None:
         await self._host.tasks.sleep(fault.delay_ms)
@@ -386,17 +417,29 @@ class Connection:
                 self._link.resume()
 
     def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
-        lost = self._host.network.lose_response(self._link.peer, slot.api_key)
+        fault = (
+            None if slot.refused
+            else self._host.network.response_fault(self._link.peer, slot, self)
+        )  # fmt: skip
+        lost = fault is not None and fault.action == LOSE_RESPONSE
+        slot.hit = slot.hit or fault is not None
+        injected = slot.error if fault is None else fault.error
+        if injected:
+            injected = int(code_at(slot.api_key, slot.version, injected))
         try:
-            error = None if slot.on_send is None else slot.on_send(lost)
+            fate = Fate(lost, injected) if lost or injected else ARRIVES
+            error = None if slot.on_send is None else slot.on_send(fate)
             if self._tapped is not None:
-                self._tapped.sent(slot, parts, error, lost=lost)
+                slot.learn_subject()
+                self._tapped.sent(slot, parts, injected or error, lost=lost)
         except Exception as problem:  # a record that the tap cannot write must not be acknowledged
             self._refuse(f"response to API {slot.api_key} withheld: {problem!r}")
             return False
         if lost:
             self._shut(reset=True)
             return False
+        if injected:
+            parts = (_with_error(slot, parts, injected),)
         self._services.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.invoked_ns)
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
@@ -412,7 +455,15 @@ async def _serve(row: ApiRow, request: Request) -> None:
 def _without_response(_: Sequence[Part] | None, on_send: OnSend | None) -> None:
     """Take a response that does not leave: what it says took effect, and no client learns of it."""
     if on_send is not None:
-        on_send(True)
+        on_send(LOST)
+
+
+def _with_error(slot: ResponseSlot, parts: Sequence[Part], error: int) -> bytes:
+    """The response of a request that was served, with the error that a fault puts into it."""
+    if is_served(slot.api_key, slot.version, error):
+        body = b"".join(bytes(bytes_of(part)) for part in parts)
+        return struck_bytes(slot.api_key, slot.version, body, error)
+    return refusal_bytes(slot.api_key, slot.version, slot.frame, slot.body_at, error)
 
 
 def _report_bug(host: Host, request: Request, error: Exception) -> None:

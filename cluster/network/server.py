@@ -12,6 +12,7 @@ from ..host.seam import Acceptor, FrameHandler, Host, Link
 from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiTable
+from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST, Connection, ListenerServices
 from .connection_quotas import ConnectionQuotas, QuotaConnection
 from .request_queue import RequestQueue
@@ -33,6 +34,7 @@ class RequestServer:
         times: RequestTimes,
         quotas: ConnectionQuotas,
         queue: RequestQueue,
+        scope: RequestScope = NO_SCOPE,
         authorizer: Authorizer | None = None,
         unanswered_most: int = UNANSWERED_MOST,
     ) -> None:
@@ -46,6 +48,7 @@ class RequestServer:
             authorizer=ListenerAuthorizer() if authorizer is None else authorizer,
             times=times,
             queue=queue,
+            scope=scope,
             on_closed=self._closed,
             unanswered_most=unanswered_most,
         )

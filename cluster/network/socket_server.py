@@ -18,6 +18,7 @@ from ..host.seam import Host
 from ..listeners import Listener, inter_broker_listener
 from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiRow, ApiTable
+from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
 from .request_queue import RequestQueue
@@ -37,6 +38,7 @@ class SocketServer:
         listeners: Sequence[Listener],
         rows: Iterable[ApiRow],
         *,
+        scope: RequestScope = NO_SCOPE,
         authorizer: Authorizer | None = None,
         unanswered_most: int = UNANSWERED_MOST,
     ) -> None:
@@ -60,6 +62,7 @@ class SocketServer:
                 times=self.times,
                 quotas=quotas,
                 queue=brokers_queue if listener.inter_broker else clients_queue,
+                scope=scope,
                 authorizer=authorizer,
                 unanswered_most=unanswered_most,
             )

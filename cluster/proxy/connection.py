@@ -20,18 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import ErrorCode
-from ..host.seam import Link, Peer, RequestFault
+from ..host.seam import LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
-from ..wire import messages
+from ..wire.api_errors import code_at
 from ..wire.api_keys import ApiKey
 from ..wire.headers import HeaderReader, encode_response_header, parse_response_header
 from ..wire.produce import decode_acks
-from ..wire.refusals import refusal
+from ..wire.refusals import refusal_bytes
+from ..wire.request_facts import request_facts
 from ..wire.tapped_requests import subject_of
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
+from .failed_responses import failed_response, needs_response
 from .machine import ProxyHost
 from .pending import PendingRequest, PendingRequests, WatchedRequest
 from .tap import ProxyTap
@@ -131,7 +132,7 @@ class ProxiedConnection:
             self._respond(request, head + unsupported_api_versions())
             return
         check_passes(header.api_key, header.version)
-        fault = services.host.network.request_fault(client.peer, header.api_key)
+        fault = services.host.network.request_fault(client.peer, request, self)
         if fault is not None:
             self._inject(fault, request)
         else:
@@ -174,18 +175,25 @@ class ProxiedConnection:
             self._hold(BROKER_IS_SLOW)
             upstream.when_unsent_below(UNSENT_MOST // 4, lambda: self._release(BROKER_IS_SLOW))
 
+    def facts_of(self, request: RequestBody) -> RequestFacts:
+        """What a request is about, for a fault that chooses by it."""
+        whole = request.whole() if isinstance(request, PendingRequest) else request
+        return request_facts(whole, self._services.tap)
+
     def _refuse(self, request: PendingRequest, error: int) -> None:
-        """Answer without forwarding; a Produce with acks=0 has no response."""
-        if request.api_key == ApiKey.PRODUCE and decode_acks(request) == 0:
-            return
+        """Answer without forwarding, where the proxy can; a Produce with acks=0 has no response."""
         key, version = request.api_key, request.version
-        entity = messages.request_reader(key, version)(request.frame, request.body_at)[0]
-        body = messages.encode(
-            messages.response_writer(key, version), refusal(key, version, entity, ErrorCode(error))
-        )
-        self._services.tap.refused(request, error)
+        if key == ApiKey.PRODUCE and decode_acks(request) == 0:
+            return
+        if needs_response(key, version, error):
+            request.error, request.refused = int(code_at(key, version, error)), True
+            self._forward(request)
+            return
+        body = refusal_bytes(key, version, request.frame, request.body_at, error)
+        given = code_at(key, version, error)
+        self._services.tap.refused(request, given)
         if self._tapped is not None:
-            self._tapped.sent(request, (), error, lost=False)
+            self._tapped.sent(request, (), given, lost=False)
         self._respond(request, encode_response_header(key, version, request.correlation_id) + body)
 
     def _respond(self, request: PendingRequest, response: bytes) -> None:
@@ -211,11 +219,15 @@ class ProxiedConnection:
         key, version = request.api_key, request.version
         _, body_at = parse_response_header(key, version, frame)
         lost = request.dropped
-        if not lost:
-            lost = self._services.host.network.lose_response(self._client.peer, key)
+        if not lost and not request.refused:
+            fault = self._services.host.network.response_fault(self._client.peer, request, self)
+            if fault is not None:
+                lost, request.hit = fault.action == LOSE_RESPONSE, True
+                request.error = 0 if lost else int(code_at(key, version, fault.error))
         error = self._services.tap.answered(request, frame, body_at, lost=lost)
         if self._tapped is not None and not request.dropped:
-            self._tapped.sent(request, (memoryview(frame)[body_at:],), error, lost=lost)
+            body = (memoryview(frame)[body_at:],)
+            self._tapped.sent(request, body, request.error or error, lost=lost)
         if request.dropped:
             pass
         elif lost:
@@ -223,6 +235,9 @@ class ProxiedConnection:
             self._client.close(reset=True)
             return
         else:
+            if request.error:
+                session = self._services.tap.asked_partitions(request)
+                frame = failed_response(request, frame, body_at, session)
             self._send(self._rewritten(request, frame, body_at))
         self._send_own()
         self._update_full()

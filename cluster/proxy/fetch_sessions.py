@@ -59,6 +59,10 @@ class FetchSessions:
             self._sessions[session_id] = offsets
             self._bound()
 
+    def partitions(self, session_id: int) -> Offsets:
+        """The partitions of a session; empty for one that is not known."""
+        return self._sessions.get(session_id, {})
+
     def _bound(self) -> None:
         while len(self._sessions) > SESSIONS_MOST:
             del self._sessions[next(iter(self._sessions))]

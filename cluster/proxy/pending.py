@@ -37,8 +37,8 @@ class PendingRequest:
     """One request, and what becomes of its response; `RequestBytes` of the wire."""
 
     __slots__ = (
-        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "hit",
-        "in_tap", "invoked_ns", "lost", "own_response", "subject", "tapped", "version",
+        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "error", "frame", "hit",
+        "in_tap", "invoked_ns", "lost", "own_response", "refused", "subject", "tapped", "version",
     )  # fmt: skip
 
     def __init__(self, header: RequestHeader, frame: bytes, invoked_ns: int) -> None:
@@ -52,6 +52,10 @@ class PendingRequest:
         """A response that the proxy made: the request was not forwarded."""
         self.lost = False
         """True when a fault drops the response."""
+        self.error = 0
+        """The error code that a fault puts into the response; 0 without such a fault."""
+        self.refused = False
+        """True for a request that is refused and forwarded all the same, for the rest of its response."""
         self.dropped = False
         """True for the copy of a duplicated request: its response does not reach the client."""
         self.hit = False
@@ -68,6 +72,10 @@ class PendingRequest:
         return RequestHeader(
             self.api_key, self.version, self.correlation_id, self.client_id, self.body_at
         )
+
+    def whole(self) -> WatchedRequest:
+        """Return the request with all its bytes, which a Produce has until its response."""
+        return WatchedRequest(*self._header, self.frame or self._head, self.invoked_ns)
 
     def watched(self) -> WatchedRequest:
         """Return what the watch for late responses looks at: always the same object."""

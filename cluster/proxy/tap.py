@@ -18,10 +18,12 @@ OSError for a full disk; the connection is closed then, and the response does no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..host.seam import Tap
 from ..wire.api_keys import ApiKey
+from ..wire.topic_ids import UUID
+from .fetch_sessions import Offsets
 from .pending import PendingRequest
 from .tap_members import TappedMembers
 from .tap_offsets import TappedOffsets
@@ -55,7 +57,7 @@ class ProxyTap:
         self._enabled = tap.enabled
         self._names = names
         self._produces = TappedProduces(tap, names, transactions)
-        fetches = TappedFetches(tap, names)
+        self._fetches = fetches = TappedFetches(tap, names)
         offsets = TappedOffsets(tap, names)
         ends = TappedTransactions(tap, transactions)
         members = TappedMembers(tap, names)
@@ -84,25 +86,47 @@ class ProxyTap:
     def forwarded(self, request: PendingRequest) -> None:
         """Prepare for the response; keeps the request's bytes only where the rows need them."""
         key = request.api_key
-        if not self._enabled or key not in self._answered:
-            request.frame = b""
+        if key not in self._answered or not self._enabled:
+            # a fault of its response may ask for the whole request, of which a Produce keeps no copy
+            request.frame = request.frame if key == ApiKey.PRODUCE else b""
         elif key in self._forwarded:
             self._forwarded[key](request)
 
     def answered(
         self, request: PendingRequest, response: bytes, body_at: int, *, lost: bool
     ) -> int | None:
-        """Write the rows of a response, and return its first error where it is known; `lost`: no client gets it."""
+        """Write the rows of a response, and return its first error where it is known.
+
+        `lost`: no client gets it; `request.error`: a client gets it with this error instead.
+        """
         if not self._enabled:
             return None
         key, version = request.api_key, request.version
         if self._names.learns_from(key, version):
             self._names.learn(key, version, response, body_at)
         write = self._answered.get(key)
-        if write is not None and (not lost or key in LOST_TOO):
+        changed = lost or request.error != 0
+        if write is not None and (not changed or key in LOST_TOO):
             request.lost = lost
             return write(request, response, body_at)
+        if key == ApiKey.FETCH and not lost:
+            self._fetches.failed(request, response, body_at)
         return None
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic, as far as a response said it."""
+        return self._names.name(topic_id)
+
+    def session_partitions(self, session_id: int) -> Iterable[tuple[str | UUID, int]]:
+        """The partitions of a fetch session; empty without a tap."""
+        return self._fetches.session_partitions(session_id)
+
+    def asked_partitions(self, request: PendingRequest) -> Iterable[tuple[str | UUID, int]] | None:
+        """The partitions that a Fetch asks for, with those of its session; None where they are not known."""
+        if request.api_key != ApiKey.FETCH or request.tapped is None:
+            return None
+        offsets: Offsets = request.tapped[0]
+        return offsets
 
     def refused(self, request: PendingRequest, error: int) -> None:
         """Write the rows of a request that the proxy refuses."""

@@ -65,7 +65,8 @@ class TappedProduces:
             if row is not None:
                 self._tap.produced(
                     request.client_id, self._names.name(entry.topic), entry.partition,
-                    base_offset=-1 if row.error else row.base_offset, error=int(row.error), acks=request.tapped.acks,
+                    base_offset=-1 if row.error else row.base_offset, error=int(row.error) or request.error,
+                    acks=request.tapped.acks,
                     invoked_ns=request.invoked_ns, batches=entry.records or b"", lost=request.lost,
                 )  # fmt: skip
 
@@ -116,6 +117,16 @@ class TappedFetches:
         self._sessions.answered(decoded.session_id, offsets)
         errors = (decoded.error, *(row.error for row in decoded.partitions))
         return next((int(error) for error in errors if error), 0)
+
+    def failed(self, request: PendingRequest, response: bytes, body_at: int) -> None:
+        """Keep the session of a response that reaches the client with an error instead of its records."""
+        if request.tapped is not None:
+            decoded = decode_fetch_response(request.version, response, body_at)
+            self._sessions.answered(decoded.session_id, request.tapped[0])
+
+    def session_partitions(self, session_id: int) -> Offsets:
+        """The partitions of a session."""
+        return self._sessions.partitions(session_id)
 
 
 class TappedListings:

@@ -150,6 +150,11 @@ class ConsumerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partitions(self, session_id: int) -> Sequence[Key]:
+        """The partitions of a session; none for one that is not known."""
+        session = self._sessions.get(session_id)
+        return () if session is None else tuple(session.rows)
+
     def fetch(self, fetch: FetchRequest, *, by_id: bool) -> ConsumerFetch | ErrorCode:
         """The partitions that `fetch` reads; an error when it names a session that it cannot continue."""
         if fetch.session_epoch in (_FULL_EPOCH, _FINAL_EPOCH):

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode
 from ..host.seam import Watermarks, bytes_of
 from ..ids import TopicPartition
+from ..wire.api_errors import PARTITION, code_at, place_of
+from ..wire.api_keys import ApiKey
 from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
 from .consumer_sessions import ConsumerFetch, ConsumerSessions
@@ -34,7 +36,8 @@ from .fetch_session import FetchSession
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
-    from ..wire.request import OnSend, Request
+    from ..wire.request import Fate, OnSend, Request
+    from ..wire.topic_ids import UUID
     from .follower_fetch_state import FollowerFetchState
     from .partition_directory import PartitionDirectory
     from .read_replica import ReadReplicas
@@ -117,6 +120,24 @@ class FetchHandler:
         preferred = self._read_replicas.chooser(fetch.rack_id, request.listener.name)
         reader = FetchReader(requested, fetch, limit, self._log_failed, preferred)
         self._answer_or_wait(fetch, reader, answer, urgent=urgent)
+
+    def refuse(self, request: Request, code: ErrorCode) -> None:
+        """Answer with `code` and read nothing: in every partition of the session, where Kafka has this error there."""
+        given = code_at(ApiKey.FETCH, request.version, code)
+        fetch = decode_fetch(request)
+        if fetch.replica_id >= 0 or place_of(ApiKey.FETCH, given) != PARTITION:
+            request.refuse(code)
+            return
+        consumer = self._consumer_sessions.fetch(fetch, by_id=request.version >= TOPIC_IDS)
+        if isinstance(consumer, ErrorCode):
+            _refuse_session(request, consumer)
+            return
+        answers = [FetchAnswer(row.topic, row.partition, given) for row in consumer.rows]
+        self._respond_to_consumer(request, answers, consumer)
+
+    def session_partitions(self, session_id: int) -> Sequence[tuple[str | UUID, int]]:
+        """The partitions of a consumer's session."""
+        return self._consumer_sessions.partitions(session_id)
 
     def _answer_or_wait(
         self,
@@ -272,8 +293,8 @@ class FetchHandler:
 
         first = code or next((int(answer.error) for answer in answers if answer.error), 0)
 
-        def sent(lost: bool) -> int:
-            if lost:
+        def sent(fate: Fate) -> int:
+            if not fate.arrives:
                 return first
             found: list[Watermarks] = []
             for answer in answers:

@@ -24,7 +24,7 @@ from .fetch_isolation import FetchIsolation, isolation_of
 
 if TYPE_CHECKING:
     from ..host.seam import Host
-    from ..wire.request import Request
+    from ..wire.request import Fate, Request
     from .partition import Partition
     from .partition_directory import PartitionDirectory
 
@@ -97,8 +97,8 @@ class OffsetHandlers:
                 )
             topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
 
-        def sent(lost: bool) -> None:
-            if not lost:
+        def sent(fate: Fate) -> None:
+            if fate.arrives:
                 self._host.tap.watermarks(
                     request.client_id, ends, invoked_ns=request.received_ns, listed=True
                 )

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
+from ..wire.api_errors import code_at
+from ..wire.api_keys import ApiKey
 from ..wire.batch_header import HEADER_SIZE, header_at, is_transactional
 from ..wire.compression import Codec
 from ..wire.produce import (
@@ -26,11 +28,12 @@ from ..wire.produce import (
     decode_produce,
     encode_produce_response,
 )
+from ..wire.request import ARRIVES
 from .appends import ADMIN_CLIENT, ProduceResult
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host
-    from ..wire.request import OnSend, Request
+    from ..wire.request import Fate, OnSend, Request
     from .appends import Appends
     from .partition_directory import PartitionDirectory
     from .transaction_checks import TransactionChecks
@@ -155,7 +158,8 @@ class ProduceHandler:
             request.no_response()
             return
         keys = [self._resolve(entry)[0] for entry in produce.entries]
-        rows = [ProduceResult.refused(code)] * len(keys)
+        given = code_at(ApiKey.PRODUCE, request.version, code)
+        rows = [ProduceResult.refused(given)] * len(keys)
         self._respond(request, produce.entries, keys, rows, produce.acks)
 
     def _resolve(self, entry: ProduceEntry) -> tuple[TopicPartition | None, ErrorCode | None]:
@@ -181,9 +185,9 @@ class ProduceHandler:
         on_send: OnSend | None = None
         if self._host.tap.enabled:
 
-            def sent(lost: bool) -> int:
+            def sent(fate: Fate) -> int:
                 for entry, tp, row in zip(entries, keys, rows, strict=True):
-                    self._tap(request, entry, tp, row, acks, lost=lost)
+                    self._tap(request, entry, tp, row, acks, fate)
                 return next((int(row.error) for row in rows if row.error), 0)
 
             on_send = sent
@@ -226,7 +230,7 @@ class ProduceHandler:
         if self._host.tap.enabled:
             for index, entry in enumerate(entries):
                 row = refused.get(index) or results[_known(keys[index])]
-                self._tap(request, entry, keys[index], row, 0, lost=False)
+                self._tap(request, entry, keys[index], row, 0, ARRIVES)
 
     def _tap(
         self,
@@ -235,19 +239,18 @@ class ProduceHandler:
         tp: TopicPartition | None,
         row: ProduceResult,
         acks: int,
-        *,
-        lost: bool,
+        fate: Fate,
     ) -> None:
         self._host.tap.produced(
             request.client_id,
             str(entry.topic) if tp is None else tp.topic,
             entry.partition,
             base_offset=row.base_offset,
-            error=int(row.error),
+            error=int(row.error) or fate.error,
             acks=acks,
             invoked_ns=request.received_ns,
             batches=entry.records or b"",
-            lost=lost,
+            lost=fate.lost,
         )
 
 

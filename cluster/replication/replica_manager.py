@@ -20,7 +20,7 @@ Source: Kafka's `ReplicaManager`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..storage.results import Origin
@@ -193,7 +193,13 @@ class ReplicaManager:
             ApiRow(
                 0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
             ),
-            ApiRow(1, FETCH_VERSION_LOW, FETCH_VERSION_HIGH, self._fetch.handle),
+            ApiRow(
+                1,
+                FETCH_VERSION_LOW,
+                FETCH_VERSION_HIGH,
+                self._fetch.handle,
+                refuse=self._fetch.refuse,
+            ),
             ApiRow(2, 1, 11, offsets.handle_list_offsets),
             ApiRow(4, 7, 7, roles.handle_leader_and_isr),
             ApiRow(5, 4, 4, roles.handle_stop_replica),
@@ -205,6 +211,10 @@ class ReplicaManager:
         )
 
     # ------------------------------------------------------- for other rooms
+
+    def session_partitions(self, session_id: int) -> Sequence[tuple[str | UUID, int]]:
+        """The partitions of a consumer's fetch session; none for one that is not known."""
+        return self._fetch.session_partitions(session_id)
 
     def partitions(self) -> Iterable[Partition]:
         """All replicas here."""

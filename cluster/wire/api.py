@@ -45,7 +45,7 @@ class ApiRow:
     operations: tuple[Operation, ...] = ()
     """The sender needs one of these on the cluster; set by the table, empty for most APIs."""
     refuse: Callable[[Request, ErrorCode], None] | None = None
-    """Refuses a request without serving it; None: by the API's own error response (`Request.fail`)."""
+    """Refuses a request without serving it; None: by `Request.refuse`."""
 
 
 class VersionRange(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..authorizer import ANONYMOUS, Principal
 from ..errors import ErrorCode
@@ -19,12 +19,31 @@ from ..host.seam import Part, Peer
 from ..listeners import Listener
 from . import messages
 from .api_keys import ApiKey
-from .refusals import refusal
+from .refusals import refusal, refusal_bytes
 
-__all__ = ["Complete", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext"]
+__all__ = [
+    "ARRIVES", "LOST", "Complete", "Fate", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext",
+]  # fmt: skip
 
-OnSend = Callable[[bool], int | None]
-"""`on_send(lost)`, just before the bytes leave; returns the first error in the response, None where it does not say."""
+
+class Fate(NamedTuple):
+    """What becomes of a response whose bytes are about to leave."""
+
+    lost: bool = False
+    """A fault drops it: its connection is reset."""
+    error: int = 0
+    """The error code that a fault puts into it, although the request took effect; 0 without such a fault."""
+
+    @property
+    def arrives(self) -> bool:
+        """True where the client gets what the handler responded."""
+        return not self.lost and not self.error
+
+
+ARRIVES, LOST = Fate(), Fate(lost=True)
+OnSend = Callable[[Fate], int | None]
+"""`on_send(fate)`, just before the bytes leave; returns the first error in the response that its handler made, None where
+it does not say."""
 Complete = Callable[[Sequence[Part] | None, OnSend | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 
@@ -64,7 +83,7 @@ class RequestContext:
 
 
 class Request:
-    """One decoded header and the bytes behind it; one of the last four methods answers it, once."""
+    """One decoded header and the bytes behind it; one of the last five methods answers it, once."""
 
     __slots__ = (
         "_complete",
@@ -138,6 +157,10 @@ class Request:
         """True when one of the methods below has answered the request."""
         return self._complete is None
 
+    def is_completed_by(self, complete: Complete) -> bool:
+        """True while this is what the response will be given to."""
+        return self._complete == complete
+
     def decode(self) -> Any:
         """The entity of (api_key, version); WireError when malformed."""
         return messages.request_reader(self.api_key, self.version)(self.frame, self.body_at)[0]
@@ -148,7 +171,7 @@ class Request:
         self.respond_parts((messages.encode(write, response),), on_send=on_send)
 
     def respond_parts(self, parts: Sequence[Part], *, on_send: OnSend | None = None) -> None:
-        """Answer with the body's bytes; `on_send(lost)` runs just before they leave."""
+        """Answer with the body's bytes; `on_send(fate)` runs just before they leave."""
         self._finish(parts, on_send)
 
     def no_response(self) -> None:
@@ -166,6 +189,14 @@ class Request:
             self.no_response()
             return
         self.respond(refusal(self.api_key, self.version, entity, code, message))
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer with `code` as Kafka gives it (`api_errors.py`); a produce with acks=0 gets no response."""
+        if self.api_key == ApiKey.PRODUCE and self.decode().acks == 0:
+            self.no_response()
+            return
+        body = refusal_bytes(self.api_key, self.version, self.frame, self.body_at, code)
+        self.respond_parts((body,))
 
     def _finish(self, parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
         complete = self._complete

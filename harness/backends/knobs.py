@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from harrow.faults.system import LinkStatus, RuleStatus
 
 Fields = dict[str, Any]
+RESPONSE_OPERATIONS = {"lose_response": "responses.lose", "fail_response": "responses.fail"}
+"""The control operations of faults of responses; every other fault of a request is `requests.` and its action."""
 
 
 class Call(Protocol):
@@ -128,26 +130,31 @@ class HostKnobs:
 
     # ------------------------------------------------------------------------------------ rules
 
-    def lose_response(self, *, api_key: int, nth: int, client: str) -> HostRule:
-        """Arm a lost response."""
-        rule = self._call("responses.lose", api_key=api_key, nth=nth, client=client)["id"]
-        return HostRule(
-            lambda: self._call("responses")["rules"],
-            ("id", rule),
-            lambda: self._call("responses.clear", id=rule),
-        )
-
     def fault_request(
-        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+        self,
+        *,
+        action: str,
+        api_key: int,
+        nth: int,
+        client: str,
+        error: int = 0,
+        delay_ms: int = 0,
+        count: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+        where: Mapping[str, Any] | None = None,
     ) -> HostRule:
-        """Arm a fault of one request."""
+        """Arm a fault of requests, or of their responses."""
+        kind = RESPONSE_OPERATIONS.get(action, f"requests.{action}")
         rule = self._call(
-            f"requests.{action}", api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms
-        )  # fmt: skip
+            kind, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms, count=count,
+            probability=probability, seed=seed, where=None if where is None else dict(where),
+        )["id"]  # fmt: skip
+        group = kind.partition(".")[0]
         return HostRule(
-            lambda: self._call("requests")["rules"],
-            ("id", rule["id"]),
-            lambda: self._call("requests.clear", id=rule["id"]),
+            lambda: self._call(group)["rules"],
+            ("id", rule),
+            lambda: self._call(f"{group}.clear", id=rule),
         )
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:

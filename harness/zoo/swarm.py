@@ -28,7 +28,7 @@ from harrow.cluster.host.seam import failpoints as points
 from harrow.faults.disk_faults import DiskError, PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.planning import WEIGHTS
-from harrow.faults.request_faults import DelayRequest, RequestFault
+from harrow.faults.request_faults import DelayRequest, FailResponse, RefuseRequest, RequestFault
 from harrow.faults.schedule import Schedule
 from harrow.faults.spec import Fault
 from harrow.faults.targets import (
@@ -243,6 +243,8 @@ def varied_fault(fault: Fault, rng: random.Random, settings: RunSettings) -> Fau
 def varied_request(fault: RequestFault, rng: random.Random, settings: RunSettings) -> RequestFault:
     """Return a fault of the same kind of another request."""
     api = rng.choice(APIS[settings.workload])
+    if isinstance(fault, FailResponse | RefuseRequest):
+        api = str(fault.api)  # its error is one of this API
     from_brokers = api in BETWEEN_BROKERS or (api == "Fetch" and rng.random() < 0.5)
     target = all_brokers if rng.random() < 0.5 else rng.choice(ROLES[settings.workload])
     changed = replace(

@@ -191,7 +191,9 @@ def test_link_faults_of_hosts_work_on_the_links_of_clients(proxy: Proxy) -> None
 
 def test_a_lost_response_leaves_the_record_and_a_row_that_says_so(proxy: Proxy) -> None:
     topic = create(proxy)
-    rule = HostKnobs(partial(proxy.control, 1)).lose_response(api_key=0, nth=2, client="loses-*")
+    rule = HostKnobs(partial(proxy.control, 1)).fault_request(
+        action="lose_response", api_key=0, nth=2, client="loses-*"
+    )
     with raw(proxy, client_id="loses-one") as client:
         assert client.produce(topic, 0, ["a"]).base_offset == 0
         with pytest.raises(ConnectionError):

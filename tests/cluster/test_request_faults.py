@@ -3,71 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
+from harrow.cluster.host.tap import FLAG_LOST
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.harness.backends.knobs import HostKnobs, HostRule
-from proxied_cluster import batch_rows, proxied_cluster, where
-from raw_kafka import RawKafka, produce_request
+from raw_kafka import produce_request
+from served_requests import Served, served_by
 from waiting import until
 
 DELAY_MS = 300
 APPEND = partial(produce_request, acks=-1, timeout_ms=1000, version=9)
 
 
-class Served(NamedTuple):
-    """A broker, or the proxy before it."""
-
-    port: int
-    servers: str
-    folder: Path
-    call: Callable[..., dict[str, Any]]
-
-    def raw(self) -> RawKafka:
-        return RawKafka(self.port, client_id="raw")
-
-    def topic(self) -> str:
-        """Create a topic that broker 1 leads."""
-        name = f"t-{uuid4().hex[:8]}"
-        with self.raw() as client:
-            controller = client.metadata()
-            port = next(
-                row.port for row in controller.brokers if row.node_id == controller.controller_id
-            )
-            with RawKafka(port, client_id="creates") as admin:
-                assert not admin.create_topic(name, assignment=[[1]]).error_code
-            until(lambda: not client.list_offset(name, 0, -1).error_code, f"{name} on broker 1")
-        return name
-
-    def arm(self, action: str, *, client: str = "raw", **fields: int) -> HostRule:
-        knobs = HostKnobs(self.call)
-        return knobs.fault_request(action=action, api_key=0, nth=1, client=client, **fields)
-
-    def rows(self, topic: str) -> list[tuple[int, int]]:
-        """Base offset and flags of what the tap has of produced batches."""
-        rows = where(batch_rows(self.folder), kind=PRODUCED, topic=topic)
-        return sorted((dict(row)["base_offset"], dict(row)["flags"]) for row in rows.elements())
-
-
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
-    with proxied_cluster(tmp_path_factory.mktemp("served"), brokers=1) as (cluster, proxy):
-        broker = cluster.brokers[1]
-        yield {
-            "broker": Served(
-                broker.port, cluster.bootstrap_servers, cluster.folder, partial(cluster.control, 1)
-            ),
-            "proxy": Served(
-                proxy.addresses[1].port, proxy.bootstrap_servers, proxy.folder, partial(proxy.control, 1)
-            ),
-        }  # fmt: skip
+    with served_by(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 @pytest.fixture(params=["broker", "proxy"])

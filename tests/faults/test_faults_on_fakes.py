@@ -32,6 +32,7 @@ from harrow.faults import (
     exhaust_connections,
     exhaust_descriptors,
     expire_session,
+    fail_response,
     failpoint,
     failpoint_at_start,
     fault_from_json,
@@ -124,7 +125,12 @@ AT_ONCE: list[Fault] = [
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
+    fail_response("Produce", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", nth=2),
     refuse_request("Produce", "NOT_LEADER_OR_FOLLOWER", nth=2),
+    refuse_request("Fetch", "NOT_COORDINATOR", any_error=True),
+    refuse_request(
+        "Fetch", "OFFSET_OUT_OF_RANGE", count=3, probability=0.5, where={"topic": "orders"}
+    ),
     lose_request("Fetch"),
     lose_request("Produce", nth=3, silent=True),
     delay_request("Produce", delay_ms=(10, 20)),
@@ -400,6 +406,15 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: lose_response(nth=0), "from 1 up"),
         (lambda: refuse_request(error="NOT_ENOUGH"), "did you mean NOT_ENOUGH_REPLICAS"),
         (lambda: refuse_request("Prodduce"), "no such API"),
+        (lambda: refuse_request("Fetch", "NOT_COORDINATOR"), "gives CORRUPT_MESSAGE, .*OFFSET_OUT_OF_RANGE.*any_error=True"),
+        (lambda: fail_response("Fetch", "REQUEST_TIMED_OUT"), "no effect that an error could follow; write refuse_request"),
+        (lambda: fail_response("Produce", "MESSAGE_TOO_LARGE"), "took effect. It gives KAFKA_STORAGE_ERROR"),
+        (lambda: refuse_request("DescribeAcls", "INVALID_REQUEST"), "Harrow does not know which"),
+        (lambda: lose_request(count=0), r"lose_request\(count=0\): expected a number from 1 to"),
+        (lambda: lose_request(probability=1.5), "expected more than 0, and at most 1"),
+        (lambda: lose_request("Fetch", where={"group": "billing"}), "names no group; it names partition, topic"),
+        (lambda: lose_request("Heartbeat", where={"gruop": "billing"}), "did you mean 'group'"),
+        (lambda: lose_request("ListGroups", where={"topic": "orders"}), "it names nothing"),
         (lambda: delay_request(delay_ms=0), r"delay_request\(delay_ms=0\): expected milliseconds"),
         (lambda: duplicate_request(nth=0), "from 1 up"),
         (lambda: throttle(one, bytes_per_s=(9, 1)), "expected bytes a second, or a .least, most. pair"),

@@ -199,15 +199,24 @@ class FakeBroker(FakeProcess):
         self.rules.append(FakeRule(what=what))
         return self.rules[-1]
 
-    def lose_response(self, *, api_key: int, nth: int, client: str) -> FakeRule:
-        return self._arm(api_key=api_key, nth=nth, client=client)
-
     def fault_request(
-        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+        self,
+        *,
+        action: str,
+        api_key: int,
+        nth: int,
+        client: str,
+        error: int = 0,
+        delay_ms: int = 0,
+        count: int = 1,
+        probability: float = 1.0,
+        seed: int = 0,
+        where: Mapping[str, Any] | None = None,
     ) -> FakeRule:
         return self._arm(
-            action=action, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms
-        )
+            action=action, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms, count=count,
+            probability=probability, seed=seed, where=where,
+        )  # fmt: skip
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)

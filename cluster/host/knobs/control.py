@@ -14,14 +14,16 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links.reset        peers                                          resets the links once; how many there were
     links.freeze       peers                                          holds back all on the links that are open now
     links              none                                           the rules, what they hold back, what left late
-    responses.lose     api_key, nth, client                           the id of a rule: the response does not leave
+    responses.lose     api_key, nth, count, probability, seed,        the id of a rule: the response does not leave
+                       client, where
+    responses.fail     the same, and error                            it has an error, although its request took effect
     responses          none                                           the rules, and which of them fired
     responses.clear    id (without id: all)                           removes rules
-    requests.refuse    api_key, error, nth, client                    the id of a rule: the request is refused, unserved
-    requests.lose      api_key, nth, client                           it is not served, and its connection is reset
-    requests.drop      api_key, nth, client                           it and all behind it are not served; no response
-    requests.delay     api_key, delay_ms, nth, client                 it is served late
-    requests.duplicate api_key, nth, client                           it is served twice
+    requests.refuse    as responses.fail                              the id of a rule: the request is refused, unserved
+    requests.lose      as responses.lose                              it is not served, and its connection is reset
+    requests.drop      as responses.lose                              it and all behind it are not served; no response
+    requests.delay     as responses.lose, and delay_ms                it is served late
+    requests.duplicate as responses.lose                              it is served twice
     requests           none                                           the rules, and which of them fired
     requests.clear     id (without id: all)                           removes rules
     failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"

@@ -1,15 +1,16 @@
-"""Faults of single requests: refuse, lose, drop, delay or duplicate the n-th request of an API.
+"""Faults of single requests: refuse, lose, drop, delay or duplicate requests of an API, from the n-th on.
 
 Owns: the rules, set over the control socket. A rule counts the requests of its API from clients that match
-(`request_rules.py`), and acts on the n-th, once:
+(`request_rules.py`), and acts on them from the n-th on:
 
-    refuse     the request is not served, and its response has the error code `error`
+    refuse     the request is not served, and its response has the error code `error` where Kafka has it
     lose       the request is not served, and its connection is reset
     drop       neither it nor any later request of its connection is served or answered; the connection stays open
     delay      the request, and those behind it on its connection, are served `delay_ms` later
     duplicate  the request is served twice in succession, and the second response does not leave
 
-A proxy forwards a request where a broker serves it.
+A proxy forwards a request where a broker serves it. A refused request is served, or forwarded, where its error belongs
+into a response that only its broker can make (`wire/refusals.py`), and where a proxy keeps a fetch session alive.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError, ErrorCode
-from ..seam import Peer, Trace
-from .request_rules import RequestRule, RequestRules
+from ..seam import FactsReader, Peer, RequestBody, Trace
+from .request_rules import RequestRule, RequestRules, rule_fields
 
 REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
@@ -34,7 +35,7 @@ ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode) - {0}
 
 @dataclass(slots=True, kw_only=True)
 class RequestFaultRule(RequestRule):
-    """Do `action` with the `nth` request of `api_key` from a peer that matches `client`."""
+    """Do `action` with requests of `api_key`."""
 
     action: str
     error: int = 0
@@ -59,13 +60,15 @@ class RequestFaults:
         self._trace = trace
         self._rules = RequestRules[RequestFaultRule]()
 
-    def fire(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
+    def fire(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> RequestFaultRule | None:
         """Count one request; return the rule that acts on it. Without rules: one test."""
-        rule = self._rules.fire(peer, api_key)
+        rule = self._rules.fire(peer, request, reader)
         if rule is not None:
             self._trace.emit(
-                EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=api_key, error=rule.error
-            )
+                EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=request.api_key, error=rule.error
+            )  # fmt: skip
         return rule
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
@@ -83,9 +86,7 @@ class RequestFaults:
     def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         rule = RequestFaultRule(
             id=self._rules.next_id(),
-            api_key=int(request["api_key"]),
-            nth=int(request.get("nth", 1)),
-            client=str(request.get("client", "*")),
+            **rule_fields(request),
             action=action,
             error=int(request["error"]) if action == REFUSE else 0,
             delay_ms=int(request["delay_ms"]) if action == DELAY else 0,

@@ -66,7 +66,7 @@ class RealHost:
         self._trace = RealTrace(name, folder, self.clock, level=log_level)
         self._tasks = RealTasks(loop, self._trace)
         self._failpoints = RealFailpoints(self._trace)
-        self._network = RealNetwork(loop, listeners or {}, self.clock, self._trace)
+        self._network = RealNetwork(loop, listeners or {}, self._trace)
         self._tap: RealTap | NoTap = RealTap(folder, self.clock) if tap else NoTap()
         self.trace: Trace = self._trace
         self.tasks: Tasks = self._tasks

@@ -21,9 +21,9 @@ from typing import Any
 
 from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
-from ..knobs.lost_responses import LostResponses
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
-from ..seam import Clock, FrameHandler, Link, Peer, Trace
+from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
+from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, Trace
 from .link import RealLink
 from .link_context import LinkContext
 
@@ -124,14 +124,13 @@ class RealNetwork:
         self,
         loop: asyncio.AbstractEventLoop,
         listeners: Mapping[str, socket.socket],
-        clock: Clock,
         trace: Trace,
     ) -> None:
         self.loop = loop
         self._sockets = dict(listeners)
         self._trace = trace
         self._rules = LinkRules()
-        self._lost = LostResponses(clock, trace)
+        self._response_faults = ResponseFaults(trace)
         self._request_faults = RequestFaults(trace)
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
@@ -180,13 +179,17 @@ class RealNetwork:
                 raise
         return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
 
-    def lose_response(self, peer: Peer, api_key: int) -> bool:
-        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
-        return self._lost.lose(peer, api_key)
+    def response_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> ResponseFaultRule | None:
+        """Count one response, and return the fault that acts on it."""
+        return self._response_faults.fire(peer, request, reader)
 
-    def request_fault(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
+    def request_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> RequestFaultRule | None:
         """Count one request, and return the fault that acts on it."""
-        return self._request_faults.fire(peer, api_key)
+        return self._request_faults.fire(peer, request, reader)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
@@ -304,7 +307,7 @@ class RealNetwork:
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
             "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
-            **self._lost.operations(), **self._request_faults.operations(),
+            **self._response_faults.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,20 @@ from .clock import Clock
 from .disk import Disk, DiskFile, Lock, MappedFile
 from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
-from .network import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Network, Peer, RequestFault
+from .network import (
+    CLOSED_BY_PEER,
+    LOSE_RESPONSE,
+    Acceptor,
+    FactsReader,
+    FrameHandler,
+    Link,
+    Network,
+    Peer,
+    RequestBody,
+    RequestFacts,
+    RequestFault,
+    ResponseFault,
+)
 from .observation import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -55,6 +68,7 @@ __all__ = [
     "CONNECTION_OPENED",
     "END_UNKNOWN",
     "GROUP_STATES",
+    "LOSE_RESPONSE",
     "OFFSET_COMMITTED",
     "OFFSET_READ",
     "OFFSET_SENT",
@@ -72,6 +86,7 @@ __all__ = [
     "Control",
     "Disk",
     "DiskFile",
+    "FactsReader",
     "Failpoints",
     "FileRegion",
     "FrameHandler",
@@ -84,7 +99,10 @@ __all__ = [
     "Peer",
     "ProcessHost",
     "Promise",
+    "RequestBody",
+    "RequestFacts",
     "RequestFault",
+    "ResponseFault",
     "T",
     "Tap",
     "TappedGroup",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .buffers import Part
 
@@ -105,6 +105,51 @@ class Acceptor(Protocol):
         ...
 
 
+LOSE_RESPONSE = "lose"
+"""The action of a response that does not leave."""
+
+
+class RequestFacts(NamedTuple):
+    """What a request is about, as far as a fault may choose by it: what it names itself, or its fetch session names."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[tuple[str, int]] = frozenset()
+    groups: frozenset[str] = frozenset()
+    transactional_ids: frozenset[str] = frozenset()
+
+
+class RequestBody(Protocol):
+    """A request whose header was read."""
+
+    @property
+    def api_key(self) -> int:
+        """What it asks for."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version in the header."""
+        ...
+
+    @property
+    def frame(self) -> bytes:
+        """The whole request."""
+        ...
+
+    @property
+    def body_at(self) -> int:
+        """Where its body begins."""
+        ...
+
+
+class FactsReader(Protocol):
+    """Reads requests, for a fault that chooses by what they are about."""
+
+    def facts_of(self, request: RequestBody, /) -> RequestFacts:
+        """Return what a request is about; nothing for one that does not decode."""
+        ...
+
+
 class RequestFault(Protocol):
     """What a fault wants done with one request (`knobs/request_faults.py`)."""
 
@@ -121,6 +166,20 @@ class RequestFault(Protocol):
     @property
     def delay_ms(self) -> int:
         """The delay."""
+        ...
+
+
+class ResponseFault(Protocol):
+    """What a fault wants done with one response (`knobs/response_faults.py`)."""
+
+    @property
+    def action(self) -> str:
+        """`lose`: the caller closes the link with `reset`; `fail`: the response has an error."""
+        ...
+
+    @property
+    def error(self) -> int:
+        """The error code of a failed response; 0 for a lost one."""
         ...
 
 
@@ -145,11 +204,15 @@ class Network(Protocol):
         """Open a link to `peer`; OSError or TimeoutError when no process answers (an isolated peer never does)."""
         ...
 
-    def lose_response(self, peer: Peer, api_key: int) -> bool:
-        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
+    def response_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> ResponseFault | None:
+        """Count one response of a request that was served, and return the fault that acts on it."""
         ...
 
-    def request_fault(self, peer: Peer, api_key: int) -> RequestFault | None:
+    def request_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> RequestFault | None:
         """Count one request, and return the fault that acts on it."""
         ...
 

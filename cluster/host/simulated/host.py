@@ -219,7 +219,6 @@ class SimHost:
             incarnation,
             self._tasks,
             listeners,
-            machine.clock,
             self._trace,
         )
         self._failpoints = SimFailpoints(self._trace, machine)

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...errors import ConfigError
 from ..knobs.link_rules import matches_any
-from ..knobs.lost_responses import LostResponses
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
-from ..seam import Clock, FrameHandler, Link, Peer, Trace
+from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
+from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, Trace
 from .after_delivery import DeferredCalls
 from .fabric import Fabric, LinkDirection, NetworkNode
 from .link import SimLink, SimLinkContext
@@ -75,7 +75,6 @@ class SimNetwork:
         incarnation: Incarnation,
         tasks: SimTasks,
         listeners: Mapping[str, int],
-        clock: Clock,
         trace: Trace,
     ) -> None:
         self.fabric = fabric
@@ -86,7 +85,7 @@ class SimNetwork:
         self._trace = trace
         self._bound = dict(listeners)
         self._listening: list[int] = []
-        self._lost = LostResponses(clock, trace)
+        self._response_faults = ResponseFaults(trace)
         self._request_faults = RequestFaults(trace)
         self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
         self._context = SimLinkContext(
@@ -177,13 +176,17 @@ class SimNetwork:
             finally:
                 self.fabric.waiting_handshakes.remove(handshake)
 
-    def lose_response(self, peer: Peer, api_key: int) -> bool:
-        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
-        return self._lost.lose(peer, api_key)
+    def response_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> ResponseFaultRule | None:
+        """Count one response, and return the fault that acts on it."""
+        return self._response_faults.fire(peer, request, reader)
 
-    def request_fault(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
+    def request_fault(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> RequestFaultRule | None:
         """Count one request, and return the fault that acts on it."""
-        return self._request_faults.fire(peer, api_key)
+        return self._request_faults.fire(peer, request, reader)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
@@ -270,7 +273,7 @@ class SimNetwork:
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
             "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
-            **self._lost.operations(), **self._request_faults.operations(),
+            **self._response_faults.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,6 +20,8 @@ FAULT_WORDS: Mapping[str, str] = {
     "disk_error": "had a disk that failed",
     "slow_disk": "had a slow disk",
     "lose_response": "lost responses",
+    "fail_response": "responded with errors to requests that took effect",
+    "refuse_request": "refused requests",
     "lose_request": "lost requests",
     "delay_request": "served requests late",
     "duplicate_request": "served requests twice",

@@ -15,7 +15,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.headers import encode_request_header
-from harrow.cluster.wire.request import Handler, Request
+from harrow.cluster.wire.request import Fate, Handler, Request
 from request_contexts import BROKER_LISTENER, CLIENT_LISTENER
 from served_listener import (
     HEARTBEAT,
@@ -337,7 +337,7 @@ def test_a_blocked_brokers_first_request_takes_no_effect_before_healing(tmp_path
 def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
     tmp_path: Path,
 ) -> None:
-    sent: list[bool] = []
+    sent: list[Fate] = []
 
     def handler(request: Request) -> None:
         request.respond_parts((b"\0\0\0\0\0\0",), on_send=sent.append)
@@ -359,7 +359,7 @@ def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
             async with Raw(s.port) as raw:
                 raw.writer.write(frame(1, 3, "x", "app-7"))
                 assert await raw.frame()
-            assert sent == [False] * 4 + [True] + [False]
+            assert [fate.lost for fate in sent] == [False] * 4 + [True] + [False]
             report = await s.op("responses")
             [fired] = report["fired"]
             assert (fired["client"], fired["api_key"]) == ("app-7", HEARTBEAT)
@@ -369,7 +369,7 @@ def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
 
 
 def test_a_response_that_the_tap_cannot_write_is_not_sent(tmp_path: Path) -> None:
-    def full(_lost: bool) -> None:
+    def full(_fate: Fate) -> None:
         raise OSError("disk full")
 
     async def main() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
-from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from harrow.cluster.errors import ErrorCode
@@ -14,6 +11,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_errors import API_ERRORS, SINCE, errors_after, errors_of
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.refusals import is_served, refusal_bytes, struck_bytes
+from message_samples import filled
 
 NOT_SERVED = frozenset(
     (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
@@ -21,38 +19,6 @@ NOT_SERVED = frozenset(
 NONE = ErrorCode.none
 NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """Kafka lists no directory there, which is all that it says."""
-TOPIC_ID = UUID(int=7)
-
-
-def filled(cls: Any) -> Any:
-    """An instance with one item in each list, and a value in each field."""
-    hints = typing.get_type_hints(cls)
-    values = {
-        row.name: _value(hints[row.name], row.name)
-        for row in dataclasses.fields(cls)
-        if row.init and not row.name.startswith("_")
-    }
-    return cls(**values)
-
-
-def _value(hint: Any, name: str) -> Any:
-    args = typing.get_args(hint)
-    if typing.get_origin(hint) is tuple:
-        return (_value(args[0], name),)
-    if args:  # a union
-        return _value(next(arg for arg in args if arg is not type(None)), name)
-    if dataclasses.is_dataclass(hint):
-        return filled(hint)
-    if hint is UUID:
-        return TOPIC_ID
-    named = {"replica_id": -1, "key_type": 0, "resource_type": 2, "acks": 1}
-    base = getattr(hint, "__supertype__", hint)
-    for kind, made in ((bool, True), (str, "a-name"), (bytes, b""), (float, 1.5)):
-        if isinstance(base, type) and issubclass(base, kind):
-            return hint(made) if kind is str else made
-    if isinstance(base, type) and issubclass(base, int):
-        return hint(named.get(name, 3))
-    return timedelta(milliseconds=5)
 
 
 def refused(api: int, version: int, code: ErrorCode, request: Any = None) -> Any:
@@ -80,7 +46,11 @@ def errors_in(entity: Any, path: str = "") -> dict[str, ErrorCode]:
 
 def _items(value: Any) -> list[Any]:
     """The items of a list of a response that are structures themselves."""
-    return [row for row in value if dataclasses.is_dataclass(row)] if type(value) is tuple else []
+    return (
+        [row for row in value if dataclasses.is_dataclass(row)]
+        if issubclass(type(value), tuple)
+        else []
+    )
 
 
 def test_every_served_api_has_a_row() -> None:

@@ -1,0 +1,77 @@
+"""Faults of responses whose request took effect: a lost one leads to retries and duplicates, a failed one to doubt.
+
+Owns: the rules, set over the control socket. A rule counts the responses of its API to clients that match
+(`request_rules.py`), without those of requests that a fault refused, and acts on them from the n-th on:
+
+    lose   the response does not leave, and its connection is reset
+    fail   the response has the error code `error`, as Kafka gives it, although the request took effect
+
+A broker and a proxy act alike: the tap has what took effect, and the error or the loss of the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...errors import ConfigError
+from ..seam import LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
+from .request_faults import ERROR_NUMBERS
+from .request_rules import RequestRule, RequestRules, rule_fields
+
+FAIL_RESPONSE = "fail"
+
+
+@dataclass(slots=True, kw_only=True)
+class ResponseFaultRule(RequestRule):
+    """Do `action` with responses to `api_key`."""
+
+    action: str
+    error: int = 0
+
+    def __post_init__(self) -> None:
+        RequestRule.__post_init__(self)  # super() does not work in a class with slots
+        if self.action == FAIL_RESPONSE and self.error not in ERROR_NUMBERS:
+            raise ConfigError(
+                f"error={self.error}: expected the number of one of Kafka's error codes"
+            )
+
+
+class ResponseFaults:
+    """The armed rules of one host, and what fired."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._rules = RequestRules[ResponseFaultRule]()
+
+    def fire(
+        self, peer: Peer, request: RequestBody, reader: FactsReader
+    ) -> ResponseFaultRule | None:
+        """Count one response; return the rule that acts on it. Without rules: one test."""
+        rule = self._rules.fire(peer, request, reader)
+        if rule is not None:
+            fields = {"rule": rule.id, "peer": str(peer), "api_key": request.api_key}
+            if rule.action == LOSE_RESPONSE:
+                self._trace.emit("response.lost", **fields)
+            else:
+                self._trace.emit("response.failed", **fields, error=rule.error)
+        return rule
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+        """The control operations."""
+        return {
+            "responses": lambda _: {"rules": self._rules.report()},
+            "responses.lose": partial(self._op_arm, LOSE_RESPONSE),
+            "responses.fail": partial(self._op_arm, FAIL_RESPONSE),
+            "responses.clear": self._rules.op_clear,
+        }
+
+    def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        rule = ResponseFaultRule(
+            id=self._rules.next_id(), action=action, error=int(request["error"]) if action == FAIL_RESPONSE else 0,
+            **rule_fields(request),
+        )  # fmt: skip
+        self._rules.arm(rule)
+        return {"id": rule.id}
