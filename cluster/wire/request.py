@@ -42,8 +42,8 @@ class Fate(NamedTuple):
 
 ARRIVES, LOST = Fate(), Fate(lost=True)
 OnSend = Callable[[Fate], int | None]
-"""`on_send(fate)`, just before the bytes leave; returns the first error in the response that its handler made, None where
-it does not say."""
+"""`on_send(fate)`, just before the bytes leave; returns the first error in the response as its handler made it, None
+where it does not say."""
 Complete = Callable[[Sequence[Part] | None, OnSend | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 

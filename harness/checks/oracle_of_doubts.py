@@ -66,7 +66,7 @@ def refused_records(
         if r["source"] == DRAINED and r["kind"] == OperationFunction.POLL
     }
     produced = [row for row in batches if row["kind"] == 1 and row["count"] > 0]
-    appended = [row for row in produced if not row["error"]]
+    appended = [row for row in produced if not row["error"] or row["base_offset"] >= 0]
     numbers = {_sequence(row) for row in appended if row["producer_id"] >= 0}
     crcs = {row["crc"] for row in appended}
     unsure: int = sum(
@@ -77,11 +77,12 @@ def refused_records(
     ) + len(pending)
     lacking: dict[int, int] = {}
     for row in produced:
-        if row["error"] in (0, 48, 49, 90, 120) or _sequence(row) in numbers or row["crc"] in crcs:
+        is_refused = row["error"] not in (0, 48, 49, 90, 120) and row["base_offset"] < 0
+        if not is_refused or _sequence(row) in numbers or row["crc"] in crcs:
             continue
         first = min(
             other["completed_ns"] for other in produced
-            if other["error"] == row["error"] and _sent(other) == _sent(row)
+            if other["error"] == row["error"] and _sent(other) == _sent(row) and other["base_offset"] < 0
         )  # fmt: skip
         accounted = _later(appended, row, first)
         if identify:

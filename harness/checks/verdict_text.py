@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harrow.cluster.errors import error_name
+
 from ..run_folder import RunTimes
 from ..wording import counted
 from .anomaly_kinds import described, rank
@@ -177,7 +179,7 @@ NAMED_ELSEWHERE = frozenset(
         "event",
         "host",
     }
-    | {"group", "response_lost", "records", "acks"}
+    | {"group", "response_lost", "response_error", "records", "acks"}
 )
 PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
 
@@ -230,6 +232,8 @@ def event_text(row: Mapping[str, Any], started_ns: int) -> str:
         return f"sent{sent}, {ends.get(str(outcome), 'never acknowledged')}"
     if operation == "produced":
         acks = {-1: " with acks=all"}.get(row.get("acks", -1), f" with acks={row.get('acks')}")
+        if row.get("response_error"):
+            return f"appended by {broker}{acks}{done}, with {error_name(row['response_error'])} in the response"
         lost = ", but the response was lost" if row.get("response_lost") else ""
         return f"acknowledged by {broker}{acks}{done}{lost}"
     if operation == "commit":

@@ -77,11 +77,12 @@ def tapped(draw: st.DrawFn) -> list[Row]:
         began, ended = draw(SPANS)
         error = draw(st.sampled_from([0, 19, 19]))
         stamp = draw(st.integers(0, 4))
-        base = -1 if error else draw(st.integers(0, 6))
+        appended = not error or draw(st.integers(0, 3)) == 0  # the error came after the append
+        base = draw(st.integers(0, 6)) if appended else -1
         rows.append(
             {
                 "kind": draw(st.sampled_from([1, 1, 1, 2])), "flags": 0, "error": error,
-                "client": draw(st.integers(0, 2)), "base_offset": base, "last_offset": base + (0 if error else 1),
+                "client": draw(st.integers(0, 2)), "base_offset": base, "last_offset": base + int(appended),
                 "crc": draw(st.integers(0, 9)), "count": draw(st.integers(0 if error else 1, 3)),
                 "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": draw(st.integers(0, 1)),
                 "acks": -1, "base_sequence": draw(st.integers(0, 4)), "invoked_ns": began, "completed_ns": ended,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from harrow.cluster.errors import error_name
+
 from ...histories.recorded_faults import Row
 from ...wording import counted
 from ..verdict import Anomaly
@@ -59,6 +61,15 @@ def _response_lost(fact: Row, evidence: RunEvidence) -> str:
     )
 
 
+def _response_failed(fact: Row, evidence: RunEvidence) -> str:
+    when = evidence.span(fact["first_ns"], fact["last_ns"])
+    return (
+        f"{_sender(fact)} ({_client(fact['client'], evidence)}) sent {counted(fact['records'], 'record')} of "
+        f"{fact['topic']}-{fact['partition']} again, after broker {fact['broker']} had appended them and responded "
+        f"with {error_name(fact['error'])} {when}"
+    )
+
+
 def _acknowledged_twice(fact: Row, evidence: RunEvidence) -> str:
     names = ", ".join(_client(number, evidence) for number in fact["clients"])
     when = evidence.span(fact["first_ns"], fact["last_ns"])
@@ -96,6 +107,7 @@ def _unanswered(fact: Row, evidence: RunEvidence) -> str:
 
 DUPLICATIONS: Mapping[str, Callable[[Row, RunEvidence], str]] = {
     "response-lost": _response_lost,
+    "response-failed": _response_failed,
     "appended-unanswered": _unanswered,
     "acknowledged-twice": _acknowledged_twice,
 }

@@ -165,7 +165,9 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
     tally = _Tally()
     for path in taps:
         for rows, topic in _of_topics(path, read_tap, topics):
-            refused = rows[(rows["kind"] == PRODUCED) & (rows["error"] != 0)]
+            refused = rows[
+                (rows["kind"] == PRODUCED) & (rows["error"] != 0) & (rows["base_offset"] < 0)
+            ]
             for error in np.unique(refused["error"]).tolist():
                 chosen = refused[refused["error"] == error]
                 key = (topic, error_name(error), bool((chosen["producer_id"] < 0).any()))

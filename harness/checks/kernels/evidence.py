@@ -9,6 +9,8 @@
 * `removed-early` (`broker`, `reason`, `first_offset`, `last_offset`): this broker removed a segment too early;
 * `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
   response did not reach the client;
+* `response-failed` (`broker`, `client`, `error`, `idempotent`): the same, and the response that reached the client had
+  this error code: a fault put it there after the append (`fail_response`);
 * `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
   epoch, and no broker answered the request;
 * `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged.
@@ -93,17 +95,18 @@ def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtyp
     """Return what the taps and the logs show about the requests that appended these offsets."""
     copies = pl.DataFrame({"at": offsets}).sort("at")
     answered = _covering(copies, inputs.produced.filter(pl.col("base_offset") >= 0))
-    lost = answered.filter((pl.col("flags") & FLAG_LOST) != 0)
+    failed = (pl.col("flags") & FLAG_LOST) != 0, pl.col("error") != 0
     facts = [
-        {"fact": "response-lost", **row}
-        for row in lost.group_by("node", "client")
+        {"fact": "response-failed" if row["error"] else "response-lost", **row}
+        for row in answered.filter(failed[0] | failed[1])
+        .group_by("node", "client", "error")
         .agg(
             pl.col("at").n_unique().alias("records"),
             (pl.col("producer_id") >= 0).all().alias("idempotent"),
             pl.col("completed_ns").min().alias("first_ns"),
             pl.col("completed_ns").max().alias("last_ns"),
         )
-        .sort("first_ns", "node")
+        .sort("first_ns", "node", "error")
         .rename({"node": "broker"})
         .iter_rows(named=True)
     ]

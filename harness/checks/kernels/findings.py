@@ -161,6 +161,7 @@ def batch_rows(frame: pl.DataFrame, operation: str) -> list[Row]:
             "broker": row.get("node"),
             "records": row["count"],
             "response_lost": True if (row.get("flags") or 0) & FLAG_LOST else None,
+            "response_error": row.get("error") or None,
             "base_offset": row["base_offset"],
             "last_offset": row["last_offset"],
             "crc": f"{row['crc']:08x}",

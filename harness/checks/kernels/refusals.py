@@ -76,11 +76,10 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 def _appended(inputs: PartitionInputs) -> list[list[int]]:
     """Return for each client how many records were appended for it, and when the last response was sent."""
     produced = inputs.produced
-    error, base, client, count, ended = (
-        produced[name].to_numpy()
-        for name in ("error", "base_offset", "client", "count", "completed_ns")
+    base, client, count, ended = (
+        produced[name].to_numpy() for name in ("base_offset", "client", "count", "completed_ns")
     )
-    there = (error == 0) & (base >= 0)
+    there = base >= 0
     found: list[list[int]] = []
     for number in np.unique(client[there]).tolist():
         own = there & (client == number)
@@ -91,12 +90,13 @@ def _appended(inputs: PartitionInputs) -> list[list[int]]:
 def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the refused batches of which no batch of the same identity was appended, a row for the same records."""
     produced = inputs.produced.filter(pl.col("count") > 0)
-    refused = produced.filter(~pl.col("error").is_in([0, *NO_COMMIT]))
+    is_appended = (pl.col("error") == 0) | (pl.col("base_offset") >= 0)
+    refused = produced.filter(~is_appended & ~pl.col("error").is_in(NO_COMMIT))
     fenced = (pl.col("error") == FENCED) & pl.col("producer_id").is_in(_transactional(inputs))
     refused = refused.filter(~fenced)
     if not len(refused):
         return refused
-    appended = produced.filter(pl.col("error") == 0)
+    appended = produced.filter(is_appended)
     identity = ["producer_id", "producer_epoch", "base_sequence"]
     sequenced = appended.filter(pl.col("producer_id") >= 0).select(identity).unique()
     refused = refused.join(sequenced, on=identity, how="anti").join(
@@ -129,7 +129,7 @@ def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFr
     """Add how many records in the log have the batch's timestamps (`by_time`) or were appended later (`later`)."""
     assert inputs.final is not None
     client = refused["client"][0]
-    appended = inputs.produced.filter((pl.col("error") == 0) & (pl.col("base_offset") >= 0))
+    appended = inputs.produced.filter(pl.col("base_offset") >= 0)
     others = _within(inputs.final["offset"].to_numpy(), appended.filter(pl.col("client") != client))
     stamps = np.sort(inputs.final["timestamp_ms"].to_numpy()[~others])
     base, last = (refused[name].to_numpy() for name in ("base_timestamp_ms", "max_timestamp_ms"))

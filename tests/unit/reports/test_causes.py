@@ -132,6 +132,17 @@ def test_a_lost_response_names_the_producer_and_the_time() -> None:
     )
 
 
+def test_a_failed_response_names_the_producer_and_the_error() -> None:
+    fact = {
+        **DOUBLE, "fact": "response-failed", "broker": 2, "client": 1, "error": 7, "idempotent": False
+    }  # fmt: skip
+    (found,) = cause("duplicate", facts=[fact], clients=["x", "shop"])
+    assert found == (
+        "a producer without idempotence (shop) sent 12 records of orders-0 again, after broker 2 had appended them and "
+        "responded with REQUEST_TIMED_OUT at 0.52 s"
+    )
+
+
 def test_an_append_without_answer_names_the_fault_of_that_leader() -> None:
     fact = {**DOUBLE, "fact": "appended-unanswered", "leader_epoch": 0, "idempotent": False}
     (found,) = cause("duplicate", facts=[fact], events=[LEADS], faults=[fault("kill", 3, 0.52, 3)])
