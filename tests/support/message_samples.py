@@ -1,4 +1,4 @@
-"""A message of the protocol with one item in each list, and a value in each field."""
+"""A message of the protocol with one item in each list, and a value in each field; the errors in a response."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import typing
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
+
+from harrow.cluster.errors import ErrorCode
 
 TOPIC_ID = UUID(int=7)
 
@@ -40,3 +42,24 @@ def _value(hint: Any, name: str) -> Any:
     if isinstance(base, type) and issubclass(base, int):
         return hint(named.get(name, 3))
     return timedelta(milliseconds=5)
+
+
+def errors_in(entity: Any, path: str = "") -> dict[str, ErrorCode]:
+    """Every error field of a response, by its path."""
+    found: dict[str, ErrorCode] = {}
+    for row in dataclasses.fields(entity):
+        value: Any = getattr(entity, row.name)
+        if row.name in ("error_code", "partition_error_code"):
+            found[path] = value
+        for item in _items(value):
+            found |= errors_in(item, f"{path}/{row.name}")
+    return found
+
+
+def _items(value: Any) -> list[Any]:
+    """The items of a list of a response that are structures themselves."""
+    return (
+        [row for row in value if dataclasses.is_dataclass(row)]
+        if issubclass(type(value), tuple)
+        else []
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_errors import API_ERRORS, SINCE, errors_after, errors_of
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.refusals import is_served, refusal_bytes, struck_bytes
-from message_samples import filled
+from message_samples import errors_in, filled
 
 NOT_SERVED = frozenset(
     (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
@@ -30,27 +29,6 @@ def refused(api: int, version: int, code: ErrorCode, request: Any = None) -> Any
         0 if api == ApiKey.API_VERSIONS and code is ErrorCode.unsupported_version else version
     )
     return messages.decode_response(api, answered, body, 0)
-
-
-def errors_in(entity: Any, path: str = "") -> dict[str, ErrorCode]:
-    """Every error field of a response, by its path."""
-    found: dict[str, ErrorCode] = {}
-    for row in dataclasses.fields(entity):
-        value: Any = getattr(entity, row.name)
-        if row.name in ("error_code", "partition_error_code"):
-            found[path] = value
-        for item in _items(value):
-            found |= errors_in(item, f"{path}/{row.name}")
-    return found
-
-
-def _items(value: Any) -> list[Any]:
-    """The items of a list of a response that are structures themselves."""
-    return (
-        [row for row in value if dataclasses.is_dataclass(row)]
-        if issubclass(type(value), tuple)
-        else []
-    )
 
 
 def test_every_served_api_has_a_row() -> None:
