@@ -85,15 +85,15 @@ def of_groups(topic: str) -> list[Wrong]:
     row = commit.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=1, committed_leader_epoch=-1
     )
-    member = request(ApiKey.LEAVE_GROUP, 5).MemberIdentity(member_id="nobody")
+    member = request(ApiKey.LEAVE_GROUP, 5).MemberIdentity(member_id="absent")
     return [
         Wrong(ApiKey.HEARTBEAT, 4, Code.unknown_member_id, heartbeat.root(
-            group_id=group, member_id="nobody", generation_id=3)),
+            group_id=group, member_id="absent", generation_id=3)),
         Wrong(ApiKey.OFFSET_COMMIT, 8, Code.illegal_generation, commit.root(
-            group_id=group, member_id="nobody", generation_id_or_member_epoch=3,
+            group_id=group, member_id="absent", generation_id_or_member_epoch=3,
             topics=(commit.OffsetCommitRequestTopic(name=topic, partitions=(row,)),))),
         Wrong(ApiKey.LEAVE_GROUP, 2, Code.unknown_member_id, request(ApiKey.LEAVE_GROUP, 2).root(
-            group_id=group, member_id="nobody")),
+            group_id=group, member_id="absent")),
         Wrong(ApiKey.LEAVE_GROUP, 5, Code.unknown_member_id, request(ApiKey.LEAVE_GROUP, 5).root(
             group_id=group, members=(member,))),
         Wrong(ApiKey.DESCRIBE_GROUPS, 6, Code.group_id_not_found, request(ApiKey.DESCRIBE_GROUPS, 6).root(

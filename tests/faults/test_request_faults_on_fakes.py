@@ -18,6 +18,7 @@ from harrow.faults import (
     one,
     refuse_request,
 )
+from harrow.faults.errors import ConfigError
 from harrow.faults.fault_kinds import fault_from_json
 from harrow.faults.request_faults import COUNT_IDLE_MS
 from harrow.faults.schedule import Schedule
@@ -48,6 +49,25 @@ def test_every_fault_of_requests_arms_what_it_was_given(make: Any) -> None:
     assert rule.what["action"] in REQUEST_ACTIONS
     assert fault_from_json(fault.to_json()) == fault
     assert hash(fault) == hash(fault_from_json(fault.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: refuse_request("Fetch", "NOT_COORDINATOR"), "gives CORRUPT_MESSAGE, .*OFFSET_OUT_OF.*any_error=True"),
+        (lambda: fail_response("Fetch", "REQUEST_TIMED_OUT"), "no effect that an error could follow; write refuse"),
+        (lambda: fail_response("Produce", "MESSAGE_TOO_LARGE"), "took effect. It gives KAFKA_STORAGE_ERROR"),
+        (lambda: refuse_request("DescribeAcls", "INVALID_REQUEST"), "Harrow does not know which"),
+        (lambda: lose_request(count=0), r"lose_request\(count=0\): expected a number from 1 to"),
+        (lambda: lose_request(probability=1.5), "expected more than 0, and at most 1"),
+        (lambda: lose_request("Fetch", where={"group": "billing"}), "names no group; it names partition, topic"),
+        (lambda: lose_request("Heartbeat", where={"gruop": "billing"}), "did you mean 'group'"),
+        (lambda: lose_request("ListGroups", where={"topic": "orders"}), "it names nothing"),
+    ],
+)  # fmt: skip
+def test_what_chooses_no_request_or_is_no_error_of_kafkas_is_refused(make: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
 
 
 def test_a_fault_without_probability_draws_nothing_so_that_earlier_schedules_stay_the_same() -> (
@@ -105,6 +125,13 @@ def test_a_schedule_of_an_earlier_version_loads(recorded: dict[str, Any]) -> Non
         if name not in ("name", "target"):
             given: Any = getattr(fault, name)
             assert (list(given) if name == "delay_ms" else given) == value
+
+
+def test_an_error_that_kafka_never_gives_is_injected_for_the_stubborn() -> None:
+    fault = refuse_request("Fetch", "NOT_COORDINATOR", any_error=True)
+    system, _ = armed(fault)
+    assert system.brokers[1].rules[0].what["error"] == 16
+    assert fault_from_json(fault.to_json()) == fault
 
 
 def test_a_schedule_keeps_the_choice_of_requests() -> None:
