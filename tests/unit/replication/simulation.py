@@ -34,7 +34,7 @@ from harrow.cluster.wire.internal import (
     LeaderAndIsrTopicState,
 )
 from harrow.cluster.wire.records import build_batch
-from harrow.cluster.wire.request import Request
+from harrow.cluster.wire.request import ARRIVES, OnSend, Request
 from harrow.cluster.wire.topic_ids import UUID
 from request_contexts import broker_context
 
@@ -364,9 +364,9 @@ class Simulation:
                 partial(target.serve, request)
             )
 
-        def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
+        def complete(parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
             if on_send is not None:
-                on_send(False)
+                on_send(ARRIVES)
             response = b"".join(bytes_of(part) for part in parts or ())
 
             def deliver() -> None:

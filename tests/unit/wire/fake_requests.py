@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harrow.cluster.host.seam import Part, bytes_of
-from harrow.cluster.wire.request import Request
+from harrow.cluster.wire.request import OnSend, Request
 from request_contexts import client_context
 
-Answer = tuple[Sequence[Part] | None, Callable[[bool], None] | None]
+Answer = tuple[Sequence[Part] | None, OnSend | None]
 
 
 def request_of(
@@ -17,7 +17,7 @@ def request_of(
     """Returns a request with some header and `body`; its responses are appended to `answers`."""
     into: list[Answer] = [] if answers is None else answers
 
-    def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
+    def complete(parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
         into.append((parts, on_send))
 
     context = client_context()

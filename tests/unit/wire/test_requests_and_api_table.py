@@ -11,7 +11,7 @@ from harrow.cluster.host.seam import Buffer
 from harrow.cluster.wire import headers, messages
 from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.request import Request
+from harrow.cluster.wire.request import Fate, Request
 
 from .fake_requests import Answer, body_of, request_of
 
@@ -114,7 +114,7 @@ def test_responding_with_encoded_parts_sends_them_unchanged() -> None:
     answers: list[Answer] = []
     parts: list[Buffer] = [memoryview(b"a"), b"b"]
 
-    def on_send(lost: bool) -> None:
+    def on_send(fate: Fate) -> None:
         """The tap."""
 
     request_of(1, 12, b"", answers).respond_parts(parts, on_send=on_send)
