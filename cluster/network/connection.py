@@ -422,7 +422,7 @@ class Connection:
             else self._host.network.response_fault(self._link.peer, slot, self)
         )  # fmt: skip
         lost = fault is not None and fault.action == LOSE_RESPONSE
-        slot.hit = slot.hit or fault is not None
+        slot.hit = slot.hit or (fault is not None and not lost)
         injected = slot.error if fault is None else fault.error
         if injected:
             injected = int(code_at(slot.api_key, slot.version, injected))

@@ -222,7 +222,8 @@ class ProxiedConnection:
         if not lost and not request.refused:
             fault = self._services.host.network.response_fault(self._client.peer, request, self)
             if fault is not None:
-                lost, request.hit = fault.action == LOSE_RESPONSE, True
+                lost = fault.action == LOSE_RESPONSE
+                request.hit = request.hit or not lost
                 request.error = 0 if lost else int(code_at(key, version, fault.error))
         error = self._services.tap.answered(request, frame, body_at, lost=lost)
         if self._tapped is not None and not request.dropped:
