@@ -128,7 +128,7 @@ class RequestFault(Fault):
         """Say which clients used the API, and which did not."""
         del injection
         key = int(api_key(self.api, self.kind))
-        return no_request(key, self.client, self.nth, facts.get("brokers", {}))
+        return no_request(key, self.client, self.nth, facts.get("brokers", {}), where=self.where)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Look how often a fault of several requests acted, and since when no request came that it counts."""

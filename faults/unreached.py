@@ -39,9 +39,13 @@ def progress(facts: object) -> int:
     return 0
 
 
-def no_request(api_key: int, client: str, nth: int, brokers: Facts) -> str:
-    """Say which requests of the API arrived, when the `nth` of a client like `client` did not."""
+def no_request(
+    api_key: int, client: str, nth: int, brokers: Facts, *, where: Mapping[str, Any] | None = None
+) -> str:
+    """Say which requests of the API arrived, when the `nth` of a client like `client`, with `where`, did not."""
     what = f"request {api_name(api_key)}"
+    if where:
+        what += f" with where={dict(where)!r}"
     who = "" if client == "*" else f" of a client that matches {client!r}"
     seen = _counts(brokers, "seen")
     if any(seen.values()):

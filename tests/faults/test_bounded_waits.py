@@ -83,7 +83,7 @@ def test_a_request_fault_whose_client_matches_no_client_ends_with_the_client_ids
 
 
 def test_an_api_that_no_client_uses_is_named_with_what_clients_send() -> None:
-    run = Run(refuse_request("OffsetCommit")).turns(until_ms=TICK_MS)
+    run = Run(refuse_request("OffsetCommit", "NOT_COORDINATOR")).turns(until_ms=TICK_MS)
     seen(run, seen=0, clients={}, others={"one-0": [FETCH]})
     run.turns()
     assert (
