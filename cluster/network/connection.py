@@ -7,8 +7,10 @@ listener, the authorizer is asked, the handler runs. Invariants:
   its coroutine has ended. The response may come much later (purgatory).
 * Responses leave in the order of the requests, whichever is complete first: each request takes a slot, and only
   the front of the queue is sent. A request without a response (acks=0) frees its slot silently.
-* With UNANSWERED_MOST slots taken the connection reads no more; at half of that it reads again. It also stops while
-  the queue of waiting requests is full (`request_queue.py`). (The link bounds the unsent bytes.)
+* With UNANSWERED_MOST slots taken, or with requests of UNANSWERED_BYTES_MOST bytes in them, the connection reads no
+  more; at half of that it reads again. It also stops while the queue of waiting requests is full (`request_queue.py`).
+  (The link bounds the unsent bytes.) So a producer with acks=all is never further ahead of the followers than one of
+  their fetches can bring, however many requests it pipelines, and the ISR stays whole at full speed.
 * The context of the requests is made once, by the first request: its client id names the peer, the listener and the
   peer give the principal, and the authorizer says whether the peer may act as a broker.
 * A response for a closed connection is dropped, without effect on other connections.
@@ -18,7 +20,8 @@ needs (CLUSTER_AUTHORIZATION_FAILED). WireError (garbage, an API or a version th
 the connection with one log line. Any other exception is our bug: it is logged with its stack, traced as
 `task.failed` and answered with `unknown_server_error`.
 
-Source: Kafka's SocketServer.Processor, without its muting of a channel until the response is gone.
+Source: Kafka's SocketServer.Processor, which mutes a channel from each request until its response is gone: with large
+requests this connection reads like that, too; small ones are pipelined.
 """
 
 from __future__ import annotations
@@ -57,6 +60,8 @@ from .tapped_connection import TappedConnection
 
 UNANSWERED_MOST = 500
 """Requests of one connection that were read and are not answered; a pipelining client meets this bound."""
+UNANSWERED_BYTES_MOST = 512 * 1024
+"""Bytes of those requests: half of Kafka's `replica.fetch.max.bytes`, so that two large requests fit in a fetch."""
 _BROKER = re.compile(r"broker-(\d+)")
 UNNAMED = "unnamed"
 """The name of a client that gives none."""
@@ -98,13 +103,20 @@ class ResponseSlot:
 
     __slots__ = (
         "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "error", "frame", "hit", "in_tap",
-        "invoked_ns", "on_send", "parts", "refused", "subject", "version",
+        "invoked_ns", "on_send", "parts", "refused", "size", "subject", "version",
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, header: RequestHeader, frame: bytes, invoked_ns: int
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        size: int,
+        frame: bytes,
+        invoked_ns: int,
     ) -> None:
         self._connection = connection
+        self.size = size
+        """Bytes of the request."""
         self.frame = frame
         """The request's bytes: its handler holds them as well, until it responds."""
         self.body_at = header.body_at
@@ -146,7 +158,7 @@ class Connection:
 
     __slots__ = (
         "_busy", "_context", "_dropping", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services",
-        "_slots", "_table", "_tapped", "_waiting", "address", "used_ns",
+        "_slots", "_table", "_tapped", "_unanswered_bytes", "_waiting", "address", "used_ns",
     )  # fmt: skip
 
     def __init__(self, services: ListenerServices, link: Link) -> None:
@@ -162,10 +174,11 @@ class Connection:
         self._headers = HeaderReader()
         self._context: RequestContext | None = None
         self._slots: deque[ResponseSlot] = deque()
+        self._unanswered_bytes = 0  # of the requests in the slots
         self._waiting: deque[Request] = deque()
         self._busy = False
         self._dropping = False  # a fault drops every request from now on
-        self._full = False  # as many requests are unanswered as may be
+        self._full = False  # as many requests, or as many bytes of them, are unanswered as may be
         self._held = False  # the queue of waiting requests is full
         self._open = True
         with_tap = self._host.tap.enabled and not services.listener.inter_broker
@@ -193,8 +206,9 @@ class Connection:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             context = self._name(header.client_id)
         self.used_ns = now_ns = self._host.clock.monotonic_ns()
-        slot = ResponseSlot(self, header, frame, now_ns)
+        slot = ResponseSlot(self, header, len(frame), frame, now_ns)
         self._slots.append(slot)
+        self._unanswered_bytes += slot.size
         request = Request(
             header.api_key,
             header.version,
@@ -208,13 +222,16 @@ class Connection:
         )
         if self._busy or self._waiting:
             if self._dropping:
-                self._end_unanswered(self._slots.pop(), hit=True)
+                slot = self._slots.pop()
+                self._unanswered_bytes -= slot.size
+                self._end_unanswered(slot, hit=True)
                 return
             self._waiting.append(request)
             self._services.queue.added()
         else:
             self._begin(request)
-        if len(self._slots) >= self._most and self._open and not self._full:
+        much = len(self._slots) >= self._most or self._unanswered_bytes >= UNANSWERED_BYTES_MOST
+        if much and self._open and not self._full and not self._dropping:
             self._full = True
             self._link.pause()
 
@@ -387,6 +404,7 @@ class Connection:
         self._open = False
         while self._slots:
             self._end_unanswered(self._slots.popleft())
+        self._unanswered_bytes = 0
         self._drop_waiting()
 
     def _drop_waiting(self) -> None:
@@ -409,9 +427,11 @@ class Connection:
         slots = self._slots
         while slots and slots[0].done:
             slot = slots.popleft()
+            self._unanswered_bytes -= slot.size
             if slot.parts is not None and not self._send(slot, slot.parts):
                 return
-        if self._full and len(slots) <= self._most // 2:
+        few = len(slots) <= self._most // 2 and self._unanswered_bytes <= UNANSWERED_BYTES_MOST // 2
+        if self._full and few:
             self._full = False
             if not self._held:
                 self._link.resume()

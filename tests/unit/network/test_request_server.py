@@ -10,7 +10,7 @@ import pytest
 from harrow.cluster.authorizer import ANONYMOUS, Operation, Principal, Resource
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Peer
-from harrow.cluster.network.connection import peer_of, principal_of
+from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST, peer_of, principal_of
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
@@ -406,5 +406,49 @@ def test_a_connection_stops_reading_at_its_bound_of_unanswered_requests(tmp_path
                 assert s.requests.qsize() <= 3
                 answer(request)
                 assert struct.unpack_from(">i", await raw.frame())[0] == i
+
+    run(main())
+
+
+ANY_SIZE = {"socket_request_max_bytes": 10 * UNANSWERED_BYTES_MOST}
+
+
+def test_a_connection_stops_reading_at_its_bound_of_unanswered_bytes(tmp_path: Path) -> None:
+    text = "x" * 30_000  # a group id has at most 32,767 bytes
+    most = UNANSWERED_BYTES_MOST // len(text) + 1
+
+    async def main() -> None:
+        async with serving(tmp_path, **ANY_SIZE) as s, Raw(s.port) as raw:
+            raw.writer.write(b"".join(frame(0, i, text) for i in range(3 * most)))
+            for i in range(3 * most):
+                request = await s.requests.get()
+                assert s.requests.qsize() < most
+                answer(request)
+                assert struct.unpack_from(">i", await raw.frame())[0] == i
+
+    run(main())
+
+
+def test_after_a_large_request_a_connection_reads_no_other_until_it_has_responded(
+    tmp_path: Path,
+) -> None:
+    padding = messages.encode_request(HEARTBEAT, 0, heartbeat(0, "a")) + bytes(
+        UNANSWERED_BYTES_MOST
+    )
+    large = framed(HEARTBEAT, 0, 0, "app", padding)
+
+    async def main() -> None:
+        async with serving(tmp_path, **ANY_SIZE) as s, Raw(s.port) as raw:
+            raw.writer.write(large + frame(0, 1, "b") + frame(0, 2, "c"))
+            first = await s.requests.get()
+            async with Raw(s.port) as other:
+                for i in range(5):  # other connections are read meanwhile
+                    other.writer.write(frame(0, i, "d"))
+                    request = await s.requests.get()
+                    assert text_of(request) == "d"
+                    answer(request)
+                    await other.frame()
+            answer(first)
+            assert [text_of(await s.requests.get()) for _ in range(2)] == ["b", "c"]
 
     run(main())
