@@ -111,7 +111,9 @@ def broker_options(given: argparse.Namespace) -> dict[str, Any]:
     inside = Address(given.host or name, PEER_PORT)
     listeners = listeners_of(given.advertise or DEFAULT_ADVERTISED, inside, bound_host=ANY_HOST)
     config = BrokerConfig.parse(
-        cluster_defaults(given.brokers) | dict(listeners) | dict(given.settings)
+        cluster_defaults(given.brokers, dict(given.settings))
+        | dict(listeners)
+        | dict(given.settings)
     )
     parse_listeners(config)
     return {

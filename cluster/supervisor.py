@@ -85,7 +85,7 @@ class Cluster(DescribedCluster):
             raise ConfigError(f"brokers={brokers}: expected a number from 1 to {BROKERS_MOST}")
         if port is not None and not 0 < port <= 65535 - brokers:
             raise ConfigError(f"port={port}: expected a number from 1 to {65535 - brokers}")
-        self.config = BrokerConfig.parse(cluster_defaults(brokers) | dict(config or {}))
+        self.config = BrokerConfig.parse(cluster_defaults(brokers, config) | dict(config or {}))
         self._own_config = {
             node: BrokerConfig.parse(own).overrides() for node, own in (broker_config or {}).items()
         }
@@ -345,17 +345,31 @@ def client_address(listeners: Sequence[Listener]) -> Address:
     return found
 
 
-def cluster_defaults(brokers: int) -> dict[str, object]:
-    """The settings of a cluster on one machine that differ from Kafka's defaults; `config` overrides each by name."""
+SILENCE_MS = 1500
+"""Least `harrow.replica.silence.max.ms`."""
+FETCHES_MISSED = 3
+"""A follower that can be heard fetches at least once in `replica.fetch.wait.max.ms`."""
+
+
+def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -> dict[str, object]:
+    """The settings of a cluster on one machine that differ from Kafka's defaults; `config` overrides each by name.
+
+    A follower that is silent leaves the ISR soon, as after a partition; one that is slow, because the machine is busy,
+    has Kafka's own 30 s. With `replica.lag.time.max.ms` in `config`, Kafka's rule decides alone.
+    """
+    given = dict(config or {})
     replicas = min(3, brokers)
-    return {
+    silence: dict[str, object] = {}
+    if "replica.lag.time.max.ms" not in given:
+        wait_ms = BrokerConfig.parse(given).number("replica.fetch.wait.max.ms")
+        silence["harrow.replica.silence.max.ms"] = max(SILENCE_MS, FETCHES_MISSED * wait_ms)
+    return silence | {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": 2 if replicas > 2 else 1,
         "min.insync.replicas": 2 if replicas > 2 else 1,
         "zookeeper.session.timeout.ms": 1500,
-        "replica.lag.time.max.ms": 1500,
         "replica.fetch.backoff.ms": 50,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,

@@ -316,6 +316,13 @@ SETTINGS: tuple[Setting, ...] = (
         "how a follower truncates (C7)",
         ("high-watermark", "kip-101", "kip-279", "kip-320"),
     ),
+    long_setting(
+        "harrow.replica.silence.max.ms",
+        0,
+        "a follower that is behind and sent no fetch for so long leaves the ISR before replica.lag.time.max.ms; "
+        "0: Kafka's rule alone",
+        low=0,
+    ),
     int_setting(
         "harrow.trace.hw.interval.ms",
         100,

@@ -104,7 +104,7 @@ def _may_commit(partition: Partition, offset: int, since_ms: int) -> bool:
     so no longer.
     """
     isr = partition.isr_state
-    caught_up_ms = max(since_ms, isr.since_ms) - partition.lag_time_max_ms
+    caught_up_ms = max(since_ms, isr.since_ms) - partition.silence_max_ms
     lagging = [
         (node, remote)
         for node in partition.followers

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HarrowError, IsrMemberChangedError
 from ..host.seam.failpoints import AFTER_ISR_WRITE, passes
+from .remote_replica import NEVER_MS
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 RETRY_FIRST_MS = 50
 RETRY_MOST_MS = 1_000
 """Pauses before a write whose outcome is unknown is repeated; each is twice the last."""
+
+LATE_MS = 250
+"""A check that runs so late was not delayed by the work of one turn of the loop: the process was stopped."""
 
 
 class IsrStore(Protocol):
@@ -90,21 +94,26 @@ class IsrChanges:
 
 
 class IsrWrites:
-    """Checks for members that lag at half the lag time, and brings every proposal to its end."""
+    """Checks for members that lag, and brings every proposal to its end.
+
+    It checks at half of `shortest_ms`, the shorter one of the times after which a member leaves (C4). A check that runs
+    late shows that this process was stopped. It read nothing meanwhile, so the silence of followers counts from then.
+    """
 
     def __init__(
         self,
         host: Host,
         store: IsrStore,
         node_id: NodeId,
-        lag_time_max_ms: int,
+        shortest_ms: int,
         partitions: Callable[[], Iterable[Partition]],
         changes: IsrChanges,
     ) -> None:
         self._host = host
         self._store = store
         self._node_id = node_id
-        self._period_ms = max(1, lag_time_max_ms // 2)
+        self._period_ms = max(1, shortest_ms // 2)
+        self._due_ms = self._listening_ms = NEVER_MS
         self._partitions = partitions
         self._changes = changes
         self._timer: Timer | None = None
@@ -114,6 +123,10 @@ class IsrWrites:
 
     def start(self) -> None:
         """Begin the periodic check."""
+        self._schedule(self._host.clock.monotonic_ms())
+
+    def _schedule(self, now_ms: int) -> None:
+        self._due_ms = now_ms + self._period_ms
         self._timer = self._host.tasks.call_later(self._period_ms, self._check)
 
     def stop(self) -> None:
@@ -134,11 +147,13 @@ class IsrWrites:
     def _check(self) -> None:
         if self._stopped:
             return
-        self._timer = self._host.tasks.call_later(self._period_ms, self._check)
         now_ms = self._host.clock.monotonic_ms()
+        if now_ms - self._due_ms >= LATE_MS:
+            self._listening_ms = now_ms
+        self._schedule(now_ms)
         refused, self._refused = self._refused, {}
         for partition in self._partitions():
-            proposal = partition.propose_shrink(now_ms)
+            proposal = partition.propose_shrink(now_ms, self._listening_ms)
             if proposal is None:
                 proposal = refused.get(partition.topic_partition)
                 if proposal is None or proposal is not partition.proposal:

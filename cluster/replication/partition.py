@@ -6,7 +6,7 @@ registry and brings back. The log belongs to the storage room.
 Rules (spec C1 to C5):
 
 * The leader's HW is the smallest log end offset (LEO) of the replicas that are in the *maximal* ISR (`isr.py`, KIP-497)
-  or were caught up within `replica.lag.time.max.ms`. Caught-up replicas outside the ISR count too. Otherwise an ISR
+  or were caught up within `silence_max_ms`. Caught-up replicas outside the ISR count too. Otherwise an ISR
   of one would always outrun a follower that has nearly returned.
 * The HW never goes back while a replica leads. A new leader starts from the HW that it had as a follower, which may be
   behind what the old leader served; `check_latest` refuses until the HW reaches the start of the epoch.
@@ -46,7 +46,7 @@ from ..ids import (
     TopicPartition,
 )
 from .isr import IsrProposal, IsrState, LeaderAndIsr
-from .remote_replica import RemoteReplica
+from .remote_replica import NEVER_MS, RemoteReplica
 from .remote_replicas import RemoteReplicas
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Partition:
         node_id: NodeId,
         topic_id: UUID,
         lag_time_max_ms: int,
+        silence_max_ms: int = 0,
         high_watermark: int = 0,
         alive: Callable[[NodeId], bool] = lambda _node: True,
     ) -> None:
@@ -96,6 +97,7 @@ class Partition:
         self.high_watermark = Offset(max(low, min(high_watermark, high)))
         self._remotes = RemoteReplicas()
         self.lag_time_max_ms = lag_time_max_ms
+        self.silence_max_ms = min(silence_max_ms or lag_time_max_ms, lag_time_max_ms)
         self._alive = alive
         self._failed = False
         log.high_watermark = lambda: self.high_watermark
@@ -336,7 +338,7 @@ class Partition:
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (
                 node in maximal
-                or (remote.caught_up(end, now_ms, self.lag_time_max_ms) and self._alive(node))
+                or (remote.caught_up(end, now_ms, self.silence_max_ms) and self._alive(node))
             ):
                 high = remote.log_end_offset
         if high <= self.high_watermark:
@@ -382,15 +384,16 @@ class Partition:
             return None
         return self._propose((*self.isr, node), "expand")
 
-    def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Propose an ISR without the members that were not caught up for the lag time; None: not now."""
+    def propose_shrink(self, now_ms: int, listening_ms: int = NEVER_MS) -> IsrProposal | None:
+        """Propose an ISR without the members that are not `RemoteReplica.in_sync`; None: not now."""
         if self.proposal is not None or not self.is_leader:
             return None
-        end, lag = self.log.log_end_offset, self.lag_time_max_ms
+        end, limits = self.log.log_end_offset, (self.lag_time_max_ms, self.silence_max_ms)
         kept = tuple(
             node
             for node in self.isr
-            if (remote := self._remotes.get(node)) is None or remote.caught_up(end, now_ms, lag)
+            if (remote := self._remotes.get(node)) is None
+            or remote.in_sync(end, now_ms, *limits, listening_ms)
         )
         return None if kept == self.isr else self._propose(kept, "shrink")
 

@@ -44,6 +44,11 @@ class PartitionDirectory:
         self._node_id = node_id
         self._config = config
         self._lag_time_max_ms = config.number("replica.lag.time.max.ms")
+        self._silence_max_ms = config.number("harrow.replica.silence.max.ms")
+        self.shortest_lag_ms = min(
+            self._lag_time_max_ms, self._silence_max_ms or self._lag_time_max_ms
+        )
+        """The shorter one of the times after which a member leaves an ISR."""
         self._logs = logs
         self._checkpoint = checkpoint
         self._metadata = metadata
@@ -107,6 +112,7 @@ class PartitionDirectory:
             node_id=self._node_id,
             topic_id=topic_id,
             lag_time_max_ms=self._lag_time_max_ms,
+            silence_max_ms=self._silence_max_ms,
             high_watermark=self._checkpoint.read(tp),
             alive=self._metadata.is_alive,
         )

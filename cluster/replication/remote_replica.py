@@ -128,8 +128,30 @@ class RemoteReplica:
         self.last_fetch_ms = fetched_ms
         self.last_caught_up_ms = max(self.last_caught_up_ms, fetched_ms)
 
+    def in_sync(
+        self,
+        leader_end: Offset,
+        now_ms: int,
+        lag_time_max_ms: int,
+        silence_max_ms: int,
+        listening_ms: int = NEVER_MS,
+    ) -> bool:
+        """True for a member that stays in the ISR: caught up within the lag time, and not behind and silent (C4).
+
+        Its silence counts from its last fetch, or from `listening_ms` where the leader has read nothing before that.
+        """
+        if self.log_end_offset == leader_end:
+            return True
+        row = self.session_row
+        in_session_ms = NEVER_MS if row is None else row.last_fetch_ms()
+        heard_ms = max(self.last_caught_up_ms, self.last_fetch_ms, in_session_ms, listening_ms)
+        return (
+            now_ms - self.last_caught_up_ms <= lag_time_max_ms
+            and now_ms - heard_ms <= silence_max_ms
+        )
+
     def caught_up(self, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
-        """True at the leader's end, or when it was there within the lag time (rule of C4, and part of C1's)."""
+        """True at the leader's end, or when it was there within the lag time (part of C1's rule)."""
         return (
             self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms
         )

@@ -114,9 +114,9 @@ class ReplicaManager:
         isr_changes = IsrChanges(host, self.wake_ups)
         self.isr_changes: Mapping[str, int] = isr_changes.counts
         """How often ISRs changed here, by cause: for metrics."""
-        lag_time_max_ms = number("replica.lag.time.max.ms")
+        shortest_ms = self.directory.shortest_lag_ms
         self._isr_writes = IsrWrites(
-            host, registry_isr, node_id, lag_time_max_ms, self.partitions, isr_changes
+            host, registry_isr, node_id, shortest_ms, self.partitions, isr_changes
         )
         self.fetchers = FetcherManager(
             FetcherServices(

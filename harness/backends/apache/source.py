@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from ...running_cluster import RunningCluster
     from .installation import KafkaInstallation
 
-KAFKA_DEFAULTS: Mapping[str, object] = {"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
-"""It becomes `broker.session.timeout.ms`; all other defaults are those of Harrow's own brokers."""
+KAFKA_DEFAULTS: Mapping[str, object] = {
+    "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "replica.lag.time.max.ms": 1500,
+}
+"""The first becomes `broker.session.timeout.ms`. The second is in the place of `harrow.replica.silence.max.ms`, which
+Kafka does not have. All other defaults are those of Harrow's own brokers."""
 
 
 def kafka_config(
@@ -29,7 +33,8 @@ def kafka_config(
 ) -> dict[str, object]:
     """Return the settings of a Kafka cluster; `config`: what the test changes. CapabilityError for planted bugs."""
     refuse_plants(plants)
-    return {**cluster_defaults(brokers), **TEST_DEFAULTS, **KAFKA_DEFAULTS, **config}
+    defaults = cluster_defaults(brokers, KAFKA_DEFAULTS)
+    return {**defaults, **TEST_DEFAULTS, **KAFKA_DEFAULTS, **config}
 
 
 class KafkaClusters(NewClusters[KafkaCluster]):

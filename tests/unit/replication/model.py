@@ -65,9 +65,14 @@ class Replica:
     """A partition over a `ListLog`, which does what a fetcher and a fetch handler do."""
 
     def __init__(
-        self, node: int, rule: str = "kip-320", config: dict[str, object] | None = None
+        self,
+        node: int,
+        rule: str = "kip-320",
+        config: dict[str, object] | None = None,
+        silence_ms: int = 0,
     ) -> None:
         self.node = node
+        self.silence_ms = silence_ms
         self.log = ListLog(config)
         self.rule: TruncationStrategy = STRATEGIES[rule]
         self.partition = self._open(0)
@@ -75,7 +80,7 @@ class Replica:
     def _open(self, checkpoint: int) -> Partition:
         return Partition(
             TP, cast("Any", self.log), node_id=NodeId(self.node), topic_id=UUID(int=1),
-            lag_time_max_ms=LAG_MS, high_watermark=checkpoint,
+            lag_time_max_ms=LAG_MS, silence_max_ms=self.silence_ms, high_watermark=checkpoint,
         )  # fmt: skip
 
     @property
