@@ -116,7 +116,7 @@ def test_changing_a_static_setting_at_run_time_is_refused(admin: Any) -> None:
     ):
         change(admin, "BROKER", "1", replica_lag_time_max_ms="5")
     assert settings_of(admin, "BROKER", "1", "replica.lag.time.max.ms") == {
-        "replica.lag.time.max.ms": ("1500", "STATIC_BROKER_CONFIG")
+        "replica.lag.time.max.ms": ("30000", "DEFAULT_CONFIG")
     }
 
 

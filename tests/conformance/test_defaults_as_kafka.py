@@ -1,0 +1,60 @@
+"""A broker's defaults are Apache Kafka's, except those that `docs/compatibility.md` names (A4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.config import BY_NAME, Setting
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+BROKER, DEFAULT_SOURCE = 4, 5
+OF_LISTENERS = {
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+}
+COMPUTED = {"log.roll.ms", "log.roll.jitter.ms", "log.retention.ms", "log.flush.interval.ms"}
+WITHOUT_A_REGISTRY = {"leader.imbalance.per.broker.percentage"}
+DIFFER = {
+    "log.flush.scheduler.interval.ms": ("9223372036854775807", "1000"),
+    "log.cleaner.io.max.bytes.per.second": ("1.7976931348623157E308", "2147483647"),
+}
+
+
+def defaults_of(kafka: Any) -> dict[str, str]:
+    """Kafka's own default of each broker setting, below what the tests set; "" for null."""
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
+    node = str(next(iter(kafka.ports)))
+    resource = s.DescribeConfigsResource(
+        resource_type=BROKER, resource_name=node, configuration_keys=None
+    )
+    entity = s.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
+    rows = kafka.raw(int(node)).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results[0].configs
+    assert rows, "the broker describes no setting"
+    found: dict[str, str] = {}
+    for row in rows:
+        own = [same.value for same in row.synonyms if same.source == DEFAULT_SOURCE]
+        if own or row.config_source == DEFAULT_SOURCE:
+            found[row.name] = (own[0] if own else row.value) or ""
+    return found
+
+
+def text(setting: Setting) -> str:
+    value = setting.default
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("kafka", ["apache"], indirect=True)
+def test_the_defaults_of_brokers_are_kafkas(kafka: Any) -> None:
+    theirs = defaults_of(kafka)
+    skipped = OF_LISTENERS | COMPUTED | WITHOUT_A_REGISTRY
+    compared = {
+        name: (theirs[name], text(setting))
+        for name, setting in BY_NAME.items()
+        if name in theirs and name not in skipped
+    }
+    assert len(compared) > 80, sorted(compared)
+    assert {name: row for name, row in compared.items() if row[0] != row[1]} == DIFFER
