@@ -31,6 +31,7 @@ from ..trace import RealTrace
 from .clock import RealClock
 from .disk import RealDisk
 from .network import RealNetwork
+from .stall_watch import StallWatch
 from .tasks import RealTasks
 
 LIVES = "lives"
@@ -67,6 +68,7 @@ class RealHost:
         self._tasks = RealTasks(loop, self._trace)
         self._failpoints = RealFailpoints(self._trace)
         self._network = RealNetwork(loop, listeners or {}, self._trace)
+        self._stalls = StallWatch(loop, self._trace)
         self._tap: RealTap | NoTap = RealTap(folder, self.clock) if tap else NoTap()
         self.trace: Trace = self._trace
         self.tasks: Tasks = self._tasks
@@ -91,11 +93,13 @@ class RealHost:
             self._failpoints.operations()["failpoint.arm"](fields)
 
     async def start(self) -> None:
-        """Open the control socket."""
+        """Open the control socket, and watch how late the loop runs."""
         await self.control.start()
+        self._stalls.start()
 
     async def stop(self) -> None:
         """Close links, then tasks and threads, then the control socket and the files."""
+        self._stalls.stop()
         self._network.close()
         await asyncio.sleep(0)  # lets handlers run `link_closed`
         await self._tasks.stop()

@@ -410,7 +410,7 @@ def test_a_connection_stops_reading_at_its_bound_of_unanswered_requests(tmp_path
     run(main())
 
 
-ANY_SIZE = {"socket_request_max_bytes": 10 * UNANSWERED_BYTES_MOST}
+ANY_BYTES = 10 * UNANSWERED_BYTES_MOST
 
 
 def test_a_connection_stops_reading_at_its_bound_of_unanswered_bytes(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_a_connection_stops_reading_at_its_bound_of_unanswered_bytes(tmp_path: P
     most = UNANSWERED_BYTES_MOST // len(text) + 1
 
     async def main() -> None:
-        async with serving(tmp_path, **ANY_SIZE) as s, Raw(s.port) as raw:
+        async with serving(tmp_path, socket_request_max_bytes=ANY_BYTES) as s, Raw(s.port) as raw:
             raw.writer.write(b"".join(frame(0, i, text) for i in range(3 * most)))
             for i in range(3 * most):
                 request = await s.requests.get()
@@ -438,7 +438,7 @@ def test_after_a_large_request_a_connection_reads_no_other_until_it_has_responde
     large = framed(HEARTBEAT, 0, 0, "app", padding)
 
     async def main() -> None:
-        async with serving(tmp_path, **ANY_SIZE) as s, Raw(s.port) as raw:
+        async with serving(tmp_path, socket_request_max_bytes=ANY_BYTES) as s, Raw(s.port) as raw:
             raw.writer.write(large + frame(0, 1, "b") + frame(0, 2, "c"))
             first = await s.requests.get()
             async with Raw(s.port) as other:
