@@ -72,6 +72,11 @@ def trace_files(run: Path) -> list[Path]:
     return broker_folder.broker_files(run / CLUSTER, broker_folder.TRACE)
 
 
+def registry_trace(run: Path) -> Path:
+    """Return the path of the registry's trace; clusters without Harrow's registry have none."""
+    return run / CLUSTER / broker_folder.REGISTRY / broker_folder.TRACE
+
+
 def tap_files(cluster: Path) -> list[Path]:
     """Return every broker's tap in the folder of a cluster."""
     return broker_folder.broker_files(cluster, broker_folder.TAP)

@@ -66,7 +66,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     proxy.closed             upstream (it does not)
     failpoint.fired          name, action, hit
     task.failed              name, error (a bug: it makes a test fail)
-    process.stalled          late_ms, cpu_ms (the loop stood still for so long; CPU time of the process meanwhile)
+    process.stalled          late_ms, cpu_ms (the loop did not advance for so long; CPU time of the process meanwhile)
     process.out-of-memory    error (an allocation failed; the process ends at once)
     process.failed           error (of a simulated process that could not start)
 

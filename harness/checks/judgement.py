@@ -28,6 +28,7 @@ from ..histories.origin import started_ns
 from ..histories.recordings import Recording, recordings_of
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
+from .busy_machine import machine_notes
 from .causes.recorded import causes_of_run
 from .client_names import named_client
 from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
@@ -125,6 +126,7 @@ def judge_laid_out(
     doubts.add(_doubts_of_promises(promised, not_allowed))
     allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
     allowed_doubts += groups.doubts
+    doubts.notes += machine_notes(events, _times(windows or []), times)
     doubts.add(Doubts(reasons=unjudged(chosen, added)))
     doubts.add(_doubts_of_needs(place, results, not_allowed, promised))
     if windows is not None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from harrow.cluster.planting import PLANTED_EVENT
 
-from ..run_folder import trace_files
+from ..run_folder import registry_trace, trace_files
+from .busy_machine import EVENTS as MACHINE_EVENTS
 from .log_changes import CHANGE_EVENTS
 from .unanswered import EVENT as UNANSWERED_EVENT
 
@@ -24,19 +25,24 @@ EXPANSION_EVENT = "partition.isr-expansion"
 MISSED_EVENT = "purgatory.missed"
 JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT, MISSED_EVENT, UNANSWERED_EVENT)
 """What `claims_of_brokers` and `unanswered.py` read."""
-EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *CHANGE_EVENTS))
+EVENT_MARKS = tuple(
+    f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *CHANGE_EVENTS, *MACHINE_EVENTS)
+)
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 
 
 def judged_events(folder: Path) -> list[dict[str, Any]]:
-    """Return every broker's events that a verdict reads: elections, ISR expansions, and what was removed from logs.
+    """Return every broker's events that a verdict reads: elections, ISRs, stalls, and what was removed from logs.
+
+    The registry's are among them, with "registry" as `broker`.
 
     Lines that are not JSON, such as a torn last line, are skipped.
     """
     found: list[dict[str, Any]] = []
-    for path in trace_files(folder):
+    registry = registry_trace(folder)
+    for path in [*trace_files(folder), *([registry] if registry.exists() else [])]:
         with path.open("rb") as file:
             for line in file:
                 if any(mark in line for mark in EVENT_MARKS):

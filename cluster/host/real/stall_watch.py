@@ -1,4 +1,4 @@
-"""How long the loop of this process stands still: evidence of a machine that is too busy.
+"""How long the loop of this process does not advance: evidence of a machine that is too busy.
 
 Owns: `StallWatch`, a timer that runs every PERIOD_MS. When it runs STALL_MS late or later, nothing else of this process
 ran meanwhile. It traces `process.stalled` with how late it was, and how much CPU time the process used in that time:

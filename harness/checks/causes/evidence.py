@@ -22,6 +22,8 @@ class RunEvidence:
     events: Sequence[Row] = ()
     """Events of the brokers' traces with `broker`, by time: partition.leader, .isr, .truncated, group.state, and
     transaction.state of producers that began."""
+    machine: Sequence[Row] = ()
+    """Events of all processes that show what a busy machine did: those of `busy_machine.EVENTS`."""
     facts: Sequence[Row] = ()
     """Rows of `kernels/evidence.py`."""
     refusals: Sequence[Row] = ()

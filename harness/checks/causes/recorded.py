@@ -17,6 +17,8 @@ from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 
 from ... import run_folder
 from ...histories.recorded_faults import Row, json_object, read_faults
+from ..busy_machine import EVENTS as MACHINE_EVENTS
+from ..traces import judged_events
 from ..verdict import Anomaly
 from .coordinator_facts import (
     ended_transactions,
@@ -65,6 +67,7 @@ def read_evidence(
             fault for fault in read_faults(folder / run_folder.FAULTS) if fault.skipped is None
         ],
         events=trace_events(folder, wanted),
+        machine=[row for row in judged_events(folder) if row.get("event") in MACHINE_EVENTS],
         facts=facts,
         refusals=_refusals(taps if small else [], wanted),
         delivery_errors=_delivery_errors(histories if small else [], wanted),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..verdict import Anomaly
+from .busy_machine import refused_without_fault
 from .commits import committed_early
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
@@ -30,7 +31,12 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
         by_name.setdefault(anomaly.name, []).append(anomaly)
     found: dict[str, tuple[str, ...]] = {}
     for name, shown in by_name.items():
-        sentences = sorted(RULES[name](shown, evidence), key=_weight) if name in RULES else []
+        rules = [RULES[name]] if name in RULES else []
+        if name in OF_REFUSALS:
+            rules.append(refused_without_fault)
+        sentences = sorted(
+            (found for rule in rules for found in rule(shown, evidence)), key=_weight
+        )
         if sentences:
             found[name] = tuple(dict.fromkeys(text for _, text in sentences))[:SENTENCES_MOST]
     return found
@@ -55,3 +61,5 @@ RULES: Mapping[str, Rule] = {
     "incomplete-leader": incomplete,
 }
 """The rule of each kind for which there can be evidence; the other kinds explain themselves by their operations."""
+OF_REFUSALS = frozenset({"missing", "duplicate", "nonmonotonic-send", "out-of-order"})
+"""Kinds that refused records can lead to: they were given up, or sent again."""

@@ -1,10 +1,10 @@
-"""`process.stalled`: a loop that stood still says for how long, and whether the process had work meanwhile."""
+"""`process.stalled`: a loop that did not advance says for how long, and whether the process had work meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ def stalls(folder: Path) -> list[dict[str, Any]]:
 
 def block_without_work() -> None:
     """Stand still as in a process that the machine does not run: it uses no CPU time."""
-    threading.Event().wait(LONG_S)
+    mine, other = socket.socketpair()
+    mine.settimeout(LONG_S)
+    with mine, other, pytest.raises(TimeoutError):
+        mine.recv(1)
 
 
 def work() -> None:
@@ -56,7 +59,9 @@ def test_nothing_is_traced_after_the_host_has_stopped(tmp_path: Path) -> None:
         await host.start()
         await host.stop()
         block_without_work()
-        await asyncio.sleep(2 * PERIOD_MS / 1000)
+        later = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(2 * PERIOD_MS / 1000, later.set_result, None)
+        await later
 
     asyncio.run(asyncio.wait_for(main(), 20))
     assert stalls(tmp_path) == []
