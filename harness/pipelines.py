@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import VerdictError
+from .recovery import recovery_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,7 @@ class PipelineVerifier:
         relation: Relation | str | None = None,
         group: str | None = None,
         retry_topics: Topic | str | Iterable[Topic | str] = (),
+        recovers_within: float | None = None,
     ) -> Verdict:
         """Judge what came out of a pipeline for what went in; raise VerdictError unless the verdict is valid.
 
@@ -45,6 +47,9 @@ class PipelineVerifier:
         `retry_topics`: the topics to which the job sends an input that it works on again later, with the same record
         id. The offset of an input that such a topic has may be committed before its output is there.
 
+        `recovers_within`: seconds. A job that makes no progress for longer, although the cluster can serve it, makes
+        the verdict invalid (`stalled`).
+
         An input that the job has not processed yet is a missing output; the message says how far the job has committed.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
@@ -54,13 +59,15 @@ class PipelineVerifier:
             source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group,
             retry_topics=retry_topics,
         )  # fmt: skip
-        verdict = self._judged(promise.topics, guarantee or DEFAULT_GUARANTEE, promise)
+        bound = recovery_bound("verify_pipeline", recovers_within)
+        verdict = self._judged(promise.topics, guarantee or DEFAULT_GUARANTEE, promise, bound)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
         return verdict
 
     def _judged(
-        self, topics: Iterable[Topic | str], guarantee: str | None, promise: TopicPromise | PipelinePromise | None
+        self, topics: Iterable[Topic | str], guarantee: str | None, promise: TopicPromise | PipelinePromise | None,
+        recovers_within: float | None,
     ) -> Verdict:  # fmt: skip
         raise NotImplementedError  # Harrow has it
 

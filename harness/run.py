@@ -37,6 +37,7 @@ from .errors import VerdictError
 from .pipelines import PipelineVerifier
 from .programs import RunningPrograms
 from .recording import RecordingClients
+from .recovery import least_isr_of, progress_facts, recovery_bound
 from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
 from .seeds import child_seed
 from .terminal_notes import show_on_stderr
@@ -110,6 +111,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         self._topics: dict[str, Topic] = {}
         self._chaos: Chaos | None = None
         self._blocks = 0
+        self._bounds: dict[str, float] = {}
+        """`recovers_within` of chaos blocks in seconds, by the number of the fault."""
         self._steps = 0
         self._listeners: list[Callable[[Verdict], None]] = []
         self._topics_of_test: set[str] = set()
@@ -259,6 +262,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         kinds: Sequence[str] | Mapping[str, int] | None = None,
         schedule: Schedule | None = None,
         reached_within: float = REACHED_WITHIN_S,
+        recovers_within: float | None = None,
     ) -> Chaos:
         """Return a block that injects `faults` into the cluster, in sequence and in the background.
 
@@ -278,6 +282,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         * `reached_within`: a fault that acts at a request, a call or a place in the code fails when none was reached in
           so many seconds in which there was traffic.
         * `schedule`: a recorded schedule to replay, `Schedule.from_json(text)`; it has its own duration and cap.
+        * `recovers_within`: seconds; a client that makes no progress for longer because of a fault of this block,
+          although the cluster could serve it, makes the verdict invalid (`stalled`). Default: it is reported.
 
         ConfigError for an argument that cannot be used, such as a topic that the cluster does not have.
         """
@@ -287,6 +293,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
                 unused or "a chaos block is already active; give all faults to one block"
             )
         request = ChaosRequest.of(faults, duration, cap, kinds, schedule, reached_within)
+        bound = recovery_bound("chaos", recovers_within)
         cluster = self.cluster
         system = self._source.system(cluster)
         system.programs = self.program_controls
@@ -296,6 +303,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             seed=child_seed(self._seed, "chaos", str(block)),
         )  # fmt: skip
         planned = self.replays.get(block, planned)
+        if bound is not None:
+            self._bounds.update((step.id, bound) for step in planned.steps)
         if self._early_spark:
             self._verifier.prepare()
         self._chaos = Chaos(
@@ -361,6 +370,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         record_id: IdSource | None = None,
         expected: Iterable[object] | None = None,
         order_key: IdSource | None = None,
+        recovers_within: float | None = None,
     ) -> Verdict:
         """Wait for convergence, do the final read and judge on Spark; raise VerdictError unless the verdict is valid.
 
@@ -371,6 +381,9 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         function of the `Record`. `expected`: the ids (or records) that the application believes that it sent; a list
         also says in which order. `order_key`: field path or function; records with the same key have an order. By
         default it is Kafka's record key; it is judged when `guarantee` names `ordered`.
+
+        `recovers_within`: seconds. A client, group or transactional id that makes no progress for longer, although it
+        has work and the cluster can serve it, makes the verdict invalid (`stalled`). None: it is reported.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
         from .promises.topic_promise import TopicPromise
@@ -378,7 +391,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         promise = TopicPromise.of(
             guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key
         )
-        verdict = self._judged(topics, guarantee, promise)
+        bound = recovery_bound("verify", recovers_within)
+        verdict = self._judged(topics, guarantee, promise, bound)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
         return verdict
@@ -388,6 +402,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         topics: Iterable[Topic | str],
         guarantee: str | None = None,
         promise: TopicPromise | PipelinePromise | None = None,
+        recovers_within: float | None = None,
     ) -> Verdict:
         if self._chaos is not None:
             raise ConfigError(
@@ -398,6 +413,9 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         if not names:
             raise ConfigError("verify(): no topic was given, and this test has created none")
         notes = self._await_sends()
+        least_isr = least_isr_of(self._topics.values())
+        progress = progress_facts(least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0)
+        run_folder.note_progress(self.folder, progress)
         verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
         self.verdicts.append(verdict)
         for call in self._listeners:

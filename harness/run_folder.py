@@ -16,7 +16,7 @@ jobs/*.log          what each process of `exactly_once/` logged
 promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
 groups.json         the states of consumer groups when it ended       (`histories/group_states.py`, schema 1)
 report.html         the picture of the run                                (`reports/picture.py`)
-run.json            what the run was: seed, brokers, settings, data folders, judged topics, its start (here, schema 1)
+run.json            what the run was: seed, brokers, settings, data folders, topics, bounds, its start (here, schema 1)
 
 Times of a run are shown relative to its start (`RunTimes`): the cluster's first use, `started_ns` of run.json.
 """
@@ -122,6 +122,18 @@ def note(run: Path, **facts: object) -> None:
     partial = run / f"{RUN}.partial"
     partial.write_text(json.dumps(new, indent=1, default=str) + "\n", encoding="utf-8")
     partial.replace(run / RUN)
+
+
+def note_progress(run: Path, facts: Mapping[str, object]) -> None:
+    """Replace what `run.json` says about standing still, for `harrow check` too (`checks/progress/reading.py`).
+
+    `ended_ns`: when the verdict was asked for, on the monotonic clock. `min_insync_replicas`: by topic. Bounds in
+    seconds: `recovers_within_s` of the verdict, `recovers_within_s_of_faults` by the number of a fault.
+    """
+    body = read_run(run)
+    if body and body.get("progress", {}) != facts:
+        body["progress"] = dict(facts)
+        (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def topics_of(run: Path) -> list[str]:

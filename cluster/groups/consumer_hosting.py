@@ -61,6 +61,10 @@ class HostingShard(Protocol):
         """Append records."""
         ...
 
+    def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
+        """A member lost its membership because its timeout had passed."""
+        ...
+
 
 class ConsumerHosting:
     """The surroundings of the consumer groups of one shard."""
@@ -169,6 +173,11 @@ class ConsumerHosting:
             generation=after.epoch,
             members=len(after.members),
         )
+
+    def expired(self, group: ConsumerGroup, clients: Mapping[str, str]) -> None:
+        """Trace the members that were removed because their timeouts had passed."""
+        for member_id, client_id in clients.items():
+            self._shard.trace_expired(group.group_id, member_id, client_id)
 
     def _report(self, group: ConsumerGroup, before: GroupData) -> None:
         tap, shard = self._host.tap, self._shard.shard

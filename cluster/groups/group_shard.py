@@ -246,7 +246,19 @@ class GroupShard:
 
     def _tick(self, hosted: HostedGroup) -> None:
         if self.shard.is_active and hosted.consumer is None:
-            self.run(hosted, hosted.group.tick(self._host.clock.monotonic_ms()))
+            members = {member.member_id: member.client_id for member in hosted.group.members}
+            effects = hosted.group.tick(self._host.clock.monotonic_ms())
+            for member in hosted.group.members:
+                members.pop(member.member_id, None)
+            for member_id, client_id in members.items():
+                self.trace_expired(hosted.group_id, member_id, client_id)
+            self.run(hosted, effects)
+
+    def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
+        """A member lost its membership because its session or the rebalance had timed out: it did not leave."""
+        self._host.trace.emit(
+            "group.member-expired", group=group_id, partition=self.shard.number, member=member_id, client=client_id
+        )  # fmt: skip
 
     def _trace_state(self, hosted: HostedGroup) -> None:
         group = hosted.group

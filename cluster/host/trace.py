@@ -41,6 +41,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     log.folder-failed        folder, logs, error
     group.state              group, partition, state, generation, members
     group.loaded             partition, groups, took_ms (where there were groups)
+    group.member-expired     group, partition, member, client (its session or the rebalance timed out; it did not leave)
     group.offsets-removed    group, partition, offsets (expired, or of deleted topics)
     transaction.state        transactional_id, state, producer_id, epoch, partitions
     transactions.loaded      partition, transactions, took_ms (where there were transactions)

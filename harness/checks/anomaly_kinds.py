@@ -194,6 +194,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "consumer groups are in rebalances that do not end",
     ),
     _kind(
+        "stalled",
+        "client stood still although the cluster served it",
+        "clients stood still although the cluster served them",
+    ),
+    _kind(
         "missed-wake-up",
         "request waited on a broker until its deadline, although it could be answered before",
         "requests waited on brokers until their deadlines, although they could be answered before",

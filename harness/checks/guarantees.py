@@ -48,7 +48,9 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
   there were records to return: the broker did not wake it;
 * `unanswered-request`: a broker does not answer a request within the request's timeout and ten seconds, on a connection
   that lives, without a fault (`unanswered.py`);
-* `stuck-group`: a consumer group is in a rebalance for longer than the timeouts of its members (`stuck_groups.py`).
+* `stuck-group`: a consumer group is in a rebalance for longer than the timeouts of its members (`stuck_groups.py`);
+* `stalled`: a client made no progress for longer than a bound, although what it needed was available (`progress/`). No
+  guarantee forbids it; `recovers_within=` does.
 
 What the application promised of a topic (`promises/topic_checks.py`):
 
@@ -126,7 +128,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 
 GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
 """What simulated runs, and `harrow chaos` on real ones, are held to unless they say otherwise."""
-ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"resend-in-doubt"}
+ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"resend-in-doubt", "stalled"}
 """What a verdict on a history may find."""
 SIMULATED = frozenset(
     {

@@ -8,6 +8,7 @@ the results of the partitions. `log_changes.py` reads from the same events what 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,9 +26,12 @@ EXPANSION_EVENT = "partition.isr-expansion"
 MISSED_EVENT = "purgatory.missed"
 JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT, MISSED_EVENT, UNANSWERED_EVENT)
 """What `claims_of_brokers` and `unanswered.py` read."""
-EVENT_MARKS = tuple(
-    f'"{name}"'.encode() for name in (*JUDGED_EVENTS, *CHANGE_EVENTS, *MACHINE_EVENTS)
-)
+OF_BROKERS = ("broker.ready", "broker.stopping", "partition.isr")
+OF_COORDINATORS = ("group.loaded", "transactions.loaded", "group.member-expired")
+PROGRESS_EVENTS = (*OF_BROKERS, *OF_COORDINATORS)
+"""What `progress/` reads besides elections."""
+WANTED_EVENTS = (*JUDGED_EVENTS, *CHANGE_EVENTS, *MACHINE_EVENTS, *PROGRESS_EVENTS)
+EVENT_MARK = re.compile(f'"event": ?"(?:{"|".join(map(re.escape, WANTED_EVENTS))})"'.encode())
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
@@ -45,7 +49,7 @@ def judged_events(folder: Path) -> list[dict[str, Any]]:
     for path in [*trace_files(folder), *([registry] if registry.exists() else [])]:
         with path.open("rb") as file:
             for line in file:
-                if any(mark in line for mark in EVENT_MARKS):
+                if EVENT_MARK.search(line):
                     try:
                         event = json.loads(line)
                     except ValueError:

@@ -81,6 +81,8 @@ class Verdict:
         default_factory=dict[str, tuple[str, ...]]
     )
     """Those of `guarantees` that a check of an extension judged, each with the anomalies that it forbids."""
+    progress: tuple[dict[str, Any], ...] = ()
+    """Which client stood still at which fault, and for how long: a row for each pair (`progress/judging.py`)."""
     started_ns: int = 0
     """The start of the test on the monotonic clock; 0 when nothing was recorded."""
     elapsed_ms: float = 0.0
@@ -119,7 +121,7 @@ class Verdict:
             name: tuple(found) for name, found in data.get("added_guarantees", {}).items()
         }
         data["status"] = Status(data["status"])
-        for name in ("guarantees", "reasons", "notes", "planted"):
+        for name in ("guarantees", "reasons", "notes", "planted", "progress"):
             data[name] = tuple(data.get(name, ()))
         return cls(**data)
 

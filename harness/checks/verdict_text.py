@@ -10,6 +10,7 @@ The text has a bounded length, however long the history is and whatever the reco
           in the final read: offset 100, key=order-140, value={"order": 140}
       judged 1,204 records acknowledged, 1,190 read
 
+Where clients stood still because of faults, a line says so for each pair (`progress/words.py`).
 Forbidden kinds come before allowed ones, and the worst kind first (`anomaly_kinds.py`). Each kind has one example,
 its first anomaly whose records are known. Times are seconds since the start of the test.
 """
@@ -68,6 +69,10 @@ def verdict_text(verdict: Verdict) -> str:
     notes = [note for note in verdict.notes if not _repeats_a_kind(note, kinds)]
     lines += [f"  note: {shortened(note, LINE_MOST)}" for note in notes[:REASONS_MOST]]
     lines += _more(notes, "notes")
+    if verdict.progress:
+        from .progress.words import progress_lines
+
+        lines += [f"  {shortened(line, LINE_MOST)}" for line in progress_lines(verdict.progress)]
     counts = verdict.operation_counts
     figures = [f"{counts[name]:,} {words}" for name, words in COUNTED if counts.get(name)]
     if not counts.get("acknowledged") and counts.get("records_acknowledged_on_the_wire"):

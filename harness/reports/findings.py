@@ -25,6 +25,8 @@ from ..histories.recorded_faults import Row
 
 ANOMALIES_MOST = 60
 OPERATIONS_MOST = 12
+PROGRESS_MOST = 60
+"""Rows of the table of faults and clients."""
 LISTED_MOST = 25
 """Reasons and notes."""
 TEXT_MOST = 2_000
@@ -66,7 +68,27 @@ def verdict_model(
         "elapsed_ms": known.elapsed_ms,
         "anomalies": [_anomaly(row, known.started_ns, seconds, wall_to_ns) for row in shown],
         "anomalies_hidden": hidden,
+        "progress": [_progress(row) for row in (verdict.get("progress") or ())[:PROGRESS_MOST]],
     }
+
+
+def _progress(row: Row) -> Row:
+    """Return a row of the table of faults and clients, with the words of its reasons."""
+    from ..checks.progress.words import reasons
+
+    shown = {
+        name: shortened(str(row[name]), CELL_MOST)
+        for name in ("fault", "label", "kind", "client", "partition")
+    }
+    seconds = (
+        "without_progress_s",
+        "recovered_s",
+        "recovered",
+        "cluster_could_not_serve_s",
+        "stalled_s",
+    )
+    why = reasons(row) if row["without_progress_s"] else "it went on, or had nothing to do"
+    return {**shown, **{name: row[name] for name in seconds}, "why": why}
 
 
 def _verdict(data: Row) -> Verdict:

@@ -402,7 +402,20 @@
         el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "mono evidence" }, f.skipped ?? f.evidence))))));
   }
 
-  head(); throughput(); latency(); cluster(); partitions(); anomalies(); faultTable(); page.append(sheet);
+  // What each client did at each fault: the longest standstill first, beside it how long the cluster itself could not serve.
+  function progressTable() {
+    const rows = V && V.progress ? V.progress : [];
+    if (!rows.length) return;
+    const box = card("Progress of clients at each fault", "longest standstill first; all rows are in verdict.json");
+    const titles = ["Fault", "Client", "Partition", "Without progress", "First progress after healing", "Cluster could not serve", "Stood still although it could", "Why"];
+    const s1 = v => v === null ? "–" : v.toFixed(1) + " s";
+    box.append(el("div", { class: "scroll" }, el("table", { class: "progress" }, el("tr", {}, ...titles.map(h => el("th", {}, h))),
+      ...rows.map(r => el("tr", {}, el("td", {}, r.fault ? `${r.fault}: ${r.label}` : "none"), el("td", {}, `${r.kind} ${r.client}`), el("td", {}, r.partition || "–"),
+        el("td", { class: "num" }, s1(r.without_progress_s)), el("td", { class: "num" }, r.recovered ? s1(r.recovered_s) : "never"),
+        el("td", { class: "num" }, s1(r.cluster_could_not_serve_s)), el("td", { class: "num" }, s1(r.stalled_s)), el("td", {}, r.why))))));
+  }
+
+  head(); throughput(); latency(); cluster(); partitions(); anomalies(); progressTable(); faultTable(); page.append(sheet);
   page.append(el("footer", {}, "Times are seconds since the start of the test. Drawn by Harrow from ", el("span", { class: "mono" }, run.folder)));
   layout();
   let width = page.clientWidth;

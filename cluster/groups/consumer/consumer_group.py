@@ -25,8 +25,9 @@ Source: Kafka's GroupMetadataManager (schedule…Timeout, consumerGroupFenceMemb
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ...coordinators import COORDINATOR_ERRORS, KeyValue
@@ -72,6 +73,10 @@ class GroupSurroundings(Protocol):
 
     def changed(self, group: ConsumerGroup, before: GroupData) -> None:
         """The state of a group changed: for traces and taps."""
+        ...
+
+    def expired(self, group: ConsumerGroup, clients: Mapping[str, str]) -> None:
+        """Members, each with its client id, were removed because their timeouts had passed: for traces."""
         ...
 
     def downgrade(self, group: ConsumerGroup, draft: Draft, *, rebalance: bool) -> bool:
@@ -267,6 +272,8 @@ class ConsumerGroup:
     def _fence_expired(self, draft: Draft) -> Callable[[], None]:
         expired = [name for name in self._expired() if name in draft.state.members]
         if expired:
+            clients = {name: draft.state.members[name].metadata.client_id for name in expired}
+            draft.on_applied.append(partial(self._surroundings.expired, self, clients))
             remove_members(draft, expired, self.rules)
             self._surroundings.downgrade(self, draft, rebalance=True)
         return self._arm_again
