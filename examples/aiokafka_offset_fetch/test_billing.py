@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from harrow import Harrow, VerdictError, refuse_request
+from aiokafka.errors import NoOffsetForPartitionError
+from harrow import Harrow, Topic, Verdict, VerdictError, refuse_request
 
 QUIET_S = 1.0
 
@@ -32,9 +33,9 @@ class BillingWorker:
         await self._producer.start()
         await self._consumer.start()
 
-    async def bill(self) -> None:
+    async def bill(self, quiet_s: float = QUIET_S) -> None:
         """Write bills until no more orders come."""
-        while found := await self._consumer.getmany(timeout_ms=int(QUIET_S * 1_000)):
+        while found := await self._consumer.getmany(timeout_ms=int(quiet_s * 1_000)):
             for partition, orders in found.items():
                 for order in orders:
                     await self._producer.send_and_wait("bills", order.value)
@@ -85,3 +86,60 @@ def test_every_order_has_one_bill(harrow: Harrow, where_to_begin: str, anomaly: 
     with pytest.raises(VerdictError) as found:
         harrow.verify_pipeline(orders, bills, record_id="order", guarantee="exactly-once")
     assert found.value.verdict.anomaly_names() == {anomaly}
+
+
+PATIENT_S = 4.0
+"""A worker waits for orders for so long before it is replaced."""
+RECOVERS_WITHIN_S = 3.0
+
+
+async def work_once(servers: str, where_to_begin: str) -> None:
+    """A worker bills orders until none has come for a while. Where its group has lost its offset, it starts again."""
+    done = False
+    while not done:
+        worker = BillingWorker(servers, where_to_begin)
+        await worker.start()
+        try:
+            await worker.bill(PATIENT_S)
+            done = True
+        except NoOffsetForPartitionError:
+            done = False
+        await worker.stop()
+
+
+async def run_and_catch_up(harrow: Harrow, where_to_begin: str) -> None:
+    """As above, and the worker is replaced at the end: the last one bills what is left."""
+    servers = harrow.bootstrap_servers
+    placed = await place_orders(servers, 0)
+    await work_once(servers, "earliest")
+    fault = refuse_request("OffsetFetch", "NOT_COORDINATOR", client="billing")
+    with harrow.chaos(fault) as chaos:
+        while chaos.running:
+            placed = await place_orders(servers, placed)
+            await work_once(servers, where_to_begin)
+    await work_once(servers, where_to_begin)
+
+
+def judged(harrow: Harrow, *topics: Topic, within: float | None) -> Verdict:
+    """Judge the pipeline; a verdict that is not valid is returned, too."""
+    try:
+        return harrow.verify_pipeline(
+            *topics, record_id="order", guarantee="exactly-once", recovers_within=within
+        )
+    except VerdictError as error:
+        return error.verdict
+
+
+@pytest.mark.parametrize("where_to_begin", ["latest", "none"])
+def test_the_worker_works_while_there_are_orders(harrow: Harrow, where_to_begin: str) -> None:
+    """All orders are billed in the end. With `latest` nothing happened for seconds, although orders were there."""
+    orders, bills = harrow.topic("orders", partitions=1), harrow.topic("bills", partitions=1)
+    asyncio.run(run_and_catch_up(harrow, where_to_begin))
+    verdict = judged(harrow, orders, bills, within=RECOVERS_WITHIN_S)
+    if where_to_begin == "none":
+        assert not verdict.anomaly_names(), verdict
+        return
+    assert verdict.anomaly_names() == {"stalled"}, verdict
+    assert "group billing made no progress for" in str(verdict)
+    assert "the records with offsets 5 to 9 could be read" in str(verdict)
+    assert not judged(harrow, orders, bills, within=None).anomaly_names()
