@@ -55,11 +55,11 @@ class PipelineVerifier:
         __tracebackhide__ = True  # so pytest shows the caller's line
         from .promises.pipeline_promise import DEFAULT_GUARANTEE, PipelinePromise
 
+        bound = recovery_bound("verify_pipeline", recovers_within)
         promise = PipelinePromise.of(
             source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group,
             retry_topics=retry_topics,
         )  # fmt: skip
-        bound = recovery_bound("verify_pipeline", recovers_within)
         verdict = self._judged(promise.topics, guarantee or DEFAULT_GUARANTEE, promise, bound)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)

@@ -414,7 +414,9 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             raise ConfigError("verify(): no topic was given, and this test has created none")
         notes = self._await_sends()
         least_isr = least_isr_of(self._topics.values())
-        progress = progress_facts(least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0)
+        progress = progress_facts(
+            least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0
+        )
         run_folder.note_progress(self.folder, progress)
         verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
         self.verdicts.append(verdict)

@@ -104,7 +104,9 @@ def judge_laid_out(
         place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times
     )
     with ThreadPoolExecutor(1) as beside:  # while Spark works, this process waits
-        going = beside.submit(_judge_progress, place, layout, topics, events, bool(windows), started)
+        going = beside.submit(
+            _judge_progress, place, layout, topics, events, bool(windows), started
+        )
         results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
         progress = going.result()
     promised = promised or read_findings(place, topics) or PromiseFindings()

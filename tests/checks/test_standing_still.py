@@ -73,6 +73,15 @@ def test_the_table_says_how_long_after_the_healing_a_group_went_on() -> None:
     assert row["cluster_could_not_serve_s"] == 0
 
 
+def test_the_first_progress_after_the_healing_may_come_before_the_standstill() -> None:
+    history = reader_that_stalls()
+    history.faults.clear()
+    history.fault(8, 9.3, 3)
+    row = next(row for row in history.judge().table if row["kind"] == "group")
+    assert row["recovered_s"] == pytest.approx(0.2, abs=0.1)
+    assert row["stalled_s"] == pytest.approx(15, abs=0.1)
+
+
 @pytest.mark.parametrize(("bound", "is_stalled"), [(14.0, True), (16.0, False), (None, True)])
 def test_the_bound_decides_what_is_an_anomaly(bound: float | None, is_stalled: bool) -> None:
     assert bool(reader_that_stalls().judge(bound).anomalies) is is_stalled

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .activity import GROUP, TRANSACTIONAL_ID, Gap, Track
 from .availability import Availability, Disturbance, Place
-from .spans import Span, Spans, both, longest, merged, total, touches, without
+from .spans import Span, Spans, both, longest, total, touches, without
 
 TOUCH_NS = 1_000_000_000
 """A gap that begins so long after the healing of a fault still belongs to the fault."""
@@ -74,5 +74,6 @@ def recovered_ns(track: Track, fault: Disturbance, gaps: Sequence[Gap]) -> int |
     spanning = [gap for gap in gaps if gap.begin_ns <= fault.end_ns < gap.end_ns]
     if spanning:
         return spanning[0].end_ns - fault.end_ns if spanning[0].recovered else None
-    later = merged(track.progress)
-    return 0 if any(begin <= fault.end_ns <= end for begin, end in later) else None
+    after = [max(begin - fault.end_ns, 0) for begin, end in track.progress if end > fault.end_ns]
+    # without work for longer, it was idle
+    return after[0] if after and after[0] <= TOUCH_NS else None

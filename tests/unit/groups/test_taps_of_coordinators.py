@@ -95,3 +95,31 @@ def test_a_new_coordinator_reports_the_state_that_its_log_has(
 def test_commits_without_a_member_have_no_state(bed: GroupTestBed, tap: ListedTap) -> None:
     assert not commit(bed, 7).response.topics[0].partitions[0].error_code
     assert not tap.states
+
+
+def expired(bed: GroupTestBed) -> list[tuple[str, str, int]]:
+    """The members that lost their membership by the trace: group, member, partition of `__consumer_offsets`."""
+    return [
+        (fields["group"], fields["member"], fields["partition"])
+        for event, fields in bed.host.events
+        if event == "group.member-expired"
+    ]
+
+
+def test_the_trace_has_a_classic_member_whose_session_timed_out_and_none_that_left(
+    bed: GroupTestBed,
+) -> None:
+    left, _ = joined(bed)
+    leave(bed, left)
+    member, _ = joined(bed)
+    assert not expired(bed)
+    bed.host.advance(60_000)
+    assert expired(bed) == [(GROUP, member, HOME)]
+
+
+def test_the_trace_has_a_member_of_kip_848_whose_session_timed_out(bed: GroupTestBed) -> None:
+    consumer_join(bed, "a")
+    bed.host.advance(44_000)
+    assert not expired(bed)
+    bed.host.advance(2_000)
+    assert expired(bed) == [(GROUP, "a", HOME)]
