@@ -1,4 +1,4 @@
-"""A client that stands still is named by the verdict; a cluster that cannot serve is not the client's fault (L4)."""
+"""A client without progress is named by the verdict; a cluster that cannot serve is not the client's fault (L4)."""
 
 from __future__ import annotations
 
