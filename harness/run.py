@@ -157,6 +157,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         self._seed = child_seed(self.seed, *seed_names)
         self._before_test = (self._blocks, len(self.verdicts))
         self._topics_of_test.clear()
+        self._bounds.clear()
         self.schedules.clear()
         for name in ("random", "faker"):
             self.__dict__.pop(name, None)

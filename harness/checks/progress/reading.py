@@ -103,7 +103,7 @@ def judge_or_doubt(
 
 def bounds_of(facts: Mapping[str, Any]) -> Bounds:
     """Return the bounds that run.json has."""
-    given: dict[str, Any] = facts.get("progress") or {}
+    given = _given(facts)
     of_verdict = given.get("recovers_within_s")
     of_faults: dict[str, float] = given.get("recovers_within_s_of_faults") or {}
     return Bounds(
@@ -112,10 +112,16 @@ def bounds_of(facts: Mapping[str, Any]) -> Bounds:
     )
 
 
+def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `run_folder.note_progress` wrote."""
+    given: dict[str, Any] = facts.get("progress") or {}
+    return given
+
+
 def _least_isr(facts: Mapping[str, Any], topics: Sequence[str]) -> dict[str, int]:
     config: dict[str, Any] = facts.get("config") or {}
     default = int(str(config.get("min.insync.replicas", 1)))
-    own: dict[str, int] = (facts.get("progress") or {}).get("min_insync_replicas") or {}
+    own: dict[str, int] = _given(facts).get("min_insync_replicas") or {}
     return {
         **dict.fromkeys([*topics, OFFSETS.name], default),
         TRANSACTIONS.name: int(str(config.get("transaction.state.log.min.isr", default))),
@@ -205,7 +211,8 @@ class _Run:
             mask = (rows["kind"] == FETCHED) & (times <= row.gap.end_ns)
             mask &= times >= row.gap.work[0][0] + FLOOR_NS // 2
             mask &= (rows["base_timestamp_ms"] <= made_ms) & (rows["max_timestamp_ms"] >= made_ms)
-            for client, topic in set(rows[mask][["client", "topic"]].tolist()):
+            pairs: list[tuple[int, int]] = rows[mask][["client", "topic"]].tolist()
+            for client, topic in set(pairs):
                 if names[topic] != row.track.place[0] and not REPLICA_CLIENT.fullmatch(
                     names[client]
                 ):
@@ -214,7 +221,7 @@ class _Run:
 
     def _end_ns(self) -> int:
         """Return when the verdict was asked for; else when the groups were; else the last row of a tap."""
-        ended: Any = (run_folder.read_run(self._folder).get("progress") or {}).get("ended_ns")
+        ended = _given(run_folder.read_run(self._folder)).get("ended_ns")
         if isinstance(ended, int):
             return ended
         try:
