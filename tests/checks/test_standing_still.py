@@ -284,6 +284,13 @@ def test_a_run_without_traces_of_leaders_blames_no_client() -> None:
     assert not history.judge(5).anomalies
 
 
+def test_a_commit_of_what_was_read_before_is_no_progress() -> None:
+    history = reader_that_stalls()
+    history.commits = [row for row in history.commits if row["offset"] != 20]
+    history.committed(14, 20)
+    assert "from 10.00 s to 25.00 s" in history.judge(5).anomalies[0]["explanation"]
+
+
 # ---- what is no standstill of a client -------------------------------------------------------------
 
 
@@ -332,6 +339,19 @@ def test_a_reader_without_a_group_that_begins_elsewhere_was_another_one() -> Non
 def test_a_reader_without_a_group_that_rests_without_a_fault_is_left_alone() -> None:
     history = reader_without_a_group(resumes_at=20)
     history.faults.clear()
+    assert not history.judge(5).anomalies
+
+
+def test_an_application_that_works_on_what_it_has_read_makes_progress() -> None:
+    """It has fetched half of the records, and commits one in two seconds."""
+    history = History(end_s=60)
+    history.owns(0)
+    history.state(0, "Stable")
+    history.fault(9, 10, 3)
+    history.acked(0.5, 0, last=99)
+    history.delivered(1, 0, 49)
+    for offset in range(1, 29):
+        history.committed(2 * offset, offset)
     assert not history.judge(5).anomalies
 
 

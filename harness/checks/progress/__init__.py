@@ -15,7 +15,7 @@ Owns: the anomaly `stalled` and the table of faults and clients of a verdict. Sa
 Definitions. A subject is a producer (a client id), a consumer group, a reader without a group, or a transactional id.
 
 * Progress: a Produce that was acknowledged; a fetch that delivered records beyond those before; a committed offset that
-  rose; a transaction that was completed.
+  rose, below what was read; a transaction that was completed.
 * Work: a record that was made and is not acknowledged yet; a record that a reader may read beyond its position, while
   it owns the partition; a transaction that is decided and not completed. A subject without work is idle, not stalled.
 * Available: the partition (for a group also that of its coordinator, for a transactional id as well) has a leader that

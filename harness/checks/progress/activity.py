@@ -301,7 +301,8 @@ class PartitionActivity:
             resets, Steps(fetched_ns, ends), Steps(commit_ns, commits),
             lambda at_ns: self._end_at(at_ns, committed=committed),
         )  # fmt: skip
-        risen = commit_ns[rises(commits)]
+        # a commit of all that was read says nothing new: a client commits by a timer, too
+        risen = commit_ns[rises(commits) & (commits != positions.at(commit_ns))]
         progress = dense(np.sort(np.append(positions.progress_ns, risen)), given.floor_ns // 4)
         living = alive(group.owned)
         waiting = both(without(living, group.rebalances), [(given.begin_ns, given.end_ns)])
@@ -311,10 +312,11 @@ class PartitionActivity:
             if end - begin < given.floor_ns:
                 continue
             cuts = [begin, *(reset for reset in resets if begin < reset < end), end]
+            reached = positions.at(cuts).tolist()
             found = [
-                self._readable_work(positions.at(cuts[n]), (cuts[n], cuts[n + 1]), committed=committed)
+                self._readable_work(reached[n], (cuts[n], cuts[n + 1]), committed=committed)
                 for n in range(len(cuts) - 1)
-            ]  # fmt: skip
+            ]
             work = both(merged(span for span, _ in found), waiting)
             offsets = [offset for _, pair in found for offset in pair]
             if work:

@@ -59,14 +59,19 @@ class Positions:
         self.progress_ns: Numbers = np.concatenate(risen)
         """When it rose."""
 
-    def at(self, at_ns: int) -> int:
-        """Return the position at a time."""
+    def at(self, times: npt.ArrayLike) -> Numbers:
+        """Return the position at each of the times, which ascend."""
         import numpy as np
 
-        number = max(n for n, (begin, _) in enumerate(self._begins) if begin <= at_ns)
-        times, offsets = self._steps[number]
-        index = int(np.searchsorted(times, at_ns, "right")) - 1
-        return int(offsets[index]) if index >= 0 else self._begins[number][1]
+        asked = np.asarray(times, np.int64)
+        found = np.zeros(len(asked), np.int64)
+        begins = [begin for begin, _ in self._begins]
+        bounds = np.searchsorted(asked, [*begins, FOREVER_NS]).tolist()
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+            steps = self._steps[number]
+            reached = np.append(self._begins[number][1], steps.offsets)
+            found[first:last] = reached[np.searchsorted(steps.times, asked[first:last], "right")]
+        return found
 
 
 def rises(values: npt.NDArray[Any]) -> Mask:
