@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 class Run:
-    """A run folder with one broker: a producer `job` of bills that stands still from 10 s to 25 s."""
+    """A run folder with one broker: a producer `job` of bills that rests from 10 s to 25 s."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def test_a_producer_that_stands_still_breaks_the_bound(run: Run) -> None:
+def test_a_producer_that_rests_breaks_the_bound(run: Run) -> None:
     verdict = run.judge(5)
     assert verdict.status is Status.INVALID
     assert verdict.anomaly_names() == {"stalled"}

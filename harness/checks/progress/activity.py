@@ -14,6 +14,7 @@ position, because one that was closed leaves no trace.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from harrow.cluster.host.tap import FETCHED, FLAG_LOST, FLAG_READ_COMMITTED, PRO
 
 from .memberships import Tenure, alive, dead_owners, first_owned
 from .positions import Positions, Steps, rises
-from .spans import Span, Spans, both, merged, without
+from .spans import Span, Spans, both, merged, total, without
 from .transactions import FOREVER_NS, readable_times, transactions_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ RETRY_MOST_NS = 2_500_000_000
 """Refusals with less time between them are one attempt that a client repeats."""
 TIMELY_LEAST = 3
 TIMELY_SHARE_LEAST = 0.2
+GAPS_MOST = 100
+"""Of a subject in one partition, those with most work are judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +223,8 @@ class PartitionActivity:
             if end - begin >= floor_ns
         ]
         return Track(
-            kind=PRODUCER, name=self.given.names[client], place=self.given.place, progress=progress, gaps=gaps,
+            kind=PRODUCER, name=self.given.names[client], place=self.given.place, progress=progress,
+            gaps=_longest(gaps),
         )  # fmt: skip
 
     def _producer_gap(self, span: Span, progress: Spans, late: Numbers, created: Numbers) -> Gap:
@@ -327,7 +331,8 @@ class PartitionActivity:
                     )
                 )  # fmt: skip
         return Track(
-            kind=GROUP, name=group.name, place=given.place, progress=progress, gaps=gaps, waits=dead_owners(group.owned)
+            kind=GROUP, name=group.name, place=given.place, progress=progress, gaps=_longest(gaps),
+            waits=dead_owners(group.owned),
         )  # fmt: skip
 
     def _readers(self) -> list[Track]:
@@ -362,7 +367,7 @@ class PartitionActivity:
                 gaps.append(Gap(begin_ns=span[0], end_ns=span[1], work=[work], offsets=offsets))
         return Track(
             kind=READER, name=self.given.names[client], place=self.given.place, progress=dense(times, floor_ns // 4),
-            gaps=gaps, begins_with_faults=True,
+            gaps=_longest(gaps), begins_with_faults=True,
         )  # fmt: skip
 
     # ---- transactions ------------------------------------------------------------------------
@@ -387,18 +392,28 @@ class PartitionActivity:
             tracks.append(
                 Track(
                     kind=TRANSACTIONAL_ID, name=given.names[name], place=given.place,
-                    progress=dense(done, given.floor_ns // 4), gaps=gaps,
+                    progress=dense(done, given.floor_ns // 4), gaps=_longest(gaps),
                 )
             )  # fmt: skip
         return tracks
 
 
 def _last_before(progress: Spans, at_ns: int, otherwise: int) -> int:
-    return max((end for _, end in progress if end <= at_ns), default=otherwise)
+    """Return the end of the last interval that has ended by then."""
+    index = bisect.bisect_right(progress, at_ns, key=lambda span: span[1]) - 1
+    return progress[index][1] if index >= 0 else otherwise
 
 
 def _next_after(progress: Spans, at_ns: int, otherwise: int) -> int:
-    return min((begin for begin, _ in progress if begin >= at_ns), default=otherwise)
+    """Return the begin of the first interval that begins then or later."""
+    index = bisect.bisect_left(progress, at_ns, key=lambda span: span[0])
+    return progress[index][0] if index < len(progress) else otherwise
+
+
+def _longest(gaps: Sequence[Gap]) -> list[Gap]:
+    """Return the gaps with most work, in their order."""
+    chosen = sorted(gaps, key=lambda gap: total(gap.work))[-GAPS_MOST:]
+    return sorted(chosen, key=lambda gap: gap.begin_ns)
 
 
 def _bounds(offsets: Sequence[int]) -> tuple[int, ...]:

@@ -127,7 +127,9 @@ class ProgressJudge:
         judged = [
             standstill(track, gap, serves, self.availability.of_application) for gap in track.gaps
         ]
-        return [row for row in judged if not (track.kind == PRODUCER and self.is_forwarded(row))]
+        if track.kind != PRODUCER:
+            return judged
+        return [row for row in judged if not (row.stalled_ns and self.is_forwarded(row))]
 
     def _usual_ns(self, found: Sequence[Standstill]) -> int:
         first_ns = min((fault.begin_ns for fault in self.availability.faults), default=0)
