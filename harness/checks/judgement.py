@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from harrow.cluster.errors import HarrowError
 
@@ -41,14 +41,12 @@ from .merged_results import MergedResults, merged
 from .needs import unjudged_anomalies
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
+from .progress.findings import ProgressFindings
 from .spark_client import SparkHandle
 from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Status, Verdict
-
-if TYPE_CHECKING:
-    from .progress.judging import ProgressFindings
 
 ONLY_OPERATIONS = (
     "a history from elsewhere has only what clients did: the logs of replicas, leaders, coordinators and groups were "
@@ -104,9 +102,7 @@ def judge_laid_out(
         place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times
     )
     with ThreadPoolExecutor(1) as beside:  # while Spark works, this process waits
-        going = beside.submit(
-            _judge_progress, place, layout, topics, events, bool(windows), started
-        )
+        going = beside.submit(_judge_progress, place, layout, topics, events, started)
         results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
         progress = going.result()
     promised = promised or read_findings(place, topics) or PromiseFindings()
@@ -115,7 +111,7 @@ def judge_laid_out(
     imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
     claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
     claims += [row for row in imported.get("claims", []) if row["topic"] in topics]
-    claims += progress.anomalies if progress else ()
+    claims += progress.anomalies
     found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)
@@ -123,7 +119,7 @@ def judge_laid_out(
         else promised.guarantees(*_derive(layout, found.counts))
     )
     added = {name: tuple(names) for name, names in promised.added_guarantees.items()}
-    added |= progress.guarantee if progress else {}
+    added |= progress.guarantee
     chosen = list(dict.fromkeys([*chosen, *added]))
     not_allowed = forbidden(chosen).union(*added.values())
     found.counts["unacknowledged"] += sum(
@@ -135,8 +131,7 @@ def judge_laid_out(
     doubts.add(partition_doubts(results, not_allowed, layout.clients, times, promised))
     doubts.add(count_doubts(found.counts, chosen, empty_topics(results, topics), promised))
     doubts.add(_doubts_of_promises(promised, not_allowed))
-    if progress:
-        doubts.add(Doubts(reasons=progress.doubts, notes=progress.notes))
+    doubts.add(Doubts(reasons=progress.doubts, notes=progress.notes))
     allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
     allowed_doubts += groups.doubts
     doubts.notes += machine_notes(events, _times(windows or []), times)
@@ -158,7 +153,7 @@ def judge_laid_out(
             anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients
         ),
         reasons=tuple(doubts.reasons), notes=(*allowed, *doubts.notes), planted=planted_bugs(place), started_ns=started,
-        added_guarantees=added, progress=tuple(progress.table) if progress else (),
+        added_guarantees=added, progress=tuple(progress.table),
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
@@ -166,12 +161,11 @@ def judge_laid_out(
 
 
 def _judge_progress(
-    place: Path, layout: Layout, topics: Sequence[str], events: Sequence[dict[str, Any]], had_faults: bool,
-    started: int,
-) -> ProgressFindings | None:  # fmt: skip
-    """Return who stood still; None, without any work, for a run without faults and without `recovers_within`."""
-    if not (had_faults or run_folder.read_run(place).get("progress")):
-        return None
+    place: Path, layout: Layout, topics: Sequence[str], events: Sequence[dict[str, Any]], started: int
+) -> ProgressFindings:  # fmt: skip
+    """Return who stood still; nothing is read for a run without faults and without `recovers_within`."""
+    if not ((place / run_folder.FAULTS).exists() or run_folder.read_run(place).get("progress")):
+        return ProgressFindings()
     from .progress.reading import judge_or_doubt
 
     return judge_or_doubt(place, layout, topics, events, started_ns=started)

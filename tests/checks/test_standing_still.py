@@ -10,7 +10,7 @@ from harrow.cluster.host.seam import (
     PREPARE_COMMIT,
     TRANSACTION_ONGOING,
 )
-from harrow.harness.checks.progress.judging import ProgressFindings
+from harrow.harness.checks.progress.findings import ProgressFindings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from progress_histories import COORDINATOR, History

@@ -13,7 +13,8 @@ from harrow.cluster.host.tap import FETCHED, FLAG_READ_COMMITTED, PRODUCED
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.harness.checks.progress.activity import GroupInput, PartitionActivity, PartitionInput
 from harrow.harness.checks.progress.availability import Availability, Disturbance
-from harrow.harness.checks.progress.judging import Bounds, ProgressFindings, ProgressJudge
+from harrow.harness.checks.progress.findings import ProgressFindings
+from harrow.harness.checks.progress.judging import Bounds, ProgressJudge
 from harrow.harness.checks.progress.memberships import by_group, rebalances, tenures
 from harrow.harness.checks.progress.reading import BATCH_COLUMNS, COLUMNS
 from harrow.harness.histories.coordinator_rows import OFFSETS as COMMITTED

@@ -10,6 +10,7 @@ Owns: the anomaly `stalled` and the table of faults and clients of a verdict. Sa
     standstills     what kept a subject from progress; the rows of the table
     judging         the table and the anomalies of a run
     reading         the files of a run folder as the inputs of the rest
+    findings        what was found
     words           the table as sentences
 
 Definitions. A subject is a producer (a client id), a consumer group, a reader without a group, or a transactional id.

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from .activity import GROUP, PRODUCER, READER, TRANSACTIONAL_ID, Track
 from .availability import Availability, Disturbance, Place
+from .findings import ProgressFindings, Row
 from .standstills import Standstill, needs, recovered_ns, standstill, touched, usual_ns
 
 STALLED = "stalled"
@@ -29,7 +29,6 @@ REPORTED_NS = 10_000_000_000
 """From so long on a standstill is an anomaly where no bound is given."""
 ROWS_MOST = 200
 USUAL_TIMES = 2
-Row = dict[str, Any]
 Subject = tuple[str, str]
 """Kind and name."""
 
@@ -62,19 +61,6 @@ class Bounds:
         """Return what the bounds add to the guarantees of the verdict; empty without bounds."""
         shown = [f"{bound / 1e9:g}" for bound in self.given_ns]
         return {f"recovery within {' or '.join(shown)} s": (STALLED,)} if shown else {}
-
-
-@dataclass(slots=True, kw_only=True)
-class ProgressFindings:
-    """What the checks of progress found."""
-
-    anomalies: list[Row] = field(default_factory=list[Row])
-    """In the form of a kernel's anomalies."""
-    table: list[Row] = field(default_factory=list[Row])
-    doubts: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-    guarantee: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """What `recovers_within` adds to the guarantees of the verdict, with what it forbids."""
 
 
 @dataclass(kw_only=True)

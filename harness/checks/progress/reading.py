@@ -26,7 +26,8 @@ from ...histories.row_index import RangeReader
 from ...histories.tap import REPLICA_CLIENT, read_tap
 from .activity import GROUP, TRANSACTIONAL_ID, GroupInput, PartitionActivity, PartitionInput, Track
 from .availability import EVENTS, Availability, Place, disturbances
-from .judging import Bounds, ProgressFindings, ProgressJudge, Subject
+from .findings import ProgressFindings
+from .judging import Bounds, ProgressJudge, Subject
 from .memberships import EXPIRED, by_group, rebalances, tenures
 from .standstills import Standstill
 

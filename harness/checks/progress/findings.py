@@ -1,0 +1,21 @@
+"""What the checks of progress found, as values; it imports nothing heavy, because every verdict has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class ProgressFindings:
+    """What the checks of progress found."""
+
+    anomalies: list[Row] = field(default_factory=list[Row])
+    """In the form of a kernel's anomalies."""
+    table: list[Row] = field(default_factory=list[Row])
+    doubts: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    guarantee: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What `recovers_within` adds to the guarantees of the verdict, with what it forbids."""
