@@ -48,6 +48,7 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
         ("missed-wake-up", "two-leaders", "two-controllers", "fenced-in-isr"),
         (frozenset({R.BROKER_EVENTS}),),
     ),
+    (("stalled",), (frozenset({R.TAPS, R.COORDINATOR_TAPS, R.BROKER_EVENTS}),)),
     (("incomplete-leader",), (frozenset({R.BROKER_EVENTS, R.TAPS}),)),
     (
         ("end-offset-regression", "high-watermark-regression", "lso-regression", "log-start-regression"),
