@@ -97,7 +97,7 @@ def test_commits_without_a_member_have_no_state(bed: GroupTestBed, tap: ListedTa
     assert not tap.states
 
 
-def expired(bed: GroupTestBed) -> list[tuple[str, str, int]]:
+def expired(bed: GroupTestBed) -> list[tuple[object, object, object]]:
     """The members that lost their membership by the trace: group, member, partition of `__consumer_offsets`."""
     return [
         (fields["group"], fields["member"], fields["partition"])
