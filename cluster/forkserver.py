@@ -37,6 +37,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any, NoReturn
 
 from .broker_folder import STDOUT
@@ -250,14 +251,13 @@ class _Programs:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
 
     def ended(self, pid: int, status: int) -> None:
-        """Report the exit code of a program (negative: the signal that ended it)."""
+        """Report the exit code of a program (negative: the signal that ended it), and when it ended."""
         self._leaders.discard(pid)
         pipe = self._pipes.pop(pid, None)
         if pipe is not None:
+            said = {"exit": os.waitstatus_to_exitcode(status), "t_ns": time.monotonic_ns()}
             with contextlib.suppress(OSError):
-                os.write(
-                    pipe, json.dumps({"exit": os.waitstatus_to_exitcode(status)}).encode() + b"\n"
-                )
+                os.write(pipe, json.dumps(said).encode() + b"\n")
             os.close(pipe)
 
     def kill_groups(self) -> None:

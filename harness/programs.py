@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from . import run_folder
 if TYPE_CHECKING:
     from harrow.faults.system import ProgramControl
 
+    from .histories.program_ends import ProgramEnd
     from .user_program import Program
 
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -28,6 +30,8 @@ class RunningPrograms:
         self._programs: dict[str, Program] = {}
         self._reported: set[str] = set()
         """Programs that were never started, and of which that was said."""
+        self._ended_programs: list[ProgramEnd] = []
+        """Ends of programs whose name another one has now."""
         self.program_controls: dict[str, ProgramControl] = {}
         """The programs as faults see them; a chaos block sees one that is started later, too."""
 
@@ -59,6 +63,7 @@ class RunningPrograms:
                 raise ConfigError(
                     f"program {name!r} runs already; stop() it, or choose another name"
                 )
+            self._ended_programs += [replace(end, started_again=True) for end in earlier.ends()]
             earlier.close()
         words = find_program(command)
         process = ProgramProcess(
@@ -82,6 +87,14 @@ class RunningPrograms:
             "start=False out"
             for name in unstarted
         ]
+
+    def record_program_ends(self) -> None:
+        """Write how the programs ended until now, for the verdict."""
+        from .histories.program_ends import write_program_ends
+
+        ends = [end for program in self._programs.values() for end in program.ends()]
+        if ends or self._ended_programs:
+            write_program_ends(self.folder, [*self._ended_programs, *ends])
 
     def end_programs(self) -> None:
         """End every program: SIGTERM, then SIGKILL."""

@@ -419,6 +419,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
             least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0
         )
         run_folder.note_progress(self.folder, progress)
+        self.record_program_ends()
         verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
         self.verdicts.append(verdict)
         for call in self._listeners:

@@ -12,6 +12,7 @@ schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
 programs/*/         the output of each of the user's programs     (`user_program.py`)
+programs.json       how they ended until the verdict                  (`histories/program_ends.py`, schema 1)
 jobs/*.log          what each process of `exactly_once/` logged
 promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
 groups.json         the states of consumer groups when it ended       (`histories/group_states.py`, schema 1)
@@ -37,6 +38,7 @@ DRAIN = "drain"
 PROMISES = "promises"
 JOBS = "jobs"
 PROGRAMS = "programs"
+PROGRAM_ENDS = "programs.json"
 PROMISE_FINDINGS = "promises.json"
 LAID_OUT = "history.index"
 SCHEDULE = "schedule.json"
@@ -49,7 +51,7 @@ RUN_SCHEMA_VERSION = 1
 
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
-RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS, GROUPS)
+RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS, GROUPS, PROGRAM_ENDS)
 
 
 def schedule_name(block: int) -> str:

@@ -27,6 +27,7 @@ from harrow.cluster.managed import ManagedProcess
 from harrow.faults.system import ProcessStatus
 
 from .backends.local import LocalProcess
+from .histories.program_ends import FAULT, ITSELF, TEST, ProgramEnd, last_lines, last_words
 
 VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 PLACEHOLDER = "{bootstrap}"
@@ -65,6 +66,10 @@ class ProgramProcess(ManagedProcess):
         super().__init__(fork_server(), f"program {name!r}", folder, {})
         self.expected_end = False
         """Whether a fault ended it, which starts it again."""
+        self._name = name
+        self._ended_by_test = False
+        self._ended_ns = 0
+        self._earlier: list[ProgramEnd] = []
         self._command = [word.replace(PLACEHOLDER, servers) for word in command]
         self._added = {**environment, VARIABLE: servers, PROGRAM_MARK: uuid.uuid4().hex}
         self._in_terminal = in_terminal
@@ -80,7 +85,9 @@ class ProgramProcess(ManagedProcess):
                 "environment": {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid())), **self._added},
                 "in_terminal": self._in_terminal, "stdin": f"/proc/{os.getpid()}/fd/0",
             }  # fmt: skip
-            self.expected_end, self._exit_code = False, None
+            if (end := self._end_of_last_start(started_again=True)) is not None:
+                self._earlier.append(end)
+            self.expected_end, self._exit_code, self._ended_by_test = False, None, False
             super().begin()
 
     @property
@@ -97,17 +104,35 @@ class ProgramProcess(ManagedProcess):
         """How it ended, as a shell reports it: 128 + the signal; None while it lives."""
         with self._lock:
             if self._exit_code is None and not self.alive and self._status is not None:
-                code = self._reported_end()
+                code, self._ended_ns = self._reported_end()
                 self._exit_code = 128 - code if code < 0 else code
             return self._exit_code
 
-    def _reported_end(self) -> int:
+    def ends(self) -> list[ProgramEnd]:
+        """Return how each start ended that has ended."""
+        with self._lock:
+            last = self._end_of_last_start(started_again=False)
+            return [*self._earlier, *([] if last is None else [last])]
+
+    def _end_of_last_start(self, *, started_again: bool) -> ProgramEnd | None:
+        code = self.exit_code
+        if code is None:
+            return None
+        by = TEST if self._ended_by_test else FAULT if self.expected_end else ITSELF
+        return ProgramEnd(
+            name=self._name, exit_code=code, ended_ns=self._ended_ns, by=by, started_again=started_again,
+            last_words=last_words(self.folder / STDOUT),
+        )  # fmt: skip
+
+    def _reported_end(self) -> tuple[int, int]:
+        """Return its exit code (negative: a signal) and when it ended; 0: not known."""
         assert self._status is not None
         watched = select.poll()
         watched.register(self._status, select.POLLIN)
         line = os.read(self._status, 4096) if watched.poll(END_REPORT_S * 1000) else b""
         # without a report the fork server has ended, and the kernel has killed the program
-        return int(json.loads(line)["exit"]) if line else -signal.SIGKILL
+        said = json.loads(line) if line else {"exit": -signal.SIGKILL}
+        return int(said["exit"]), int(said.get("t_ns", 0))
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the program; one that it cannot handle also to what it started."""
@@ -128,6 +153,8 @@ class ProgramProcess(ManagedProcess):
 
     def end(self, *, signalled: bool = False, grace_s: float = GRACE_S) -> None:
         """End it: SIGTERM (unless `signalled`: another signal has reached it), then SIGKILL to all that is left."""
+        if self.alive:
+            self._ended_by_test = True
         if self.alive and not signalled:
             self.send_signal(signal.SIGCONT)
             self.send_signal(signal.SIGTERM)
@@ -168,10 +195,7 @@ class LocalProgram(LocalProcess):
     def last_words(self) -> str:
         """Return its exit code and the last lines of its output."""
         code = self._program.exit_code
-        lines: list[str] = []
-        with contextlib.suppress(OSError):
-            text = (self._program.folder / STDOUT).read_text(errors="replace")
-            lines = text.splitlines()[-LAST_LINES:]
+        lines = last_lines(self._program.folder / STDOUT, LAST_LINES)
         said = "; its last lines:" + "".join(f"\n  {line}" for line in lines) if lines else ""
         return f"{'it runs' if code is None else f'exit code {code}'}{said}"
 
@@ -212,6 +236,10 @@ class Program:
     def ended(self) -> bool:
         """Whether it ended by itself: not through a fault, after which it is started again."""
         return not self._process.alive and not self._process.expected_end
+
+    def ends(self) -> list[ProgramEnd]:
+        """Return how each of its starts ended that has ended, in order."""
+        return self._process.ends()
 
     @property
     def output(self) -> Path:

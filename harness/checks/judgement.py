@@ -26,10 +26,12 @@ from .. import run_folder
 from ..histories.group_states import read_group_rows, read_groups
 from ..histories.layout import Layout, lay_out
 from ..histories.origin import started_ns
+from ..histories.program_ends import ProgramEnd, read_program_ends
 from ..histories.recordings import Recording, recordings_of
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
 from .busy_machine import machine_notes
+from .causes.programs import deaths, quiet_ends
 from .causes.recorded import causes_of_run
 from .client_names import named_client
 from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
@@ -140,6 +142,7 @@ def judge_laid_out(
     if windows is not None:
         doubts.add(_doubts_of_faults(place, windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
+    ends = _program_ends(place, doubts, status)
     for row in found.anomalies:
         row["explanation"] = named_client(row["explanation"], layout.clients)
     anomalies = shown_anomalies(
@@ -150,7 +153,7 @@ def judge_laid_out(
         status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(found.counts),
         anomaly_counts=dict(found.anomaly_counts), anomalies=anomalies,
         causes=causes_of_run(
-            anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients
+            anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients, program_ends=ends
         ),
         reasons=tuple(doubts.reasons), notes=(*allowed, *doubts.notes), planted=planted_bugs(place), started_ns=started,
         added_guarantees=added, progress=tuple(progress.table),
@@ -169,6 +172,21 @@ def _judge_progress(
     from .progress.reading import judge_or_doubt
 
     return judge_or_doubt(place, layout, topics, events, started_ns=started)
+
+
+def _program_ends(place: Path, doubts: Doubts, status: Status) -> list[ProgramEnd]:
+    """Return how the programs ended; one that had died is the first reason of unknown, and a note of valid."""
+    try:
+        ends = read_program_ends(place)
+    except HarrowError as error:
+        doubts.notes.append(str(error))
+        return []
+    times = run_folder.RunTimes(started_ns(place))
+    if status is Status.UNKNOWN:
+        doubts.reasons[:0] = [*deaths(ends, times), *quiet_ends(ends, times)]
+    elif status is Status.VALID:
+        doubts.notes[:0] = deaths(ends, times)
+    return ends
 
 
 def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:

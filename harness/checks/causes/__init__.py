@@ -3,6 +3,7 @@
 * `evidence.py`: `RunEvidence`, what the run recorded; `recorded.py` reads it from the run folder;
 * `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py`, `commits.py` and `groups.py`;
 * `busy_machine.py`: records that were refused because of the machine, and not of a fault;
+* `programs.py`: programs of the test that had died, the first line of every cause;
 * `faults.py`: what a fault did to a broker, in words.
 
 The facts: acknowledged batches that no log has, and the requests that appended a record twice (`kernels/evidence.py`,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import RecordedFault, Row
 from ...run_folder import RunTimes
 
@@ -42,12 +43,19 @@ class RunEvidence:
     """Committed offsets that a replaced coordinator returned; as `coordinator_facts.old_offset_reads` has them."""
     uncommitted_readers: Sequence[Row] = ()
     """Clients that read uncommitted data: `client`, `topic`."""
+    program_ends: Sequence[ProgramEnd] = ()
+    """How the programs of the test ended until the verdict, by time."""
     clients: Sequence[str] = field(default=())
     """Names of the clients, by the number that the facts have."""
 
     def at(self, time_ns: int) -> str:
         """Return a time since the start of the test: "0.14 s"."""
         return RunTimes(self.started_ns).text(time_ns)
+
+    @property
+    def times(self) -> RunTimes:
+        """Show times since the start of the test."""
+        return RunTimes(self.started_ns)
 
     def span(self, first_ns: int, last_ns: int) -> str:
         """Return "at 0.14 s" or "from 0.14 s to 0.52 s"."""

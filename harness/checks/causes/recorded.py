@@ -16,6 +16,7 @@ from harrow.cluster.errors import HarrowError, error_name
 from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 
 from ... import run_folder
+from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import Row, json_object, read_faults
 from ..busy_machine import EVENTS as MACHINE_EVENTS
 from ..traces import judged_events
@@ -52,6 +53,7 @@ def read_evidence(
     facts: Sequence[Row],
     clients: Sequence[str],
     places: Collection[Place] = (),
+    program_ends: Sequence[ProgramEnd] = (),
 ) -> RunEvidence:
     """Return the evidence of the run in `folder` about `topics`. `facts` come from the kernels.
 
@@ -77,13 +79,14 @@ def read_evidence(
         plain_commits=plain_commits(folder, wanted) if small else (),
         old_offset_reads=old_offset_reads(offset_rows(folder, wanted)) if small else (),
         uncommitted_readers=uncommitted_readers(folder, wanted) if small else (),
+        program_ends=program_ends,
         clients=clients,
     )
 
 
 def causes_of_run(
     anomalies: Sequence[Anomaly], folder: Path, topics: Iterable[str], *, started_ns: int, facts: Sequence[Row],
-    clients: Sequence[str],
+    clients: Sequence[str], program_ends: Sequence[ProgramEnd] = (),
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
     """Return the sentences on causes for the anomalies of a run; nothing is read when there are none.
 
@@ -99,6 +102,7 @@ def causes_of_run(
             facts=facts,
             clients=clients,
             places=_copies(anomalies),
+            program_ends=program_ends,
         )
         return causes(anomalies, evidence)
     except Exception as error:

@@ -2,6 +2,8 @@
 
 A rule is a pure function of what the run recorded. It states facts in the order in which they happened; where a fact is
 missing, its part of the sentence is left out, and without the first fact there is no sentence. A rule never guesses.
+
+Before the sentences of a kind's rule stand those about programs that had died, whatever the kind (`programs.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
 from .groups import group_waits
 from .losses import incomplete, lost, not_stored, same_offsets
+from .programs import NAMED_AFTER_ITS_WORK, deaths, quiet_ends
 from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
 
 SENTENCES_MOST = 3
@@ -30,6 +33,7 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
     for anomaly in anomalies:
         by_name.setdefault(anomaly.name, []).append(anomaly)
     found: dict[str, tuple[str, ...]] = {}
+    dead = deaths(evidence.program_ends, evidence.times)
     for name, shown in by_name.items():
         rules = [RULES[name]] if name in RULES else []
         if name in OF_REFUSALS:
@@ -37,8 +41,11 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
         sentences = sorted(
             (found for rule in rules for found in rule(shown, evidence)), key=_weight
         )
-        if sentences:
-            found[name] = tuple(dict.fromkeys(text for _, text in sentences))[:SENTENCES_MOST]
+        texts = [*dead, *dict.fromkeys(text for _, text in sentences)]
+        if name in NAMED_AFTER_ITS_WORK:
+            texts += quiet_ends(evidence.program_ends, evidence.times)
+        if texts:
+            found[name] = tuple(texts[:SENTENCES_MOST])
     return found
 
 
