@@ -1,7 +1,9 @@
 """One line of cause for each kind of anomaly: which fault, which broker and which setting led to it.
 
 * `evidence.py`: `RunEvidence`, what the run recorded; `recorded.py` reads it from the run folder;
-* `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py`, `commits.py` and `groups.py`;
+* `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py`, `unacknowledged.py`,
+  `commits.py`, `transactions.py` and `groups.py`;
+* `client_requests.py`: what a client did last and what it repeated, where something is missing or waits;
 * `busy_machine.py`: records that were refused because of the machine, and not of a fault;
 * `programs.py`: programs of the test that had died, the first line of every cause;
 * `faults.py`: what a fault did to a broker, in words.

@@ -55,6 +55,41 @@ def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
     ]  # fmt: skip
 
 
+def unfinished_transactions(folder: Path, topics: set[str]) -> list[Row]:
+    """Return the transactions without a decision: `transactional_id`, `topic`, `begun_ns`, by the last row of each."""
+    import numpy as np
+    from harrow.cluster.host.seam import TRANSACTION_ONGOING
+
+    last: dict[tuple[str, str], tuple[int, int]] = {}
+    for _, rows, topic, names in _rows(folder, TRANSACTIONS, topics):
+        numbers: list[int] = np.unique(rows["transactional_id"]).tolist()
+        for number in numbers:
+            own = rows[rows["transactional_id"] == number]
+            at = int(own["time_ns"].argmax())
+            key = (names[number], topic)
+            found = (int(own["time_ns"][at]), int(own["state"][at]))
+            last[key] = max(last.get(key, (0, 0)), found)
+    return [
+        {"transactional_id": name, "topic": topic, "begun_ns": time_ns}
+        for (name, topic), (time_ns, state) in sorted(last.items())
+        if state == TRANSACTION_ONGOING
+    ]
+
+
+def readers(folder: Path, topics: set[str]) -> set[str]:
+    """Return the clients to which a record of a topic was delivered."""
+    import numpy as np
+    from harrow.cluster.host.tap import FETCHED
+
+    found: set[str] = set()
+    for path in run_folder.tap_files(folder / run_folder.CLUSTER):
+        tap = read_tap(path)
+        wanted = [number for number, name in enumerate(tap.names) if name in topics]
+        delivered = (tap.rows["kind"] == FETCHED) & np.isin(tap.rows["topic"], wanted)
+        found |= {tap.names[number] for number in np.unique(tap.rows["client"][delivered]).tolist()}
+    return found
+
+
 def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
     """Return the offsets that groups committed outside of transactions: `group`, `topic`, `commits`."""
     import numpy as np

@@ -12,6 +12,7 @@ from ..verdict import Anomaly
 from .evidence import RunEvidence, events_of_partition
 from .faults import happened
 from .losses import refusal
+from .unacknowledged import never_acknowledged, places_of
 
 
 def duplicated(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
@@ -35,6 +36,10 @@ def _sent_by_application(
             if row.get("operation") == "record" and "offset" in row
         ]
         known = [copy for copy in copies if copy is not None]
+        if len(known) < len(copies) and not any(
+            fact["fact"] in DUPLICATIONS for fact in evidence.facts
+        ):
+            yield from _sent_again(anomaly, known, evidence)
         if len(known) < 2 or len(known) < len(copies):
             continue
         times = sorted(copy["time_ns"] for copy in known)
@@ -46,6 +51,18 @@ def _sent_by_application(
         )
         yield 1, text
         return
+
+
+def _sent_again(
+    anomaly: Anomaly, known: Sequence[Row], evidence: RunEvidence
+) -> Iterable[tuple[int, str]]:
+    """Return that a copy was never acknowledged, and when the other one was."""
+    for records, text in never_acknowledged(places_of(anomaly), evidence):
+        other = ""
+        if known:
+            client, when = known[0]["client"], evidence.at(int(known[0]["time_ns"]))
+            other = f"; the other copy was acknowledged to {client} at {when}"
+        yield records, text + other
 
 
 def _sender(fact: Row) -> str:

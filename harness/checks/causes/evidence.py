@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import RecordedFault, Row
+from ...histories.request_rows import ClientRequest, RequestCount
 from ...run_folder import RunTimes
 
 Place = tuple[str, int, int]
@@ -45,6 +46,17 @@ class RunEvidence:
     """Clients that read uncommitted data: `client`, `topic`."""
     program_ends: Sequence[ProgramEnd] = ()
     """How the programs of the test ended until the verdict, by time."""
+    requests: Sequence[ClientRequest] = ()
+    """Requests of clients that have rows, by time (`histories/request_rows.py`)."""
+    request_counts: Sequence[RequestCount] = ()
+    """How many requests each client sent, by API, error and broker."""
+    readers: Collection[str] = ()
+    """Clients to which a record was delivered."""
+    unfinished: Sequence[Row] = ()
+    """Transactions with records of `topic` without a recorded decision: `transactional_id`, `topic`, `begun_ns`."""
+    unacknowledged: Mapping[Place, Row] = field(default_factory=dict[Place, Row])
+    """Of the records of `places` that no client was acknowledged: `client`, `time_ns` and `lost` of the response, where
+    a broker had one."""
     clients: Sequence[str] = field(default=())
     """Names of the clients, by the number that the facts have."""
 

@@ -18,6 +18,7 @@ from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 from ... import run_folder
 from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import Row, json_object, read_faults
+from ...histories.request_rows import count_requests, read_requests
 from ..busy_machine import EVENTS as MACHINE_EVENTS
 from ..traces import judged_events
 from ..verdict import Anomaly
@@ -26,10 +27,13 @@ from .coordinator_facts import (
     offset_rows,
     old_offset_reads,
     plain_commits,
+    readers,
     uncommitted_readers,
+    unfinished_transactions,
 )
 from .evidence import Place, RunEvidence
 from .rules import causes
+from .unacknowledged import places_of
 
 EVENTS = (
     "partition.leader",
@@ -73,12 +77,17 @@ def read_evidence(
         facts=facts,
         refusals=_refusals(taps if small else [], wanted),
         delivery_errors=_delivery_errors(histories if small else [], wanted),
-        acknowledgements=_acknowledgements(taps if small else [], places),
+        acknowledgements=_produced_places(taps if small else [], places, lost=False),
+        unacknowledged=_unacknowledged(taps if small else [], places),
         aborted=ended_transactions(folder, wanted, PREPARE_ABORT) if small else (),
         committed=ended_transactions(folder, wanted, PREPARE_COMMIT) if small else (),
         plain_commits=plain_commits(folder, wanted) if small else (),
         old_offset_reads=old_offset_reads(offset_rows(folder, wanted)) if small else (),
         uncommitted_readers=uncommitted_readers(folder, wanted) if small else (),
+        unfinished=unfinished_transactions(folder, wanted) if small else (),
+        readers=readers(folder, wanted) if small else (),
+        requests=read_requests(folder).rows if small else (),
+        request_counts=count_requests(folder),
         program_ends=program_ends,
         clients=clients,
     )
@@ -110,13 +119,12 @@ def causes_of_run(
 
 
 def _copies(anomalies: Sequence[Anomaly]) -> set[Place]:
-    """Return where the copies of duplicated records are, of which the application gave the ids."""
+    """Return where the records are of which the application gave the ids: copies, and what it did not send."""
     return {
-        (str(row["topic"]), int(row["partition"]), int(row["offset"]))
+        place
         for anomaly in anomalies
-        if anomaly.name == "duplicate"
-        for row in anomaly.operations
-        if row.get("operation") == "record" and row.get("offset", -1) >= 0
+        if anomaly.name in ("duplicate", "unexpected")
+        for place in places_of(anomaly)
     }
 
 
@@ -183,8 +191,23 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
     return tally.result("topic", "error", "without_idempotence")
 
 
-def _acknowledgements(taps: Sequence[Path], places: Collection[Place]) -> dict[Place, Row]:
-    """Return who was acknowledged the record at each place, and when; without places whose response was lost."""
+def _unacknowledged(taps: Sequence[Path], places: Collection[Place]) -> dict[Place, Row]:
+    """Return the places without an acknowledgement, with the response that was lost where there was one."""
+    if not taps:
+        return {}
+    lost = _produced_places(taps, places, lost=True)
+    acknowledged = _produced_places(taps, places, lost=False)
+    return {
+        place: {**lost.get(place, {}), "lost": place in lost}
+        for place in places
+        if place not in acknowledged
+    }
+
+
+def _produced_places(
+    taps: Sequence[Path], places: Collection[Place], *, lost: bool
+) -> dict[Place, Row]:
+    """Return who was acknowledged the record at each place, and when; `lost`: by a response that was lost."""
     from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 
     from ...histories.tap import read_tap
@@ -195,7 +218,7 @@ def _acknowledgements(taps: Sequence[Path], places: Collection[Place]) -> dict[P
         names = read_tap(path).names if places else []
         for rows, topic in _of_topics(path, read_tap, topics):
             answered = (rows["kind"] == PRODUCED) & (rows["error"] == 0)
-            acked = rows[answered & ((rows["flags"] & FLAG_LOST) == 0)]
+            acked = rows[answered & (((rows["flags"] & FLAG_LOST) != 0) == lost)]
             for place in (place for place in places if place[0] == topic):
                 _, partition, offset = place
                 holds = (acked["base_offset"] <= offset) & (acked["last_offset"] >= offset)

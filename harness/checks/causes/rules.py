@@ -4,6 +4,8 @@ A rule is a pure function of what the run recorded. It states facts in the order
 missing, its part of the sentence is left out, and without the first fact there is no sentence. A rule never guesses.
 
 Before the sentences of a kind's rule stand those about programs that had died, whatever the kind (`programs.py`).
+Behind them stand, where something is missing or waits, those about clients whose requests show where they stopped
+(`client_requests.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..verdict import Anomaly
 from .busy_machine import refused_without_fault
+from .client_requests import stopped_clients
 from .commits import committed_early
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
@@ -19,9 +22,14 @@ from .groups import group_waits
 from .losses import incomplete, lost, not_stored, same_offsets
 from .programs import NAMED_AFTER_ITS_WORK, deaths, quiet_ends
 from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
+from .unacknowledged import unexpected
 
 SENTENCES_MOST = 3
 """Sentences for one kind: those on the most records."""
+MAY_HAVE_STOPPED = frozenset(
+    {"missing", "missing-output", "stuck-group", "stuck-transaction", "stalled"}
+)
+"""Kinds that a client which stopped may explain."""
 
 Rule = Callable[[Sequence[Anomaly], RunEvidence], Iterable[tuple[int, str]]]
 """From the shown anomalies of a kind to sentences, each with the number of records that it is about."""
@@ -42,6 +50,8 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
             (found for rule in rules for found in rule(shown, evidence)), key=_weight
         )
         texts = [*dead, *dict.fromkeys(text for _, text in sentences)]
+        if name in MAY_HAVE_STOPPED:
+            texts += (text for _, text in stopped_clients(evidence))
         if name in NAMED_AFTER_ITS_WORK:
             texts += quiet_ends(evidence.program_ends, evidence.times)
         if texts:
@@ -61,6 +71,7 @@ RULES: Mapping[str, Rule] = {
     "duplicate-output": outputs_doubled,
     "commit-before-output": committed_early,
     "duplicate": duplicated,
+    "unexpected": unexpected,
     "inconsistent-offsets": same_offsets,
     "nonmonotonic-send": reordered,
     "out-of-order": reordered,

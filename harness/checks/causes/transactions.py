@@ -9,6 +9,11 @@ from ...wording import counted
 from ..verdict import Anomaly
 from .commits import committed_early
 from .evidence import RunEvidence
+from .losses import refusal
+
+AFTER_END_NS = 100_000_000
+"""So much may lie between the row of a decision and that of the EndTxn that asked for it."""
+OF_PROGRAMS = frozenset({"kill_program", "terminate_program", "pause_program"})
 
 
 def outputs_missing(
@@ -19,7 +24,58 @@ def outputs_missing(
     sources = {anomaly.topic for anomaly in anomalies}
     for row in evidence.aborted:
         if row["topic"] not in sources:
-            yield 0, _aborted(row, evidence) + _fenced(row, evidence)
+            yield 0, _aborted(row, evidence) + _without_end(row, evidence) + _fenced(row, evidence)
+    for row in evidence.unfinished:
+        if row["topic"] not in sources:
+            yield (
+                0,
+                f"{row['transactional_id']} began a transaction with records of {row['topic']} at "
+                f"{evidence.at(row['begun_ns'])}, and it was neither committed nor aborted"
+                + _without_end({**row, "first_ns": row["begun_ns"]}, evidence),
+            )
+    for row in (*evidence.refusals, *evidence.delivery_errors):
+        if row["topic"] not in sources and not row.get("refused"):
+            yield row["records"], _failed_delivery(row, evidence)
+
+
+def _failed_delivery(row: Row, evidence: RunEvidence) -> str:
+    """Return what became of records of an output: refused by brokers, or given up by the client."""
+    if "without_idempotence" in row:
+        return refusal(row, evidence)
+    when = evidence.span(row["first_ns"], row["last_ns"])
+    reports = counted(row["records"], "delivery report", "delivery reports")
+    return f"{reports} of {row['topic']} had the error {row['error']} {when}"
+
+
+def _without_end(row: Row, evidence: RunEvidence) -> str:
+    """Return that no EndTxn for a transaction was served, and which program a fault had hit before."""
+    if not evidence.request_counts:
+        return ""
+    unfinished, ended_ns = "begun_ns" in row, row["first_ns"]
+    asked = [
+        request
+        for request in evidence.requests
+        if request.api == "EndTxn"
+        and request.subject == row["transactional_id"]
+        and (
+            request.invoked_ns > ended_ns
+            if unfinished
+            else request.invoked_ns <= ended_ns <= request.completed_ns + AFTER_END_NS
+        )
+    ]
+    if any(not request.unanswered for request in asked):
+        return ""
+    text = "; no client had sent EndTxn for it"
+    if asked:
+        text = f"; its EndTxn at {evidence.at(asked[-1].completed_ns)} was not served"
+    hit = [
+        fault
+        for fault in evidence.faults
+        if fault.kind in OF_PROGRAMS and (unfinished or fault.begin_ns <= ended_ns)
+    ]
+    return text + (
+        f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else ""
+    )
 
 
 def _aborted(row: Row, evidence: RunEvidence) -> str:
