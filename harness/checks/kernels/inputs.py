@@ -31,6 +31,7 @@ from ..segments import (
 )
 from .early_removals import first_too_early, legal_heads
 from .incarnations import since_creation
+from .resent_batches import as_stored
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
     "kind": pl.UInt8, "outcome": pl.UInt8, "error": pl.Int32, "offset": pl.Int64, "op": pl.Int64,
@@ -286,7 +287,7 @@ def arrange(
 ) -> PartitionInputs:  # fmt: skip
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     ops, batches, doubts = since_creation(job, ops, batches)
-    produced = chosen(batches, batches["kind"].to_numpy() == PRODUCED)
+    produced = as_stored(chosen(batches, batches["kind"].to_numpy() == PRODUCED), logs)
     low, early = sys.maxsize, first_too_early(job, produced)
     if early is not None:
         low = early[0]
