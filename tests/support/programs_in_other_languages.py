@@ -79,7 +79,7 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "node": ("node", "npm"),
     "java": ("java", "javac", "mvn"),
 }
-"""What each language needs; the first one also runs the program, but for Go."""
+"""What each language needs; the first one also runs the program, except in Go."""
 BUILDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "go": (("go", "build", "-o", "orders", "."),),
     "node": (("npm", "ci", "--no-audit", "--no-fund"),),

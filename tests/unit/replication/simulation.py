@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.seam import Buffer, Part, Peer, bytes_of
+from harrow.cluster.host.seam import Buffer, Part, Peer, TappedRequest, bytes_of
 from harrow.cluster.host.simulated import Machine, SimHost, World
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.host.simulated.network import SimNetwork
@@ -92,6 +92,9 @@ class ListTap:
     """A tap that stores its rows in a list."""
 
     enabled = True
+
+    def requested(self, row: TappedRequest) -> None:
+        """Nothing."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, dict[str, Any]]] = []
