@@ -427,7 +427,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         return verdict
 
     def _explain(self, verdict: Verdict) -> str:
-        lines = [str(verdict), f"  report: {_shown(self.folder / 'report.html')}"]
+        lines = [str(verdict), f"  report: {run_folder.shown(self.folder / 'report.html')}"]
         lines.append(f"  repeat with: {self.repeat or f'seed {self.seed}'}")
         return "\n".join(lines)
 
@@ -435,7 +435,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         """Return one line for the terminal or a JUnit property."""
         from .checks.verdict_text import summary_line
 
-        return f"{summary_line(verdict)} · {_shown(self.folder / run_folder.REPORT)}"
+        return f"{summary_line(verdict)} · {run_folder.shown(self.folder / run_folder.REPORT)}"
 
     def _attach_verdict(self, error: Exception) -> None:
         if text := self.verdict_of_failure(error):
@@ -496,8 +496,3 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
                 path.unlink()
             else:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _shown(path: Path) -> str:
-    """Return the path relative to the current folder if it is below it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -172,6 +172,11 @@ def read_run(run: Path) -> dict[str, Any]:
     return body if body.get("schema_version") == RUN_SCHEMA_VERSION else {}
 
 
+def shown(path: Path) -> str:
+    """Return the path as a user reads it: relative to the current folder if it is below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 @dataclass(frozen=True, slots=True)
 class RunTimes:
     """Shows times relative to the start of the run; `started_ns`: `histories/origin.py`."""

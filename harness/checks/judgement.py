@@ -48,7 +48,7 @@ from .spark_client import SparkHandle
 from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs
 from .unanswered import unanswered_requests
-from .verdict import Status, Verdict
+from .verdict import Anomaly, Status, Verdict
 
 ONLY_OPERATIONS = (
     "a history from elsewhere has only what clients did: the logs of replicas, leaders, coordinators and groups were "
@@ -109,11 +109,9 @@ def judge_laid_out(
         progress = going.result()
     promised = promised or read_findings(place, topics) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
-    late = unanswered_requests(events, _times(windows or []), groups.timeouts_ms)
     imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
-    claims = [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
-    claims += [row for row in imported.get("claims", []) if row["topic"] in topics]
-    claims += progress.anomalies
+    claims = [row for row in imported.get("claims", []) if row["topic"] in topics]
+    claims += [*_claims_of_traces(events, topics, groups, windows or []), *progress.anomalies]
     found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)
@@ -143,12 +141,7 @@ def judge_laid_out(
         doubts.add(_doubts_of_faults(place, windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
     ends = _program_ends(place, doubts, status)
-    for row in found.anomalies:
-        row["explanation"] = named_client(row["explanation"], layout.clients)
-    anomalies = shown_anomalies(
-        found.anomalies, folder=place, clients=layout.clients, not_allowed=not_allowed,
-        logs={(job.topic, job.partition): job.logs for job in jobs},
-    )  # fmt: skip
+    anomalies = _shown(found, place, layout.clients, not_allowed, jobs)
     verdict = Verdict(
         status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(found.counts),
         anomaly_counts=dict(found.anomaly_counts), anomalies=anomalies,
@@ -187,6 +180,26 @@ def _program_ends(place: Path, doubts: Doubts, status: Status) -> list[ProgramEn
     elif status is Status.VALID:
         doubts.notes[:0] = deaths(ends, times)
     return ends
+
+
+def _shown(
+    found: MergedResults, place: Path, clients: Sequence[str], not_allowed: frozenset[str], jobs: Sequence[PartitionJob]
+) -> tuple[Anomaly, ...]:  # fmt: skip
+    """Return the anomalies that the verdict shows, with names of clients and what was written."""
+    for row in found.anomalies:
+        row["explanation"] = named_client(row["explanation"], clients)
+    logs = {(job.topic, job.partition): job.logs for job in jobs}
+    return shown_anomalies(
+        found.anomalies, folder=place, clients=clients, not_allowed=not_allowed, logs=logs
+    )
+
+
+def _claims_of_traces(
+    events: Sequence[dict[str, Any]], topics: Sequence[str], groups: GroupFindings, windows: Sequence[FaultWindow]
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the anomalies of leaders, controllers, groups and requests that wait."""
+    late = unanswered_requests(events, _times(windows), groups.timeouts_ms)
+    return [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
 
 
 def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:
