@@ -60,7 +60,7 @@ class Departure:
 
 def departures(events: Iterable[Event], windows: Windows) -> list[Departure]:
     """Return the departures without a fault, by time; each event has its process under `broker`, a name or an id."""
-    rows = sorted(events, key=_time)
+    rows = sorted((row for row in events if "t_ns" in row), key=_time)
     dead = _brokers_that_died(rows)
     isr_of: dict[tuple[Any, Any], list[int]] = {}
     found: list[Departure] = []
@@ -109,6 +109,7 @@ def reason(events: Iterable[Event], windows: Windows, at_ns: int) -> str:
         row
         for row in events
         if row.get("event") == STALLED
+        and "t_ns" in row
         and at_ns - BEFORE_NS <= _time(row) <= at_ns + _late_ns(row)
         and not any(start <= _time(row) <= end + AFTER_FAULT_NS for start, end in windows)
     ]

@@ -218,10 +218,15 @@ def test_requests_are_the_same_with_their_errors_and_names(
     run: tuple[Cluster, Proxy], tmp_path: Path
 ) -> None:
     cluster, proxy = run
-    ours, proxied = (
+    (ours, cut), (proxied, cut_there) = (
         said(cluster.folder, tmp_path / "ours"),
         said(proxy.folder, tmp_path / "proxied"),
     )
+    for key in (
+        cut | cut_there
+    ):  # which side saw the response before the end of a connection is a race
+        ours = Counter({row: count for row, count in ours.items() if row[:2] != key})
+        proxied = Counter({row: count for row, count in proxied.items() if row[:2] != key})
     assert proxied == ours
     apis = {row[1] for row in proxied}
     assert {
@@ -237,17 +242,21 @@ def test_requests_are_the_same_with_their_errors_and_names(
     assert len({row[0] for row in proxied}) >= 8
 
 
-def said(folder: Path, run: Path) -> Counter[tuple[str, str, str, str, int]]:
-    """Requests with rows and responses, without those of a connection's end, which are a race."""
+def said(
+    folder: Path, run: Path
+) -> tuple[Counter[tuple[str, str, str, str, int]], set[tuple[str, str]]]:
+    """Requests with rows and responses; clients and APIs of those that ended with a connection, without response."""
     run.mkdir()
     (run / "cluster").symlink_to(folder)
     found = read_requests(run)
     counted = {(row.client, row.api) for row in count_requests(run)}
-    assert found.recorded and {("confluent", "Produce"), ("confluent-0", "Fetch")} <= counted
+    assert found.recorded and ("confluent", "Produce") in counted
+    assert {("confluent-0", "Fetch"), ("confluent-1", "Fetch")} & counted
+    cut = {(row.client, row.api) for row in found.rows if row.unanswered}
     rows = (
         row for row in found.rows if not row.unanswered and row.api not in ("Fetch", "Heartbeat")
     )
-    return Counter((row.client, row.api, row.error, row.subject, row.broker) for row in rows)
+    return Counter((row.client, row.api, row.error, row.subject, row.broker) for row in rows), cut
 
 
 def where_api(rows: Counter[tuple[str, str, str, str, int]], api: str, subject: str) -> bool:
