@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count, takewhile
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from harrow import Harrow, VerdictError, fail_response, leader, refuse_request
+from harrow import Harrow, Topic, VerdictError, fail_response, leader, refuse_request
 from kafka import KafkaConsumer
 from waiting import until
 
@@ -15,7 +16,11 @@ RECORDS = 20
 READER = "resets"
 
 
-def confluent_reader(servers: str, topic: str) -> Callable[[], list[int]]:
+Reader = Callable[[], list[int]]
+
+
+@contextmanager
+def confluent_reader(servers: str, topic: str) -> Generator[Reader]:
     consumer = Consumer(
         {
             "bootstrap.servers": servers, "group.id": READER, "client.id": READER, "auto.offset.reset": "earliest",
@@ -30,10 +35,12 @@ def confluent_reader(servers: str, topic: str) -> Callable[[], list[int]]:
             offset for row in messages if not row.error() and (offset := row.offset()) is not None
         ]
 
-    return read
+    yield read
+    consumer.close()
 
 
-def kafka_python_reader(servers: str, topic: str) -> Callable[[], list[int]]:
+@contextmanager
+def kafka_python_reader(servers: str, topic: str) -> Generator[Reader]:
     consumer = KafkaConsumer(
         topic, bootstrap_servers=servers, group_id=READER, client_id=READER, auto_offset_reset="earliest",
         fetch_max_wait_ms=50,
@@ -43,19 +50,26 @@ def kafka_python_reader(servers: str, topic: str) -> Callable[[], list[int]]:
         found = consumer.poll(200)
         return [row.offset for rows in found.values() for row in rows]
 
-    return read
+    yield read
+    consumer.close()
 
 
 @pytest.mark.parametrize("reader", [confluent_reader, kafka_python_reader])
 def test_an_offset_out_of_range_lets_the_consumer_reset_its_offset(
-    harrow: Harrow, reader: Callable[[str, str], Callable[[], list[int]]]
+    harrow: Harrow, reader: Callable[[str, str], AbstractContextManager[Reader]]
 ) -> None:
     orders = harrow.topic("orders", partitions=1)
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce("orders", str(number))
     assert producer.flush(20) == 0
-    read = reader(harrow.bootstrap_servers, "orders")
+    with reader(harrow.bootstrap_servers, "orders") as read:
+        reads_again_after_the_error(harrow, orders, producer, read)
+
+
+def reads_again_after_the_error(
+    harrow: Harrow, orders: Topic, producer: Producer, read: Reader
+) -> None:
     seen: list[int] = []
 
     def has_read(records: int) -> bool:
