@@ -169,6 +169,8 @@ class LimitMemory(ProcessFault):
     """A broker that gets no more memory, and ends when it needs some."""
 
     kind: ClassVar[str] = "limit_memory"
+    effect_timeout_ms: ClassVar[int] = 180_000
+    """A broker reaches its limit only with enough traffic."""
     needs: ClassVar[frozenset[str]] = frozenset({"memory", "process"})
     waits_for_traffic: ClassVar[bool] = True
     spare_bytes: int = 0

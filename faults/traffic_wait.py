@@ -1,7 +1,8 @@
 """How long a fault waits for the request, the line of code or the disk operation at which it acts: with a bound.
 
     `within_ms` of traffic     records were acknowledged or delivered in so many milliseconds, and none of it reached
-                               the fault: a pattern that matches no client, an API that no client uses
+                               the fault: a pattern that matches no client, an API that no client uses. A fault that
+                               needs much traffic has a longer time of its own (`Fault.effect_timeout_ms`)
     `SILENCE_MS`               no traffic at all for so long
 
 A fault that makes progress (two of five requests were seen) waits again as long, and so does one beside which another
@@ -66,8 +67,9 @@ class TrafficWait:
         if wait is None or seen > wait.progress:
             active.wait = Wait(since_ms=now_ms, flowed_ms=self._flowed_ms, progress=seen)
             return ""
-        if self._flowed_ms - wait.flowed_ms >= self._within_ms:
-            seconds = self._within_ms / 1000
+        within_ms = max(self._within_ms, active.injection.fault.effect_timeout_ms)
+        if self._flowed_ms - wait.flowed_ms >= within_ms:
+            seconds = within_ms / 1000
             remedy = f"harrow.chaos(…, reached_within={2 * seconds:.0f})"
             return f"in {seconds:.0f} s of traffic; where it takes longer, write {remedy}"
         if now_ms - max(wait.since_ms, self._last_ms) >= max(SILENCE_MS, self._within_ms):
