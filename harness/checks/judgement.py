@@ -140,7 +140,7 @@ def judge_laid_out(
     if windows is not None:
         doubts.add(_doubts_of_faults(place, windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
-    ends = _program_ends(place, doubts, status)
+    ends = _program_ends(place, doubts, status, times)
     anomalies = _shown(found, place, layout.clients, not_allowed, jobs)
     verdict = Verdict(
         status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(found.counts),
@@ -167,14 +167,15 @@ def _judge_progress(
     return judge_or_doubt(place, layout, topics, events, started_ns=started)
 
 
-def _program_ends(place: Path, doubts: Doubts, status: Status) -> list[ProgramEnd]:
+def _program_ends(
+    place: Path, doubts: Doubts, status: Status, times: run_folder.RunTimes
+) -> list[ProgramEnd]:
     """Return how the programs ended; one that had died is the first reason of unknown, and a note of valid."""
     try:
         ends = read_program_ends(place)
     except HarrowError as error:
         doubts.notes.append(str(error))
         return []
-    times = run_folder.RunTimes(started_ns(place))
     if status is Status.UNKNOWN:
         doubts.reasons[:0] = [*deaths(ends, times), *quiet_ends(ends, times)]
     elif status is Status.VALID:

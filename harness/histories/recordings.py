@@ -12,20 +12,14 @@ A broker that runs with a tap has all its tap files and its trace from its start
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.broker_folder import (
-    TAP,
-    TAP_NAMES,
-    TRACE,
-    broker_files,
-    broker_folders,
-    node_id_of,
-)
+from harrow.cluster.broker_folder import TAP, TAP_NAMES, TRACE, broker_folders, node_id_of
 
 from .. import run_folder
 from ..wording import counted
@@ -86,41 +80,56 @@ NO_RUN_FILE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunFiles:
+    """What a run folder has, looked at once."""
+
+    run: Path
+    facts: Mapping[str, Any]
+    """run.json; empty without it."""
+    nodes: frozenset[int]
+    """The run's brokers, also those whose folder is missing."""
+    names: Mapping[int, frozenset[str]]
+    """The names in the folder of each broker that has one."""
+
+    @classmethod
+    def of(cls, run: Path) -> _RunFiles:
+        """Look at a run folder."""
+        facts = run_folder.read_run(run)
+        names = {
+            node_id_of(folder): frozenset(os.listdir(folder))
+            for folder in broker_folders(run / run_folder.CLUSTER)
+        }
+        nodes = {*names, *map(int, facts.get("log_dirs", {}))}
+        if len(nodes) < int(facts.get("brokers", 0)):
+            nodes.update(range(1, int(facts["brokers"]) + 1))
+        return cls(run=run, facts=facts, nodes=frozenset(nodes), names=names)
+
+    def without(self, *files: str) -> list[int]:
+        """Return the brokers that lack one of these files in their folder."""
+        wanted = set(files)
+        return sorted(
+            node for node in self.nodes if not wanted <= self.names.get(node, frozenset())
+        )
+
+
 def recordings_of(run: Path) -> Recordings:
     """Look at the files of a run folder; their contents are read by others."""
-    facts = run_folder.read_run(run)
+    files = _RunFiles.of(run)
     unrecorded = frozenset(
-        Recording(name) for name in facts.get("unrecorded", ()) if name in set(Recording)
+        Recording(name) for name in files.facts.get("unrecorded", ()) if name in set(Recording)
     )
     lost: dict[Recording, str] = {}
     for kind, missing in _LOOKS.items():
-        if kind not in unrecorded and (text := missing(run, facts)):
+        if kind not in unrecorded and (text := missing(files)):
             lost[kind] = text
-    return Recordings(unrecorded=unrecorded, lost=lost, problems=() if facts else (NO_RUN_FILE,))
-
-
-def brokers_of(run: Path, facts: Mapping[str, Any]) -> set[int]:
-    """Return the node ids of the run's brokers, also of those whose folder is missing."""
-    nodes = {node_id_of(folder) for folder in broker_folders(run / run_folder.CLUSTER)}
-    nodes.update(int(node) for node in facts.get("log_dirs", {}))
-    if len(nodes) < int(facts.get("brokers", 0)):
-        nodes.update(range(1, int(facts["brokers"]) + 1))
-    return nodes
-
-
-def without_files(run: Path, nodes: Iterable[int], names: Iterable[str]) -> list[int]:
-    """Return the brokers that lack one of the files `names` in their folder."""
-    missing: set[int] = set()
-    for name in names:
-        have = {node_id_of(path.parent) for path in broker_files(run / run_folder.CLUSTER, name)}
-        missing.update(set(nodes) - have)
-    return sorted(missing)
+    problems = () if files.facts else (NO_RUN_FILE,)
+    return Recordings(unrecorded=unrecorded, lost=lost, problems=problems)
 
 
 def untapped_brokers(run: Path) -> list[int]:
     """Return the brokers of the run without one of the coordinators' tap files, by node id."""
-    nodes = brokers_of(run, run_folder.read_run(run))
-    return without_files(run, nodes, FILES.values())
+    return _RunFiles.of(run).without(*FILES.values())
 
 
 def _of_brokers(what: str, nodes: Sequence[int]) -> str:
@@ -128,65 +137,61 @@ def _of_brokers(what: str, nodes: Sequence[int]) -> str:
     return f"{what} of {counted(len(nodes), 'broker')} ({listed})" if nodes else ""
 
 
-def _files_of_brokers(what: str, names: Iterable[str]) -> Callable[[Path, Mapping[str, Any]], str]:
-    def missing(run: Path, facts: Mapping[str, Any]) -> str:
-        nodes = brokers_of(run, facts)
-        if not nodes:
+def _files_of_brokers(what: str, *names: str) -> Callable[[_RunFiles], str]:
+    def missing(files: _RunFiles) -> str:
+        if not files.nodes:
             return f"{what} of any broker"
-        return _of_brokers(what, without_files(run, nodes, names))
+        return _of_brokers(what, files.without(*names))
 
     return missing
 
 
-def _missing_logs(run: Path, facts: Mapping[str, Any]) -> str:
-    folders = run_folder.replica_folders(run)
-    nodes = brokers_of(run, facts)
-    empty = [node for node in sorted(nodes) if not any(map(Path.is_dir, folders.get(node, ())))]
+def _missing_logs(files: _RunFiles) -> str:
+    folders = run_folder.replica_folders(files.run)
+    nodes = sorted(files.nodes)
+    empty = [node for node in nodes if not any(map(Path.is_dir, folders.get(node, ())))]
     return _of_brokers("data folder", empty) if nodes else "data folder of any broker"
 
 
-def _missing_log(run: Path, facts: Mapping[str, Any]) -> str:
-    del facts
-    folders = run_folder.replica_folders(run).values()
+def _missing_log(files: _RunFiles) -> str:
+    folders = run_folder.replica_folders(files.run).values()
     there = any(folder.is_dir() for of_broker in folders for folder in of_broker)
     return "" if there else "data folder of any broker"
 
 
-def _missing_histories(run: Path, facts: Mapping[str, Any]) -> str:
-    expected = int(facts.get("histories", 0))
-    there = len(run_folder.operation_files(run / run_folder.HISTORY))
+def _missing_histories(files: _RunFiles) -> str:
+    expected = int(files.facts.get("histories", 0))
+    there = len(run_folder.operation_files(files.run / run_folder.HISTORY)) if expected else 0
     gone = expected - there
     return f"{run_folder.HISTORY}/ of {counted(gone, 'recording client')}" if gone > 0 else ""
 
 
-def _missing_faults(run: Path, facts: Mapping[str, Any]) -> str:
-    planned = int(facts.get("chaos_blocks", 0)) or len(run_folder.schedule_files(run))
-    return run_folder.FAULTS if planned and not (run / run_folder.FAULTS).exists() else ""
+def _missing_faults(files: _RunFiles) -> str:
+    planned = int(files.facts.get("chaos_blocks", 0)) or len(run_folder.schedule_files(files.run))
+    return run_folder.FAULTS if planned and not (files.run / run_folder.FAULTS).exists() else ""
 
 
-def _missing_promises(run: Path, facts: Mapping[str, Any]) -> str:
-    path = run / run_folder.PROMISE_FINDINGS
-    return run_folder.PROMISE_FINDINGS if facts.get("promised") and not path.exists() else ""
+def _missing_promises(files: _RunFiles) -> str:
+    path = files.run / run_folder.PROMISE_FINDINGS
+    return run_folder.PROMISE_FINDINGS if files.facts.get("promised") and not path.exists() else ""
 
 
-def _missing_groups(run: Path, facts: Mapping[str, Any]) -> str:
-    del facts
-    return "" if (run / run_folder.GROUPS).exists() else run_folder.GROUPS
+def _missing_groups(files: _RunFiles) -> str:
+    return "" if (files.run / run_folder.GROUPS).exists() else run_folder.GROUPS
 
 
-def _missing_final_read(run: Path, facts: Mapping[str, Any]) -> str:
-    del facts
-    return "" if run_folder.operation_files(run / run_folder.DRAIN) else "final read"
+def _missing_final_read(files: _RunFiles) -> str:
+    return "" if run_folder.operation_files(files.run / run_folder.DRAIN) else "final read"
 
 
-_LOOKS: Mapping[Recording, Callable[[Path, Mapping[str, Any]], str]] = {
+_LOOKS: Mapping[Recording, Callable[[_RunFiles], str]] = {
     Recording.FINAL_READ: _missing_final_read,
     Recording.REPLICA_LOGS: _missing_logs,
     Recording.LOG: _missing_log,
-    Recording.TAPS: _files_of_brokers("tap of records", (TAP, TAP_NAMES)),
-    Recording.COORDINATOR_TAPS: _files_of_brokers("tap of the coordinators", FILES.values()),
-    Recording.BROKER_EVENTS: _files_of_brokers("trace", (TRACE,)),
-    Recording.WAITING_REQUESTS: _files_of_brokers("trace", (TRACE,)),
+    Recording.TAPS: _files_of_brokers("tap of records", TAP, TAP_NAMES),
+    Recording.COORDINATOR_TAPS: _files_of_brokers("tap of the coordinators", *FILES.values()),
+    Recording.BROKER_EVENTS: _files_of_brokers("trace", TRACE),
+    Recording.WAITING_REQUESTS: _files_of_brokers("trace", TRACE),
     Recording.GROUP_STATES: _missing_groups,
     Recording.OPERATIONS: _missing_histories,
     Recording.FAULTS: _missing_faults,

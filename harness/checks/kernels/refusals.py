@@ -37,6 +37,8 @@ SENT = ["client", "base_timestamp_ms", "max_timestamp_ms", "count"]
 def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Note what was refused, and for each client what cannot have been sent again here; and what was appended."""
     findings.appended = _appended(inputs)
+    if not inputs.produced["error"].to_numpy().any():
+        return
     refused = _unresolved(inputs)
     if not len(refused) or inputs.final is None:
         return
