@@ -37,6 +37,7 @@ test: $(STAMP)  ## the whole suite, in parallel, one JVM
 
 conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they are here
 	@$(BIN)/python tests/support/spark_kafka_jars.py > /dev/null || echo "so the tests of Spark's connector are skipped"
+	@$(BIN)/python tests/support/programs_in_other_languages.py > /dev/null || echo "so the programs in Go, Node and Java are skipped"
 	@HARROW_APACHE=1 HARROW_SPARK_CLUSTER=1 $(BIN)/python -m pytest -p no:randomly tests/conformance tests/checks/test_spark_cluster.py $(ARGS)
 
 long: $(STAMP)  ## tests with a JVM of their own, and searches over seeds
