@@ -132,10 +132,8 @@ def note_progress(run: Path, facts: Mapping[str, object]) -> None:
     `ended_ns`: when the verdict was asked for, on the monotonic clock. `min_insync_replicas`: by topic. Bounds in
     seconds: `recovers_within_s` of the verdict, `recovers_within_s_of_faults` by the number of a fault.
     """
-    body = read_run(run)
-    if body and body.get("progress", {}) != facts:
-        body["progress"] = dict(facts)
-        (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+    if facts or read_run(run).get("progress"):
+        note(run, progress=dict(facts))
 
 
 def topics_of(run: Path) -> list[str]:

@@ -53,7 +53,7 @@ class PartitionJob:
     own_clients: list[int] = field(default_factory=list[int])
     """The numbers of Harrow's own clients, such as that of the final read."""
     untapped: list[int] = field(default_factory=list[int])
-    """Brokers without a tap of their coordinators (`histories/untapped.py`)."""
+    """Brokers without a tap of their coordinators (`histories/recordings.py`)."""
     all_sends: bool = False
     """Whether the history has every send to the partition (of a history from elsewhere)."""
     reads_committed: bool = True

@@ -24,7 +24,7 @@ from harrow.cluster.host.tap import PRODUCED
 from harrow.faults.fault_kinds import fault_kind
 
 from .. import run_folder
-from ..histories.request_rows import is_harrows, read_connections, spans_of_clients
+from ..histories.request_rows import of_users, read_connections, spans_of_clients
 from ..histories.tap import read_tap
 from .fault_windows import FaultWindow
 
@@ -51,7 +51,7 @@ def acknowledged_before(run: Path, time_ns: int) -> bool:
         tap = read_tap(path)
         acked = (tap.rows["kind"] == PRODUCED) & (tap.rows["error"] == 0)
         acked &= tap.rows["completed_ns"] < time_ns
-        if (acked & _of_users(tap.rows["client"], tap.names)).any():
+        if (acked & of_users(tap.rows["client"], tap.names)).any():
             return True
     return False
 
@@ -71,17 +71,13 @@ def _batches(run: Path, started_ns: int) -> tuple[Times, Times]:
     began, ended = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for path in run_folder.tap_files(run / run_folder.CLUSTER):
         tap = read_tap(path)
-        rows = tap.rows[_of_users(tap.rows["client"], tap.names)]
+        rows = tap.rows[of_users(tap.rows["client"], tap.names)]
         made = (rows["kind"] == PRODUCED) & (rows["created_ns"] >= started_ns)
         began.append(
             np.where(made, np.minimum(rows["created_ns"], rows["invoked_ns"]), rows["invoked_ns"])
         )
         ended.append(rows["completed_ns"].astype(np.int64))
     return np.concatenate(began), np.concatenate(ended)
-
-
-def _of_users(clients: npt.NDArray[np.uint32], names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    return np.isin(clients, [number for number, name in enumerate(names) if not is_harrows(name)])
 
 
 def _ended_with_their_broker(run: Path, windows: Iterable[FaultWindow]) -> set[str]:

@@ -116,7 +116,7 @@ def read_requests(run: Path, apis: Collection[str] | None = None) -> RequestRows
         broker, recorded = node_id_of(path.parent), True
         if path.stat().st_size >= REQUEST_BYTES_MOST:
             cut.append(broker)
-        chosen = rows[(rows["api"] >= 0) & _of_apis(rows, apis) & _of_users(rows, names)]
+        chosen = rows[(rows["api"] >= 0) & _of_apis(rows, apis) & of_users(rows["client"], names)]
         for row in chosen:
             flags, subject = int(row["flags"]), int(row["subject"])
             found.append(
@@ -135,7 +135,7 @@ def read_connections(run: Path) -> list[ClientConnection]:
     """Return the connections of the run's clients, by their beginning."""
     found: list[ClientConnection] = []
     for path, rows, names in _files(run, TAP_REQUESTS):
-        own = rows[_of_users(rows, names)]
+        own = rows[of_users(rows["client"], names)]
         ends: dict[tuple[int, int], list[int]] = {}
         for row in own[own["api"] == CONNECTION_CLOSED]:
             key = int(row["client"]), int(row["invoked_ns"])
@@ -162,13 +162,13 @@ def spans_of_clients(run: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
     began, ended = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for _, rows, names in _files(run, TAP_REQUESTS):
-        own = rows[_of_users(rows, names)]
+        own = rows[of_users(rows["client"], names)]
         closed, opened = own["api"] == CONNECTION_CLOSED, own["api"] == CONNECTION_OPENED
         began.append(np.where(closed, own["completed_ns"], own["invoked_ns"]))
         ended.append(np.where(opened, own["invoked_ns"], own["completed_ns"]))
     for _, rows, names in _files(run, TAP_REQUEST_COUNTS):
         polls = (rows["count"] > 0) & np.isin(rows["api"], [*COUNTED_ONLY - {PRODUCE}])
-        own = rows[polls & _of_users(rows, names)]
+        own = rows[polls & of_users(rows["client"], names)]
         began.append(own["first_ns"].astype(np.int64))
         ended.append(own["last_ns"].astype(np.int64))
     return np.concatenate(began), np.concatenate(ended)
@@ -242,9 +242,8 @@ def _of_apis(rows: npt.NDArray[np.void], apis: Collection[str] | None) -> npt.ND
     return np.isin(rows["api"], [int(key) for key in ApiKey if api_name(int(key)) in apis])
 
 
-def _of_users(rows: npt.NDArray[np.void], names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows are of clients of the run; a row whose name is not on disk is left out."""
+def of_users(clients: npt.NDArray[np.uint32], names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are of clients of the run; a number whose name is not on disk is of none."""
     import numpy as np
 
-    wanted = [number for number, name in enumerate(names) if not is_harrows(name)]
-    return np.isin(rows["client"], wanted)
+    return np.isin(clients, [number for number, name in enumerate(names) if not is_harrows(name)])
