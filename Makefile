@@ -9,7 +9,7 @@ SOURCES := pyproject.toml setup.py
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
-LONG := tests/checks/test_spark_server.py tests/checks/test_pipeline_checks_match_oracle.py tests/checks/test_promises_match_oracle.py tests/checks/test_promises_of_random_applications.py tests/checks/test_transaction_kernels_match_oracle.py tests/checks/test_kernels_match_oracle.py tests/checks/test_doubts_match_oracle.py tests/checks/test_removed_recordings.py tests/plugin/test_a_users_test.py tests/plugin/test_zoo_of_a_suite.py tests/cluster/test_simulated_exactly_once.py tests/cluster/test_simulated_transactions.py tests/cluster/test_simulated_consumer_groups.py tests/cluster/test_backend_external.py tests/cluster/test_zoo_floor.py tests/cluster/test_zoo_floor_on_processes.py tests/checks/test_resent_records.py tests/cluster/test_large_records_on_a_busy_machine.py
+LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests)
 
 .PHONY: help setup demo gallery test long conformance lint type wheels wheel image bench clean
 

@@ -243,13 +243,3 @@ def test_uses_of_the_machine_and_wrong_imports_are_recognised() -> None:
     assert [line for line, _ in machine_uses(tree)] == [1, 2, 2, 3]
     assert [line for line, _ in foreign_imports(tree, "cluster/storage/log.py")] == [4, 5, 5]
     assert not list(foreign_imports(ast.parse("from ..a import b\n"), "cluster/storage/log.py"))
-
-
-def test_make_long_runs_every_file_that_has_a_long_form() -> None:
-    named = re.findall(r"^LONG := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    users = [
-        relative(path)
-        for path in sources("tests")
-        if re.search(r"^from long_runs import", path.read_text(), re.MULTILINE)
-    ]
-    assert sorted(named[0].split()) == users

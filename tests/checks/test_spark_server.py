@@ -81,6 +81,7 @@ def controller() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@long_run
 def test_workers_share_a_server_that_ends_with_the_run(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:

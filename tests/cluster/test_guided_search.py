@@ -27,6 +27,7 @@ from harrow.harness.search.guided import (
 )
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule
 from harrow.harness.zoo.swarm import plan_swarm
+from long_runs import long_run
 
 SHORT = SimulationOptions(seconds=3.0, batches=30)
 COST_OF = {ORDERS: 1_000, EXACTLY_ONCE: 4_000}
@@ -87,6 +88,7 @@ def run_search(runs: int) -> tuple[GuidedSearch, list[Schedule], list[Simulation
     return search, proposed, results
 
 
+@long_run
 def test_a_search_runs_dense_plans_squeezed_and_mutates_what_was_new_and_repeats_exactly() -> None:
     search, proposed, results = run_search(16)
     pool = [plan_seed(seed, SHORT) for seed in range(1, 16 * SEEDS_A_RUN)]

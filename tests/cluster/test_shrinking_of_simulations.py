@@ -19,6 +19,7 @@ from harrow.harness.simulation import (
     run_schedule,
     run_seed,
 )
+from long_runs import long_run
 
 WEAK = SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}, seconds=5.0, batches=60)
 
@@ -30,6 +31,7 @@ def failed() -> SimulationResult:
     return next(result for result in results if result.status == "invalid")
 
 
+@long_run
 def test_a_lost_write_is_shrunk_and_repeats_exactly(
     failed: SimulationResult, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from harrow.harness.simulation import SimulationOptions, run_seed, sink_reader, 
 from harrow.harness.simulation.checks import FoundAnomaly, ReplicaLog
 from harrow.harness.simulation.committed_reads import COMMIT, Record, committed_records
 from harrow.harness.simulation.output_checks import Findings, OutputFacts, judge_output
+from long_runs import long_run
 
 TP = TopicPartition("bills", 0)
 ABORT = 1 - COMMIT
@@ -202,6 +203,7 @@ def test_a_reader_may_pass_over_records_below_the_log_start_of_that_time(
 READ_WRONGLY = ("aborted-read", "inconsistent-offsets")
 
 
+@long_run
 def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their inputs have another output behind them. Compaction removes aborted records: what was read is then gone."""
     wrong: list[str] = []

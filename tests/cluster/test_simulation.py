@@ -38,6 +38,7 @@ from harrow.harness.simulation import (
 from harrow.harness.simulation.checks import check_trace, judge_partition, log_rows, read_finally
 from harrow.harness.simulation.workload import SimulatedWorkload
 from judged_runs import record_batch
+from long_runs import some
 
 SHORT = SimulationOptions(seconds=4.0, batches=45)
 TP = TopicPartition("orders", 0)
@@ -99,7 +100,7 @@ def test_nothing_acknowledged_is_lost_under_random_faults(seed: int) -> None:
     assert result.converged_ms >= 0
 
 
-@pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some(SCHEDULES, suite=10), ids=lambda path: path.stem)
 def test_stored_schedules_are_valid(path: Path) -> None:
     schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
     result = run_schedule(schedule)

@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import pytest
 from harrow import Harrow
+from long_runs import some
 from transaction_steps import (
     SETTINGS,
     STEPS,
@@ -64,7 +65,7 @@ def warm(harrow: Harrow) -> Iterator[Harrow]:
     harrow.cluster.await_full_isr()
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", some(STEPS, suite=7))
 def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
     warm: Harrow, step: str
 ) -> None:

@@ -16,6 +16,7 @@ from time import monotonic
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from harrow import Harrow
+from long_runs import some
 from transaction_steps import (
     SETTINGS,
     STEPS,
@@ -92,7 +93,7 @@ def run_once(producer: Producer, job: Job, consumer: object) -> bool:
     return end(producer)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", some(STEPS, suite=8))
 def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
     servers, job = warm.bootstrap_servers, new_job(warm, "survivor")
     node = broker_at(warm, step, job.transactional_id, job.sink, job.group)

@@ -46,6 +46,7 @@ from harrow.faults import (
 from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.harness.simulation import SimulationOptions, plan_seed, run_schedule
 from harrow.harness.simulation.run import SimulationResult
+from long_runs import some
 
 FAULTS: tuple[Fault, ...] = (
     rolling_restart(),
@@ -96,7 +97,7 @@ def run(
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_takes_effect_and_loses_nothing(fault: Fault) -> None:
-    done = run(fault)
+    done = run(fault, seconds=10)
     assert done.status == "valid", (done.anomalies, done.reasons)
     assert done.kinds == {fault.kind: 1}
 
@@ -109,7 +110,7 @@ def test_an_unclean_election_elects_a_replica_outside_the_isr_the_same_way_each_
     assert run_schedule(recorded).trace_sha256 == done.trace_sha256
 
 
-@pytest.mark.parametrize("start", range(0, len(FAULTS), 6))
+@pytest.mark.parametrize("start", some(range(0, len(FAULTS), 6), suite=2))
 def test_a_replay_of_faults_in_turn_is_the_same_byte_for_byte(start: int) -> None:
     done = run(*FAULTS[start : start + 6], seconds=60)
     assert done.status == "valid", (done.anomalies, done.reasons)
@@ -150,7 +151,7 @@ ELSEWHERE = {
 """Failpoints that these simulations do not reach; `test_real_failpoints.py` and `unit/storage/` do."""
 
 
-@pytest.mark.parametrize("place", [*OF_EACH_START, *OF_A_REPLICA])
+@pytest.mark.parametrize("place", some([*OF_EACH_START, *OF_A_REPLICA], suite=6))
 def test_two_crashes_of_starts_with_power_losses_lose_nothing(place: str) -> None:
     fault = failpoint_at_start(place, leader("orders"), times=2, power_loss=True)
     done = run(fault, power_loss=True, seconds=6)

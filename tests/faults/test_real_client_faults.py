@@ -20,6 +20,7 @@ from harrow import (
 from harrow.faults import Fault, NemesisError
 from harrow.harness.fault_clients import group_view
 from kafka_python_admin import SOCKETS
+from long_runs import some
 from waiting import until
 
 SETTINGS = {
@@ -56,7 +57,7 @@ def rows_of(harrow: Harrow, fault: Fault) -> dict[str, dict[str, Any]]:
     return {row["event"]: row["evidence"] for row in rows}
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])
+@pytest.mark.parametrize("assignor", some(["range", "cooperative-sticky", "consumer"], suite=2))
 def test_every_member_rejoins_in_a_storm_and_gets_its_partitions_back(
     harrow: Harrow, assignor: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_every_member_rejoins_in_a_storm_and_gets_its_partitions_back(
     assert rows["healed"]["left"]
 
 
-@pytest.mark.parametrize("assignor", ["roundrobin", "sticky", "consumer"])
+@pytest.mark.parametrize("assignor", some(["consumer", "sticky", "roundrobin"], suite=2))
 def test_a_stuck_member_holds_partitions_until_it_leaves(harrow: Harrow, assignor: str) -> None:
     topic = harrow.topic("orders", partitions=PARTITIONS)
     make, settings = ASSIGNORS[assignor]

@@ -7,6 +7,7 @@ import threading
 import pytest
 from confluent_kafka import Producer
 from harrow import Harrow, controller, isolate, kill, leader, pause, terminate
+from long_runs import long_run
 
 
 def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
@@ -50,8 +51,8 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
     [
         kill(leader("orders", 0), seconds=4),
         pause(leader("orders", 0), seconds=4),
-        isolate(leader("orders", 0), seconds=4),
-        terminate(leader("orders", 0), seconds=4),
+        pytest.param(isolate(leader("orders", 0), seconds=4), marks=long_run),
+        pytest.param(terminate(leader("orders", 0), seconds=4), marks=long_run),
     ],
     ids=["kill", "pause", "isolate", "terminate"],
 )

@@ -7,10 +7,13 @@ other examples. That of `make long` looks for what needs a rare combination.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
+Item = TypeVar("Item")
 LONG = os.environ.get("HARROW_LONG") == "1"
 
 long_run = pytest.mark.skipif(
@@ -22,6 +25,11 @@ long_run = pytest.mark.skipif(
 def seeds(suite: range, long: range) -> range:
     """Return the seeds of a search: `suite` in `make test`, `long` in `make long`."""
     return long if LONG else suite
+
+
+def some(items: Sequence[Item], suite: int) -> list[Item]:
+    """Return the items of a search: `suite` of them, evenly spaced, in `make test`, all of them in `make long`."""
+    return list(items) if LONG else [items[at * len(items) // suite] for at in range(suite)]
 
 
 def examples(suite: int, long: int) -> settings:

@@ -12,6 +12,7 @@ from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.bug import Bug
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.trial import run_trial
+from long_runs import some
 
 QUICK = frozenset({"kafka_9807", "kafka_5376"})
 """Bugs of transactions that the first run of a search shows."""
@@ -24,7 +25,7 @@ BUGS = [
 ]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", some(BUGS, suite=6), ids=lambda bug: bug.name)
 def test_a_directed_search_finds_the_bug_and_its_schedule_repeats_the_run(bug: Bug) -> None:
     trial = run_trial(bug, 7)
     assert trial.found, trial

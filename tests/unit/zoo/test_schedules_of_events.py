@@ -10,6 +10,7 @@ from harrow.harness.zoo.bug import unplanted
 from harrow.harness.zoo.catalog import bug_named
 from harrow.harness.zoo.in_order import IN_ORDER, plan_in_order, settings_on_processes
 from harrow.harness.zoo.trial import EVENTS, run_trial
+from long_runs import some
 
 TOO_FAST = frozenset({"kip_903"})
 """Bugs whose schedule is too slow for a virtual clock: an empty follower has the leader's few batches within a turn."""
@@ -18,7 +19,7 @@ RUNS_MOST = 8
 NAMES = sorted(set(IN_ORDER) - TOO_FAST)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, suite=3))
 def test_a_search_by_events_finds_the_bug_and_its_schedule_repeats_the_run(name: str) -> None:
     trial = run_trial(bug_named(name), 3, EVENTS)
     assert trial.found, trial
