@@ -160,7 +160,7 @@ def measure(folder: Path, records: int, rounds: int, spark: SparkHandle) -> dict
     expected = make_contents(folder, records)
     engines: dict[str, Callable[[], dict[str, int]]] = {
         "harrow": lambda: harrow(folder, expected, "order", spark=spark),
-        "stages": lambda: harrow(folder, expected, "order", engine="local"),
+        "stages": lambda: harrow(folder, expected, "order", engine="inline"),
         "function": lambda: harrow(folder, expected, order_of, spark=spark),
         "polars": lambda: polars_alone(folder, expected),
     }

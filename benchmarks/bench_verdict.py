@@ -122,7 +122,7 @@ def _turns(
 
     def in_process() -> Findings:
         verdict = judge_laid_out(
-            folder, layout, topics=[TOPIC], guarantees=PROMISED, engine="local"
+            folder, layout, topics=[TOPIC], guarantees=PROMISED, engine="inline"
         )
         return findings(verdict, truth)
 

@@ -263,6 +263,7 @@ def _new_run(
         plants=chosen.plant,
         spark=lambda: worker.spark(chosen),
         name=name,
+        engine=chosen.engine,
         early_spark=False,  # the plugin starts Spark at collection when the test calls verify
         clusters=clusters,
     )

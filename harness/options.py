@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from .backend_choice import BACKENDS, LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
+from .engines import CHOICES, SPARK, check_engine
 from .seeds import SEED_MAX
 from .user_spark import data_folder
 
@@ -50,6 +51,8 @@ class Options:
     """The user's own Spark: a master (`spark://host:7077`, `local[8]`) or a Spark Connect address (`sc://host:15002`).
 
     Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share."""
+    engine: str = SPARK
+    """What judges: Spark, or the same kernels in the process of the test (`engines.CHOICES`)."""
     spark_data: str = ""
     """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
     backend: str = LOCAL
@@ -257,6 +260,13 @@ OPTIONS: tuple[OptionSpec, ...] = (
         for row in ORIGINS.values()
     ),
     OptionSpec(
+        name="engine",
+        parse=_one_of(CHOICES),
+        metavar="NAME",
+        doc="what judges: spark (the default), inline (in the process of the test, without a JVM) or auto (by size)",
+        marker=True,
+    ),
+    OptionSpec(
         name="spark",
         parse=str,
         metavar="ADDRESS",
@@ -274,8 +284,8 @@ MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
     "config": _settings,
 }
 MARKER_LINE = (
-    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE', backend='local'): the cluster that "
-    "this test's `harrow` fixture starts; config holds broker settings under Kafka's names"
+    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE', backend='local', engine='spark'): the "
+    "cluster that this test's `harrow` fixture starts; config holds broker settings under Kafka's names"
 )
 
 
@@ -353,6 +363,10 @@ def make_options(*layers: Mapping[str, Any]) -> Options:
     """Return the options of a test from layers of values by name; a later layer has priority."""
     values = merge(*layers)
     origins = {name: values.pop(name) for name in ORIGIN_OPTIONS if name in values}
+    try:
+        check_engine(values.get("engine", SPARK), values.get("spark", ""))
+    except ValueError as error:
+        raise pytest.UsageError(f"{error}: leave out --harrow-engine or --harrow-spark") from None
     return Options(origins=origins, **values)
 
 

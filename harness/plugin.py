@@ -13,6 +13,7 @@ import pytest
 
 from . import options
 from .backend_choice import LOCAL
+from .engines import SPARK, needs_spark_from_the_start
 from .fixtures import (
     REPLAYS,
     RUNS,
@@ -100,6 +101,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"backend {chosen.backend}")
     if chosen.scope != "test":
         parts.append(f"scope {chosen.scope}")
+    if chosen.engine != SPARK:
+        parts.append(f"engine {chosen.engine}")
     if chosen.spark:
         parts.append(f"spark {chosen.spark}")
     if chosen.spark_data:
@@ -129,7 +132,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Start Spark in the background when a collected test will ask for a verdict."""
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
         worker = session.config.stash[WORKER]
-        worker.spark(worker.options(None, {})).request()
+        chosen = worker.options(None, {})
+        if needs_spark_from_the_start(chosen.engine):
+            worker.spark(chosen).request()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,6 +25,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults.schedule import Schedule
 
@@ -42,9 +43,8 @@ from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
 from .seeds import child_seed
 from .terminal_notes import show_on_stderr
 from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
-from .user_spark import UserSpark
 from .values import Values, seeded_faker
-from .verdicts import RunVerifier, spark_of_run
+from .verdicts import RunVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .promises.record_ids import IdSource
     from .promises.topic_promise import TopicPromise
     from .running_cluster import RunningCluster
+    from .user_spark import UserSpark
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
@@ -78,13 +79,15 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         spark: Callable[[], SparkHandle] | UserSpark | str = "",
         name: str = "harrow",
         repeat: str = "",
+        engine: str = "",
         early_spark: bool = True,
         clusters: ClusterSource | None = None,
         converge_timeout_s: float | None = None,
     ) -> None:
         """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id.
 
-        `converge_timeout_s`: how long each verdict waits for the cluster to converge, a minute by default.
+        `engine`: what judges (`engines.py`), Spark by default. `converge_timeout_s`: how long each verdict waits for
+        the cluster to converge, a minute by default.
         """
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
@@ -100,12 +103,10 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         self._source = OwnCluster() if clusters is None else clusters
         self.backend = self._source.backend
         """Where the brokers run: `local`, `apache`, …"""
-        parent = self.folder.parent
-        chosen = UserSpark(spark) if isinstance(spark, str) else spark
-        handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
-        self._verifier = RunVerifier(self.folder, handle, seed=seed, repeat=repeat)
-        if converge_timeout_s is not None:
-            self._verifier.converge_timeout_s = converge_timeout_s
+        self._verifier = RunVerifier(
+            self.folder, spark, seed=seed, repeat=repeat, engine=engine,
+            converge_timeout_s=converge_timeout_s or CONVERGE_TIMEOUT_S,
+        )  # fmt: skip
         self._cluster: RunningCluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}

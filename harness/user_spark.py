@@ -1,10 +1,14 @@
-"""The user's own Spark: its address, and a folder for the data that executors on other machines judge."""
+"""What a user says about the engine that judges: its name, an own Spark, and a folder for what executors judge."""
 
 from __future__ import annotations
 
 import os
 import re
 from typing import NamedTuple
+
+from harrow.cluster.errors import ConfigError
+
+from .engines import SPARK, check_engine
 
 
 class UserSpark(NamedTuple):
@@ -17,6 +21,8 @@ class UserSpark(NamedTuple):
 
     What a query judges is copied there and removed after it. Empty: the executors read the run folder. It has no
     meaning for Harrow's own Spark."""
+    engine: str = SPARK
+    """What judges: Spark or this process (`engines.py`)."""
 
     @property
     def remote(self) -> str | None:
@@ -27,6 +33,16 @@ class UserSpark(NamedTuple):
     def master(self) -> str | None:
         """Return the master."""
         return None if self.remote else self.address or None
+
+
+def chosen_engine(engine: str, spark: object) -> str:
+    """Return the engine that judges: `engine`, else that of `spark`, else Spark. Raises ConfigError."""
+    own = spark if isinstance(spark, UserSpark) else HARROWS_OWN
+    try:
+        check_engine(engine or own.engine, own.address)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return engine or own.engine
 
 
 HARROWS_OWN = UserSpark()

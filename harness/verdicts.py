@@ -17,8 +17,9 @@ from harrow.cluster.internal_topics import TRANSACTIONS
 from harrow.cluster.wait_notes import noted
 
 from . import run_folder
+from .engines import SPARK, engine_for, needs_spark_from_the_start
 from .topics import not_running
-from .user_spark import HARROWS_OWN, UserSpark
+from .user_spark import HARROWS_OWN, UserSpark, chosen_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from .checks import SparkHandle, Verdict
     from .checks.partition_jobs import PartitionReplicas
+    from .engines import Engine
     from .promises.findings import PromiseFindings
     from .promises.pipeline_promise import PipelinePromise
     from .promises.record_check import RecordCheck
@@ -42,19 +44,33 @@ class RunVerifier:
     """Produces verdicts on one run folder; each call of `judge` makes a new verdict."""
 
     def __init__(
-        self, folder: Path, spark: Callable[[], SparkHandle], *, seed: int, repeat: str
-    ) -> None:
+        self, folder: Path, spark: Callable[[], SparkHandle] | UserSpark | str, *, seed: int, repeat: str,
+        engine: str = "", converge_timeout_s: float = CONVERGE_TIMEOUT_S,
+    ) -> None:  # fmt: skip
+        """`engine`: one of `engines.CHOICES`, by default what `spark` says. Raises ConfigError for another."""
         self._folder = folder
-        self._spark = spark
+        chosen = UserSpark(spark) if isinstance(spark, str) else spark
+        self._start_spark: Callable[[], SparkHandle] = (
+            (lambda: spark_of_run(folder.parent, chosen))
+            if isinstance(chosen, UserSpark)
+            else chosen
+        )
+        self._choice = chosen_engine(engine, chosen)
+        self._engine: Engine = SPARK
+        """What judges the verdict that is being made."""
         self._seed = seed
         self.repeat = repeat
         """The command that repeats the run; the report shows it."""
-        self.converge_timeout_s = CONVERGE_TIMEOUT_S
+        self.converge_timeout_s = converge_timeout_s
         """How long a verdict waits for the cluster to converge."""
 
     def prepare(self) -> None:
-        """Start Spark in the background: a verdict will be requested."""
-        self._spark().request()
+        """Start Spark in the background when it is needed: a verdict will be requested."""
+        if needs_spark_from_the_start(self._choice):
+            self._start_spark().request()
+
+    def _spark(self) -> SparkHandle | None:
+        return self._start_spark() if self._engine == SPARK else None
 
     def judge(
         self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
@@ -78,6 +94,7 @@ class RunVerifier:
         run_folder.note(self._folder, histories=histories, promised=promise is not None)
         contents = promise is not None or bool(checks)
         reasons = self._bring_to_rest(cluster, topics, contents=contents)
+        self._engine = engine_for(self._choice, self._folder, topics)
         promised = None
         if promise is not None and not reasons:
             promised = self._judge_promise(topics, promise)
@@ -128,8 +145,10 @@ class RunVerifier:
 
         try:
             if isinstance(promise, PipelinePromise):
-                return promise.judge(self._folder, spark=self._spark())
-            return judge_topics(self._folder, topics, promise, spark=self._spark())
+                return promise.judge(self._folder, spark=self._spark(), engine=self._engine)
+            return judge_topics(
+                self._folder, topics, promise, spark=self._spark(), engine=self._engine
+            )
         except ConfigError:
             raise
         except HarrowError as error:
@@ -145,7 +164,9 @@ class RunVerifier:
         from .promises.findings import PromiseFindings
 
         try:
-            found = judge_checks(self._folder, topics, checks, spark=self._spark())
+            found = judge_checks(
+                self._folder, topics, checks, spark=self._spark(), engine=self._engine
+            )
         except HarrowError as error:
             found = PromiseFindings(reasons=(str(error),))
         except Exception as error:
@@ -166,6 +187,7 @@ class RunVerifier:
                 topics=list(topics),
                 guarantee=guarantee,
                 spark=self._spark(),
+                engine=self._engine,
                 replicas=replicas,
                 promised=promised,
             )

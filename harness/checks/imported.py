@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from ..engines import SPARK, Engine
 from ..histories.imported.operations import ReadHistory, read_operations
 from ..histories.imported.rows import read_rows
 from ..histories.imported.writer import write_history
@@ -29,7 +30,7 @@ def read_history_file(file: Path) -> ReadHistory:
 def judge_history(
     found: ReadHistory, folder: Path, *, guarantee: str | None = None, topics: Sequence[str] = (),
     complete: bool = True, reads_committed: bool = True, spark: PlanCollector | None = None,
-    engine: Literal["spark", "local"] = "spark",
+    engine: Engine = SPARK,
 ) -> Verdict:  # fmt: skip
     """Judge the operations of a file; `folder`, which is empty or does not exist, becomes their run folder.
 

@@ -18,11 +18,12 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from harrow.cluster.errors import HarrowError
 
 from .. import run_folder
+from ..engines import INLINE, SPARK, Engine
 from ..histories.group_states import read_group_rows, read_groups
 from ..histories.layout import Layout, lay_out
 from ..histories.origin import started_ns
@@ -67,7 +68,7 @@ class PlanCollector(Protocol):
 
 def judge(
     folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: PlanCollector | None = None,
-    replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark", limit: int = 20,
+    replicas: Replicas | None = None, engine: Engine = SPARK, limit: int = 20,
     promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge `topics` of the run in `folder`.
@@ -76,8 +77,8 @@ def judge(
     derives it from the settings of the producers. `spark`: by default the Spark of this folder's run. `replicas`: node
     ids for each (topic, partition); by default every broker whose folder has the partition. `limit`: how many anomalies
     of each name and partition the verdict shows. `promised`: what the checks of the application's promises found, to be
-    merged into the verdict; by default what the run folder keeps of them. `engine="local"` runs the kernels in this
-    process, for their tests. Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
+    merged into the verdict; by default what the run folder keeps of them. `engine`: `spark` or `inline` (`..engines`).
+    Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
     """
     began = time.perf_counter()
     guarantees = parse(guarantee) if guarantee is not None else None
@@ -90,7 +91,7 @@ def judge(
 
 def judge_laid_out(
     folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
-    spark: PlanCollector | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
+    spark: PlanCollector | None = None, replicas: Replicas | None = None, engine: Engine = SPARK,
     limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
@@ -149,7 +150,7 @@ def judge_laid_out(
             anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients, program_ends=ends
         ),
         reasons=tuple(doubts.reasons), notes=(*allowed, *doubts.notes), planted=planted_bugs(place), started_ns=started,
-        added_guarantees=added, progress=tuple(progress.table),
+        added_guarantees=added, progress=tuple(progress.table), engine=engine,
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
@@ -273,14 +274,14 @@ def _doubts_of_faults(
 
 
 def _run(
-    folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: str
+    folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine
 ) -> list[dict[str, Any]]:
     """Return the result of each job; a job without a result of Spark becomes a doubt."""
     planned = {(job.topic, job.partition) for job in jobs}
     assert len(planned) == len(jobs), "a topic-partition was planned twice"
     if not jobs:
         return []
-    if engine == "local":
+    if engine == INLINE:
         from .kernels import judge_task
 
         return list(judge_task(jobs))

@@ -83,6 +83,8 @@ class Verdict:
     """Those of `guarantees` that a check of an extension judged, each with the anomalies that it forbids."""
     progress: tuple[dict[str, Any], ...] = ()
     """Which client stood still at which fault, and for how long: a row for each pair (`progress/judging.py`)."""
+    engine: str = "spark"
+    """What judged the run (`engines.py`)."""
     started_ns: int = 0
     """The start of the test on the monotonic clock; 0 when nothing was recorded."""
     elapsed_ms: float = 0.0

@@ -22,6 +22,7 @@ from typing import Any
 
 from harrow.cluster.errors import error_name
 
+from ..engines import SPARK
 from ..run_folder import RunTimes
 from ..wording import counted
 from .anomaly_kinds import described, rank
@@ -79,7 +80,8 @@ def verdict_text(verdict: Verdict) -> str:
         wire = f"{counts['records_acknowledged_on_the_wire']:,} records acknowledged on the wire"
         figures.insert(0, wire)
     if figures:
-        lines.append("  judged " + ", ".join(figures))
+        by = "" if verdict.engine == SPARK else f"; engine {verdict.engine}, without Spark"
+        lines.append("  judged " + ", ".join(figures) + by)
     return _cut("\n".join(lines), TEXT_MOST)
 
 

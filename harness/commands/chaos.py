@@ -150,7 +150,7 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
             )
             raise click.UsageError(f"--{option} {why}")
     recorded = None if given["file"] is None else read_schedule(given["file"])
-    given["spark"] = UserSpark(given["spark"], given.pop("spark_data"))
+    given["spark"] = UserSpark(given["spark"], given.pop("spark_data"), given.pop("engine"))
     given["backend"] = take_backend(given)
     if program:
         sys.exit(chaos_of_program(program, recorded, explicit, given))

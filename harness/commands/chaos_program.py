@@ -99,7 +99,8 @@ def repeat_program(
     flags = {"file": "schedule", "plants": "plant", "topics": "topic", "settings": "set"}
     spark, backend = given["spark"], given["backend"]
     parts: dict[str, object] = {
-        "spark": spark.address, "spark_data": spark.data, "backend": backend.name, **dict(origin_words(backend)),
+        "engine": spark.engine, "spark": spark.address, "spark_data": spark.data, "backend": backend.name,
+        **dict(origin_words(backend)),
     }  # fmt: skip
     of_other_backends = set(ORIGIN_OPTIONS) - set(parts)
     for name in sorted(explicit - {"seed", "out"} - of_other_backends):

@@ -23,7 +23,8 @@ import click
 
 from .. import run_folder
 from ..checks import Verdict
-from ..user_spark import UserSpark
+from ..engines import engine_for
+from ..user_spark import UserSpark, chosen_engine
 from .out_option import out_option
 from .spark_options import spark_options
 
@@ -62,10 +63,11 @@ from .spark_options import spark_options
 @spark_options
 def command(
     folder: Path | None, history: Path | None, read_uncommitted: bool, other_producers: bool,
-    topics: tuple[str, ...], guarantee: str | None, out: Path, spark: str, spark_data: str,
+    topics: tuple[str, ...], guarantee: str | None, out: Path, engine: str, spark: str, spark_data: str,
 ) -> None:  # fmt: skip
     """Judge a run folder again, or a history that another tool wrote."""
-    used_spark = UserSpark(spark, spark_data)
+    used_spark = UserSpark(spark, spark_data, engine)
+    chosen_engine("", used_spark)
     if (folder is None) == (history is None):
         raise click.UsageError("name a run folder, or a file of operations: --history FILE")
     if history is not None:
@@ -96,7 +98,7 @@ def _check_history(
     run = Path(tempfile.mkdtemp(prefix=f"{history.stem}-", dir=out)).absolute()
     verdict = judge_history(
         found, run, guarantee=guarantee, topics=topics, complete=complete, reads_committed=reads_committed,
-        spark=spark_of_run(run.parent, spark),
+        spark=spark_of_run(run.parent, spark), engine=engine_for(spark.engine, run, topics),
     )  # fmt: skip
     click.echo(str(verdict))
     click.echo(f"run folder: {run}")
@@ -150,6 +152,7 @@ def judge_again(
     try:
         return judge(
             folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark),
+            engine=engine_for(spark.engine, folder, topics),
             replicas=read_replicas(folder, topics) or None,
         )  # fmt: skip
     finally:

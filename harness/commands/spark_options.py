@@ -1,4 +1,4 @@
-"""The options `--spark` and `--spark-data` of commands that ask for a verdict."""
+"""The options `--engine`, `--spark` and `--spark-data` of commands that ask for a verdict."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ..engines import CHOICES, SPARK
 from ..user_spark import data_folder
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -20,10 +21,14 @@ def _folder(_context: click.Context, _parameter: click.Parameter, text: str) -> 
 
 
 def spark_options(command: C) -> C:
-    """Add the options; the parameters are `spark` and `spark_data`."""
+    """Add the options; the parameters are `engine`, `spark` and `spark_data`."""
     data = click.option(
         "--spark-data", default="", metavar="URL", callback=_folder,
         help="a folder or URL that executors of --spark can read, when they cannot read the run folder",
     )  # fmt: skip
     address = click.option("--spark", default="", help="your own Spark master or Connect address")
-    return address(data(command))
+    engine = click.option(
+        "--engine", default=SPARK, type=click.Choice(CHOICES),
+        help="what judges: Spark, the same checks in this process, or one of them by the size of the run",
+    )  # fmt: skip
+    return engine(address(data(command)))

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import run_folder
+from ..engines import SPARK, Engine
 from ..histories.contents import Contents, ContentsChunk, read_contents
 from ..wording import counted
 from .chunk_records import rows_of_table
 from .findings import PromiseFindings
-from .join import HASH, Engine, NumberedChunk, run_join
+from .join import HASH, NumberedChunk, run_join
 from .record import Record, text_of
 from .record_check import Finding, RecordCheck
 from .record_ids import canonical
@@ -41,7 +42,7 @@ Row = dict[str, Any]
 
 def judge_checks(
     folder: Path, topics: Sequence[str], checks: Mapping[str, RecordCheck], *, spark: SparkHandle | None = None,
-    engine: Engine = "spark", limit: int = LIMIT,
+    engine: Engine = SPARK, limit: int = LIMIT,
 ) -> PromiseFindings:  # fmt: skip
     """Judge what the final read kept in `folder`. Raises ContentsError without a complete final read."""
     contents = read_contents(folder / run_folder.DRAIN)

@@ -20,7 +20,7 @@ than the checks. They are compressed (LZ4): most columns have few values, and th
 
 A join of at most `TASK_ROWS` rows is a single task without shuffle: a task costs 40 ms, a shuffle 100.
 
-`engine="local"` runs the same stages in this process, for tests; `LOCAL_BUCKETS` buckets there.
+`engine="inline"` runs the same stages in this process, in at least `INLINE_BUCKETS` buckets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..engines import INLINE, SPARK, Engine
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,11 +49,10 @@ HASH = "hash"
 TASK_ROWS = 1 << 19
 TASK_BYTES = 32 << 20
 BUCKET_ROWS = 1 << 20
-LOCAL_BUCKETS = 3
+INLINE_BUCKETS = 3
 FILE_FIELDS = ("path", "times")
 """The fields of chunks and mappers that name a file; on a cluster of the user's, the file is a copy."""
 Reducer = Callable[["pl.DataFrame"], "Rows"]
-Engine = Literal["spark", "local"]
 
 
 class Chunk(Protocol):
@@ -94,7 +95,7 @@ class NumberedChunk(Generic[C_co]):
 
 def run_join(
     chunks: Sequence[Chunk], mapper: Callable[[Any], Rows], *reducers: Reducer, folder: Path,
-    spark: SparkHandle | None = None, engine: Engine = "spark",
+    spark: SparkHandle | None = None, engine: Engine = SPARK,
 ) -> list[Row]:  # fmt: skip
     """Return all dicts that the stages yield.
 
@@ -102,8 +103,9 @@ def run_join(
     Raises NotPicklableError for a stage that cannot be sent to the workers.
     """
     assert reducers, "a join has at least one reducer"
-    if engine == "local":
-        return list(_Stages(list(chunks), mapper, reducers, LOCAL_BUCKETS)())
+    if engine == INLINE:
+        buckets = max(INLINE_BUCKETS, sum(chunk.rows for chunk in chunks) // BUCKET_ROWS)
+        return list(_Stages(list(chunks), mapper, reducers, buckets)())
     assert spark is not None, "the engine spark needs a SparkHandle"
     cluster = spark.cluster_queries()
     if cluster is None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engines import SPARK, Engine
 from ..histories.commits import CommitTimes
 from .chunk_records import OutputChunk, records_of
-from .join import Engine, NumberedChunk, run_join
+from .join import NumberedChunk, run_join
 from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
@@ -81,7 +82,7 @@ class PipelineFindings:
 
 
 def check_pipeline(
-    inputs: PipelineInputs, *, folder: Path, spark: SparkHandle | None = None, engine: Engine = "spark"
+    inputs: PipelineInputs, *, folder: Path, spark: SparkHandle | None = None, engine: Engine = SPARK
 ) -> PipelineFindings:  # fmt: skip
     """Run the checks. `folder`: where the join may write files that the tasks read."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,11 +13,11 @@ from .. import run_folder
 from ..checks.guarantees import parse
 from ..checks.log_changes import created_again
 from ..checks.traces import judged_events
+from ..engines import SPARK, Engine
 from ..histories.commits import CommitTimes, commit_times, read_commits
 from ..histories.contents import Contents, read_contents
 from ..topics import Topic
 from .findings import PromiseFindings
-from .join import Engine
 from .output_times import produced_batches, rewritten, since
 from .pairing import Pairing
 from .pipeline_join import PipelineInputs, check_pipeline
@@ -137,7 +137,7 @@ class PipelinePromise:
         return pairing
 
     def judge(
-        self, folder: Path, *, spark: SparkHandle | None = None, engine: Engine = "spark", limit: int = 20
+        self, folder: Path, *, spark: SparkHandle | None = None, engine: Engine = SPARK, limit: int = 20
     ) -> PromiseFindings:  # fmt: skip
         """Judge the pipeline by what the final read kept in `folder`, the rows of the sink, and the brokers' taps.
 

@@ -15,10 +15,11 @@ from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 from ..checks.guarantees import parse
+from ..engines import SPARK, Engine
 from ..histories.contents import Contents, read_contents
 from .expectations import Expectations, check_expected, write_expectations
 from .findings import PromiseFindings
-from .join import Engine, NumberedChunk, run_join
+from .join import NumberedChunk, run_join
 from .record_ids import IdReader, IdSource, check_source
 from .topic_checks import IdReducer, OrderReducer
 from .topic_results import MergedResults
@@ -65,7 +66,7 @@ class TopicPromise:
 
 def judge_topics(
     folder: Path, topics: Sequence[str], promise: TopicPromise, *, spark: SparkHandle | None = None,
-    engine: Engine = "spark", limit: int = 20,
+    engine: Engine = SPARK, limit: int = 20,
 ) -> PromiseFindings:  # fmt: skip
     """Judge the records that the final read kept in `folder`.
 

@@ -95,7 +95,7 @@ def billed(tmp_path: Path) -> PromisedRun:
 
 def found(run: PromisedRun, check: RecordCheck | None = None, **given: Any) -> PromiseFindings:
     chosen = check or BilledOnce()
-    arguments: dict[str, Any] = {"engine": "local", **given}
+    arguments: dict[str, Any] = {"engine": "inline", **given}
     return judge_checks(run.write(), [TOPIC], {chosen.guarantee: chosen}, **arguments)
 
 
@@ -191,7 +191,7 @@ def verdict_with(
         run.read(value, offset)
     run.final(dict(enumerate("abc")))
     folder = run.done()
-    return judge(folder, topics=["orders"], guarantee=guarantee, engine="local", promised=findings)
+    return judge(folder, topics=["orders"], guarantee=guarantee, engine="inline", promised=findings)
 
 
 def test_a_finding_makes_the_verdict_invalid_in_every_output(run: RunFolder) -> None:

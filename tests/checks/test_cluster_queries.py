@@ -169,7 +169,7 @@ def test_folders_for_data_and_addresses_are_read_as_they_are_given() -> None:
         == "s3://b/f?endpoint_override=localhost:9000"
     )
     assert UserSpark("sc://host:15002").remote == "sc://host:15002"
-    assert UserSpark("spark://host:7077") == ("spark://host:7077", "")
+    assert (UserSpark("spark://host:7077").data, UserSpark().engine) == ("", "spark")
     assert UserSpark("spark://host:7077").master == "spark://host:7077"
     assert UserSpark().master is None
     assert shown("s3://key:secret@bucket/a@b") == "s3://…@bucket/a@b"

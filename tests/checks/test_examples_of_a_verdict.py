@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def judged(run: RunFolder, guarantee: str = "exactly-once") -> Verdict:
-    return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
 
 
 def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(

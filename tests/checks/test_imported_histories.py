@@ -25,7 +25,7 @@ def judge(tmp_path: Path) -> Judge:
     def judge_text(name: str, text: str, **options: Any) -> Verdict:
         file = tmp_path / name
         file.write_text(text)
-        return judge_history(read_history_file(file), tmp_path / "run", engine="local", **options)
+        return judge_history(read_history_file(file), tmp_path / "run", engine="inline", **options)
 
     return judge_text
 
@@ -124,7 +124,7 @@ def test_the_same_history_is_judged_alike_in_every_format(judge: Judge, tmp_path
     for name, text in texts.items():
         file = tmp_path / name
         file.write_text(text)
-        verdict = judge_history(read_history_file(file), tmp_path / f"run-{name}", engine="local")
+        verdict = judge_history(read_history_file(file), tmp_path / f"run-{name}", engine="inline")
         assert verdict.anomaly_counts == {"lost-write": 1}, name
         assert "no reader received it, although readers received offsets up to 1" in str(verdict)
 

@@ -22,7 +22,7 @@ def names_of(text: str) -> set[str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.history)
 def test_a_history_of_jepsens_kind_is_judged_as_the_table_says(case: Case, tmp_path: Path) -> None:
     found = read_history_file(HISTORIES / f"{case.history}.edn")
-    verdict = judge_history(found, tmp_path / "run", guarantee=GUARANTEES, engine="local")
+    verdict = judge_history(found, tmp_path / "run", guarantee=GUARANTEES, engine="inline")
     assert verdict.anomaly_counts.keys() == names_of(case.harrow), str(verdict)
     wrong = names_of(case.harrow) & forbidden(GUARANTEES.split(","))
     if not wrong:
@@ -81,5 +81,5 @@ def test_a_history_without_times_and_without_invocations_says_nothing_of_real_ti
     lines = (HISTORIES / "realtime-order.edn").read_text().splitlines()
     file = tmp_path / "completions.edn"
     file.write_text("\n".join(line for line in lines if ":type :ok" in line))
-    verdict = judge_history(read_history_file(file), tmp_path / "run", engine="local")
+    verdict = judge_history(read_history_file(file), tmp_path / "run", engine="inline")
     assert verdict.valid, str(verdict)

@@ -15,9 +15,10 @@ import polars as pl
 import pytest
 from harrow.harness.checks import SparkHandle
 from harrow.harness.checks.spark_client import quiet
+from harrow.harness.engines import Engine
 from harrow.harness.promises import by_value, join
 from harrow.harness.promises.by_value import NotPicklableError, dumps
-from harrow.harness.promises.join import Engine, run_join
+from harrow.harness.promises.join import run_join
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def added(results: list[dict[str, Any]]) -> tuple[list[int], int, Counter[int]]:
     return chunks, hashes, counts
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["inline", "spark"])
 @pytest.mark.parametrize("rows", [10, 100_000], ids=["one task", "several tasks"])
 def test_stages_see_all_rows_of_a_hash_together(
     spark: SparkHandle, tmp_path: Path, engine: Engine, rows: int

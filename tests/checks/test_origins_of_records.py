@@ -12,7 +12,7 @@ NEW = {"failed-write", "unknown-origin", "read-before-send", "realtime-order"}
 
 
 def verdict_on(run: RunFolder) -> Verdict:
-    return judge(run.done(), topics=[TOPIC], guarantee="best-effort", engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee="best-effort", engine="inline")
 
 
 def found(run: RunFolder) -> set[str]:

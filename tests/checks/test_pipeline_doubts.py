@@ -67,7 +67,7 @@ def verdict_part(
         pairing=pairing, source=chunks_of(orders, folder / "source", 2), sink=chunks_of(bills, folder / "sink", 2),
         commits=given, times=str(path), ordered=more.get("ordered", False),
     )  # fmt: skip
-    found = check_pipeline(inputs, folder=folder / "join", engine="local")
+    found = check_pipeline(inputs, folder=folder / "join", engine="inline")
     partitions = read("orders", orders, more.pop("source_low", 0))
     words = PipelineWords(
         pairing=pairing, source="orders", sink="bills", commits=given, partitions=partitions,

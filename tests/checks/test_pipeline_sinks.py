@@ -186,7 +186,7 @@ def test_rows_of_every_sink_are_compared(tmp_path: Path, kind: str, wrong: int) 
     pairing = Pairing(relation=mapped(bill_of), record_id="order", rows=Rows(staged.loose, "order"))
     source = chunks_of([record(order) for order in ORDERS], tmp_path / "source", 2)
     inputs = PipelineInputs(pairing=pairing, source=source, sink=staged.chunks)
-    found = check_pipeline(inputs, folder=tmp_path / "join", engine="local")
+    found = check_pipeline(inputs, folder=tmp_path / "join", engine="inline")
     assert not (found.problems or found.raised)
     assert anomalies(found) == ({} if wrong < 0 else {"wrong-output": 1})
     if isinstance(getattr(sink, "source", None), sqlite3.Connection):
@@ -207,7 +207,7 @@ def test_types_of_databases_and_texts_are_compared_loosely(tmp_path: Path) -> No
         source=chunks_of([record({})], tmp_path / "source", 1),
         sink=stage(sink, tmp_path / "sink").chunks,
     )
-    found = check_pipeline(inputs, folder=tmp_path, engine="local")
+    found = check_pipeline(inputs, folder=tmp_path, engine="inline")
     assert found.raised == []
     assert anomalies(found) == {}
 
@@ -308,7 +308,7 @@ def test_a_frame_of_spark_is_a_sink(tmp_path: Path, spark: SparkHandle, wrong: i
     )
     source = chunks_of([record(order) for order in ORDERS], tmp_path / "source", 2)
     inputs = PipelineInputs(pairing=pairing, source=source, sink=staged.chunks)
-    found = check_pipeline(inputs, folder=tmp_path / "join", engine="local")
+    found = check_pipeline(inputs, folder=tmp_path / "join", engine="inline")
     assert anomalies(found) == ({} if wrong < 0 else {"wrong-output": 1})
 
 

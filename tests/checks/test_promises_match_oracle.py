@@ -127,7 +127,7 @@ def check(case: Case, folder: Path, **engine: Any) -> None:
 @given(cases())
 def test_reducers_and_oracle_find_the_same_anomalies(case: Case) -> None:
     with TemporaryDirectory() as folder:
-        check(case, Path(folder), engine="local")
+        check(case, Path(folder), engine="inline")
 
 
 FAULTY = Case(

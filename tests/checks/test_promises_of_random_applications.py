@@ -44,7 +44,7 @@ def judged(log: list[Sent], believed: list[Sent] | set[int]) -> PromiseFindings:
             guarantee="exactly-once, ordered", record_id="order", expected=expected, order_key=None
         )
         assert promise is not None
-        return judge_topics(run.write(), [TOPIC], promise, engine="local")
+        return judge_topics(run.write(), [TOPIC], promise, engine="inline")
 
 
 @examples(20, 300)

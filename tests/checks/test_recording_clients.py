@@ -87,7 +87,7 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(read.records for read in drained) == 200
     write_run_file(tmp_path)
-    verdict = judge(tmp_path, topics=[TOPIC], engine="local")
+    verdict = judge(tmp_path, topics=[TOPIC], engine="inline")
     assert verdict.valid, str(verdict)
     assert verdict.guarantees == ("exactly-once", "ordered")
     assert (
@@ -136,7 +136,7 @@ def test_seeking_and_assigning_allow_a_jump_of_the_position(tmp_path: Path, boot
             poll_all(consumer, 20)
     read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     write_run_file(tmp_path)
-    verdict = judge(tmp_path, topics=[TOPIC], guarantee="ordered", engine="local")
+    verdict = judge(tmp_path, topics=[TOPIC], guarantee="ordered", engine="inline")
     assert verdict.valid, str(verdict)
 
 

@@ -10,7 +10,7 @@ NOT_LEADER = int(ErrorCode.not_leader_or_follower)
 
 
 def judged(run: RunFolder) -> Verdict:
-    return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline")
 
 
 def refuse(run: RunFolder, values: str, *, at_ms: int, client: str = "app") -> None:

@@ -105,7 +105,7 @@ def test_every_anomaly_that_is_forbidden_has_needs() -> None:
 
 def test_a_run_with_everything_is_valid(run: RunFolder) -> None:
     folder = complete(run, with_a_fault)
-    verdict = judge(folder, topics=[TOPIC], guarantee=STRICTEST, engine="local")
+    verdict = judge(folder, topics=[TOPIC], guarantee=STRICTEST, engine="inline")
     assert verdict.status is Status.VALID, verdict
     assert "not judged" not in str(verdict)
 
@@ -115,7 +115,7 @@ def test_without_a_part_the_verdict_is_unknown_and_names_what_is_missing(
     part: str, run: RunFolder, tmp_path: Path
 ) -> None:
     folder = without(complete(run, with_a_fault), [part], tmp_path)
-    verdict = judge(folder, topics=[TOPIC], guarantee=STRICTEST, engine="local")
+    verdict = judge(folder, topics=[TOPIC], guarantee=STRICTEST, engine="inline")
     assert verdict.status is Status.UNKNOWN, verdict
     words = "\n".join(verdict.reasons)
     assert "the run folder has no" in words or "could not be read" in words, words
@@ -131,7 +131,7 @@ def test_a_wrong_run_is_never_valid_whatever_part_is_removed(
     random.Random(name).shuffle(parts)
     for part in parts if LONG else parts[:4]:
         less = without(folder, [part], tmp_path)
-        verdict = judge(less, topics=[TOPIC], guarantee=guarantee, engine="local")
+        verdict = judge(less, topics=[TOPIC], guarantee=guarantee, engine="inline")
         assert verdict.status is not Status.VALID, (part, str(verdict))
 
 
@@ -156,7 +156,7 @@ def test_no_verdict_is_valid_unless_every_forbidden_anomaly_was_judged(
     existed = {part for part in removed if (whole / part).exists()}
     assume(existed)
     folder = without(whole, removed, place)
-    verdict = judge(folder, topics=[TOPIC], guarantee=guarantee, engine="local")
+    verdict = judge(folder, topics=[TOPIC], guarantee=guarantee, engine="inline")
     if verdict.status is Status.VALID:
         assert existed <= NOT_NEEDED.get(guarantee, set()), str(verdict)
     shutil.rmtree(place)
@@ -166,7 +166,7 @@ def test_what_a_backend_does_not_record_is_a_note(run: RunFolder) -> None:
     folder = complete(run, with_a_fault)
     unrecorded = [Recording.REPLICA_LOGS, Recording.BROKER_EVENTS]
     run_folder.note(folder, unrecorded=unrecorded)
-    verdict = judge(folder, topics=[TOPIC], guarantee="no-loss", engine="local")
+    verdict = judge(folder, topics=[TOPIC], guarantee="no-loss", engine="inline")
     assert verdict.status is Status.VALID, verdict
     assert any("the logs on the brokers' disks were not judged" in note for note in verdict.notes)
     assert any(

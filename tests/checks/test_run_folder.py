@@ -45,7 +45,7 @@ def test_logs_are_found_where_log_dirs_says(
     run = run_with(tmp_path, folders, dict.fromkeys(NODES, log_dirs))
     replicas = {(TOPIC, 0): NODES} if named else None
     verdict = judge(
-        run.done(), topics=[TOPIC], guarantee="no-loss", engine="local", replicas=replicas
+        run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", replicas=replicas
     )
     assert verdict.status is Status.VALID, verdict
     assert verdict.operation_counts["replica_logs"] == 3
@@ -54,7 +54,7 @@ def test_logs_are_found_where_log_dirs_says(
 def test_an_absolute_data_folder_is_judged_too(tmp_path: Path) -> None:
     places = {node: str(tmp_path / f"elsewhere-{node}") for node in NODES}
     run = run_with(tmp_path, places, {node: [place] for node, place in places.items()})
-    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="local")
+    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline")
     assert (verdict.status, verdict.operation_counts["replica_logs"]) == (Status.VALID, 3)
 
 
@@ -64,7 +64,7 @@ def test_a_replica_that_no_data_folder_holds_is_unknown(tmp_path: Path) -> None:
         run.done(),
         topics=[TOPIC],
         guarantee="no-loss",
-        engine="local",
+        engine="inline",
         replicas={(TOPIC, 0): NODES},
     )
     assert verdict.status is Status.UNKNOWN
@@ -129,7 +129,7 @@ def test_a_stuck_group_is_an_anomaly_of_the_run(
     write_groups(
         run.folder, GroupsAtTheEnd(asked_ns=asked_ns, states={"billing": "PreparingRebalance"})
     )
-    verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="local")
+    verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
     assert (verdict.status, verdict.anomaly_counts) == (status, {"stuck-group": 1})
     (anomaly,) = verdict.anomalies
     assert anomaly.operations[-1]["group"] == "billing"
@@ -141,9 +141,9 @@ def test_a_stuck_group_is_an_anomaly_of_the_run(
 def test_a_group_whose_coordinator_has_no_tap_leaves_a_doubt(tmp_path: Path) -> None:
     run = run_with(tmp_path, dict.fromkeys(NODES, "data"), {})
     write_groups(run.folder, GroupsAtTheEnd(asked_ns=1, states={"billing": "Reconciling"}))
-    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="local")
+    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline")
     assert verdict.status is Status.UNKNOWN
     assert "no tap of a coordinator" in verdict.reasons[0]
-    allowed = judge(run.done(), topics=[TOPIC], guarantee="at-most-once", engine="local")
+    allowed = judge(run.done(), topics=[TOPIC], guarantee="at-most-once", engine="inline")
     assert allowed.status is Status.VALID
     assert any("no tap of a coordinator" in note for note in allowed.notes)

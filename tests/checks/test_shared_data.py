@@ -103,7 +103,7 @@ def test_copies_give_the_same_verdict_as_the_run_folder_and_are_removed(
     run: RunFolder, tmp_path: Path, memory: MemoryFiles, where: str
 ) -> None:
     folder = recorded_run(run)
-    directly = judge(folder, topics=[TOPIC], guarantee="exactly-once", engine="local")
+    directly = judge(folder, topics=[TOPIC], guarantee="exactly-once", engine="inline")
     assert set(directly.anomaly_counts) >= {"lost-write", "replica-divergence"}
     shared = tmp_path / "shared"
     copying = Copying(URL if where == "URL" else f"file://{shared}")
@@ -230,7 +230,7 @@ def test_recorded_sends_are_read_from_copies_in_parts(
     for spark in (None, cast("SparkHandle", Copying(URL))):
         results = run_join(
             chunks, Sends(TopicMapper(topics=(TOPIC,), judges_order=True)), no_rows, folder=tmp_path, spark=spark,
-            engine="local" if spark is None else "spark",
+            engine="inline" if spark is None else "spark",
         )  # fmt: skip
         sent.append([offset for row in results for offset in row["sent"]])
     assert sent == [list(range(20))] * 2

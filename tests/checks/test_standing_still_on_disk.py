@@ -79,7 +79,7 @@ class Run:
         if within_s is not None:
             facts["progress"] = {"recovers_within_s": within_s}
         (self.folder / run_folder.RUN).write_text(json.dumps(facts))
-        return judge(self.folder, topics=["bills"], guarantee="best-effort", engine="local")
+        return judge(self.folder, topics=["bills"], guarantee="best-effort", engine="inline")
 
 
 @pytest.fixture

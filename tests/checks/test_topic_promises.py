@@ -38,7 +38,7 @@ def judged(run: PromisedRun, spark: SparkHandle | None = None, **given: Any) -> 
     }
     promise = TopicPromise.of(**{**arguments, **given})
     assert promise is not None
-    engine: Any = {"engine": "local"} if spark is None else {"spark": spark}
+    engine: Any = {"engine": "inline"} if spark is None else {"spark": spark}
     return judge_topics(run.write(), [TOPIC], promise, **engine)
 
 

@@ -32,7 +32,7 @@ def judged(run: RunFolder, during: Story, *, kind: str = "pause", before: bool =
     if not before:
         run.tapped(record_batch(["a"]), 0, node=2)
     run.final({0: "a", 1: "b"})
-    return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline")
 
 
 def nothing(run: RunFolder, start: int, end: int) -> None:

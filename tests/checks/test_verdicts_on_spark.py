@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
@@ -10,13 +12,22 @@ from judged_runs import NOW_MS, TOPIC, RunFolder, record_batch
 from run_stories import BAD, GOOD, Story, acked_and_gone, good, good_with_logs
 
 
+def judged_by_both(run: RunFolder, guarantee: str, spark: SparkHandle) -> Verdict:
+    """Return the verdict of Spark; that of the kernels in this process is the same (J7)."""
+    inline = judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
+    verdict = judge(run.folder, topics=[TOPIC], guarantee=guarantee, spark=spark)
+    assert (inline.engine, verdict.engine) == ("inline", "spark")
+    assert replace(inline, engine="spark", elapsed_ms=verdict.elapsed_ms) == verdict
+    return verdict
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_judging_a_bad_history_is_invalid_with_the_expected_anomalies(
     name: str, run: RunFolder, spark: SparkHandle
 ) -> None:
     story, guarantee, names = BAD[name]
     story(run)
-    verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, spark=spark)
+    verdict = judged_by_both(run, guarantee, spark)
     assert verdict.status is Status.INVALID, str(verdict)
     assert verdict.anomaly_names() == names, str(verdict)
     assert verdict.anomalies[0].operations, "an anomaly is shown with its operations"
@@ -33,7 +44,7 @@ def test_judging_a_good_history_is_valid(name: str, run: RunFolder, spark: Spark
         if name in {"two legal sends", "followers read ahead", "waited before a paused leader"}
         else "exactly-once, ordered"
     )
-    verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, spark=spark)
+    verdict = judged_by_both(run, guarantee, spark)
     assert verdict.status is Status.VALID, str(verdict)
     assert not verdict.anomalies
 

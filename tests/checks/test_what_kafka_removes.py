@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def judged(run: RunFolder, guarantee: str = "no-loss") -> Verdict:
-    return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
 
 
 def cleaned(

@@ -17,7 +17,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def judged(run: RunFolder) -> Verdict:
-    return judge(run.done(), topics=[TOPIC], guarantee="exactly-once", engine="local")
+    return judge(run.done(), topics=[TOPIC], guarantee="exactly-once", engine="inline")
 
 
 def anchor(run: RunFolder) -> bytes:

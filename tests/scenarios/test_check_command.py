@@ -88,7 +88,7 @@ def test_a_run_of_which_any_part_was_removed_is_not_valid(judged: Harrow, tmp_pa
     folder = judged.folder
     judged.close()
     (folder / "verdict.json").unlink()
-    whole = judge(folder, topics=["orders"], guarantee="exactly-once", engine="local")
+    whole = judge(folder, topics=["orders"], guarantee="exactly-once", engine="inline")
     assert whole.valid, str(whole)
     (folder / "verdict.json").unlink()
     brokers = [path.relative_to(folder) for path in (folder / "cluster").glob("broker-*")]
@@ -104,7 +104,7 @@ def test_a_run_of_which_any_part_was_removed_is_not_valid(judged: Harrow, tmp_pa
         path = copy / part
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         verdict = judge(
-            copy, topics=["orders"], guarantee="exactly-once", engine="local",
+            copy, topics=["orders"], guarantee="exactly-once", engine="inline",
             replicas=read_replicas(copy, ["orders"]) or None,
         )  # fmt: skip
         assert verdict.status is Status.UNKNOWN, (str(part), str(verdict))

@@ -63,7 +63,7 @@ def checked(
             pairing=pairing, source=source, sink=sink, commits=commit_times(commits), times=times, ordered=ordered,
             retries=retried, retry_times=dict.fromkeys(topics, retry_times),
         ),
-        folder=folder, spark=spark, engine="local" if spark is None else "spark",
+        folder=folder, spark=spark, engine="inline" if spark is None else "spark",
     )  # fmt: skip
 
 

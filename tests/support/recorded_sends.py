@@ -83,4 +83,4 @@ def judged(harrow: Harrow, topic: Topic, guarantee: str | None = None) -> Verdic
     harrow.cluster.await_converged()
     read_all(harrow.bootstrap_servers, [topic.name], harrow.folder / run_folder.DRAIN)
     record_groups(harrow.folder, harrow.bootstrap_servers)
-    return judge(harrow.folder, topics=[topic.name], guarantee=guarantee, engine="local")
+    return judge(harrow.folder, topics=[topic.name], guarantee=guarantee, engine="inline")
