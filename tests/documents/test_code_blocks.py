@@ -9,9 +9,11 @@ from code_blocks import Block, blocks_of
 from documented_project import DocumentedProject, check_workflow
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 FIRST_STEPS = ROOT / "docs" / "first-steps.md"
-WORKFLOWS = sorted((ROOT / "examples").glob("*/.github/workflows/*.yml"))
+WORKFLOWS = sorted(
+    [*ROOT.glob(".github/workflows/*.yml"), *(ROOT / "examples").glob("*/.github/workflows/*.yml")]
+)
 NOT_RUN_MOST = 2
 """Blocks with a comment that says why they cannot run. The bound is only lowered."""
 
