@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 import tempfile
 from pathlib import Path
 
 from .errors import ClusterError
+from .file_locks import lock
 
 LOOPBACK = "127.0.0.1"
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOCK_TIMEOUT_S = 2.0
+"""How long another process may hold the file of the last port; it needs a microsecond, unless it is stopped."""
 ATTEMPTS = 1000
 """Ports in use that are passed over, before the operating system chooses one."""
 
@@ -69,7 +71,7 @@ def _bound_to_next(host: str) -> socket.socket:
 
 
 def _next_port() -> int:
-    """Return the port after the one that was given last to any process of this user; 0 where that is not known.
+    """Return the port after the one that was given last to any process of this user; 0 where that is not known in time.
 
     The last port is in a file of the folder for temporary files. Its range is that of the operating system's own
     choice, so that no service with a fixed port is in the way.
@@ -81,7 +83,8 @@ def _next_port() -> int:
     except (OSError, ValueError):
         return 0
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not lock(descriptor, LOCK_TIMEOUT_S):
+            return 0
         text = os.pread(descriptor, 16, 0)
         last = int(text) if text.strip().isdigit() else low + os.getpid() * 97 % (high - low)
         port = last + 1 if low <= last < high else low

@@ -14,6 +14,7 @@ from harrow.faults.errors import CapabilityError
 
 from .backend_choice import LOCAL
 from .backends.local import LocalSystem
+from .machine_limits import too_little_space
 from .running_cluster import RunningCluster
 
 if TYPE_CHECKING:
@@ -208,7 +209,10 @@ def sweep_once() -> None:
 
 
 def failed_tasks(folder: Path, since: dict[Path, int]) -> list[str]:
-    """Return a line for each `task.failed` event below `folder` after the positions `since`: bugs in Harrow."""
+    """Return a line for each `task.failed` event below `folder` after the positions `since`.
+
+    They are bugs in Harrow, except where the disk is full (`machine_limits.py`).
+    """
     found: list[str] = []
     for path in sorted(folder.glob("*/trace.jsonl")):
         with path.open("rb") as file:
@@ -228,4 +232,6 @@ def _describe(path: Path, line: bytes) -> str:
     except ValueError:
         event = {}
     what = f"{event.get('name', '?')}: {event.get('error', line[:200])}"
+    if "No space left" in what and (why := too_little_space(path.parent)):  # else a fault said so
+        return f"{path.parent.name}: a task of the broker failed: {why} ({what}; see {path})"
     return f"{path.parent.name}: a task of the broker failed, which is a bug in Harrow: {what} (see {path})"

@@ -55,8 +55,14 @@ def temporary_folder() -> Path | None:
 
 
 def prepare(folder: Path) -> None:
-    """Make the out folder and let git ignore its content. A `.gitignore` of the user stays as it is."""
+    """Make the out folder and let git ignore its content. A `.gitignore` of the user stays as it is.
+
+    LimitError where the machine allows too little for a run (`machine_limits.py`).
+    """
+    from . import machine_limits  # a run without a cluster does not import it
+
     folder.mkdir(parents=True, exist_ok=True)
+    machine_limits.check(folder)
     with contextlib.suppress(FileExistsError), (folder / IGNORE_FILE).open("x") as file:
         file.write(IGNORE_EVERYTHING)
 

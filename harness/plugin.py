@@ -7,6 +7,7 @@ reach everything else through the `harrow` fixture.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,12 +130,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start Spark in the background when a collected test will ask for a verdict."""
+    """Start Spark in the background when a collected test will ask for a verdict.
+
+    Where that fails the first verdict, or the first cluster, fails with the same message: a test reports it.
+    """
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
+        from harrow.cluster.errors import HarrowError
+
         worker = session.config.stash[WORKER]
         chosen = worker.options(None, {})
-        if needs_spark_from_the_start(chosen.engine):
-            worker.spark(chosen).request()
+        with contextlib.suppress(HarrowError, OSError):
+            if needs_spark_from_the_start(chosen.engine):
+                worker.spark(chosen).request()
 
 
 @pytest.hookimpl(tryfirst=True)

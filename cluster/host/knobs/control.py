@@ -60,30 +60,18 @@ import inspect
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
 from ...errors import ClusterError, HarrowError
+from ...unix_sockets import reachable
 from ..trace import plain
 
 Operation = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
-ADDRESS_BYTES_MOST = 100
 LINE_BYTES_MOST = 64 * 1024 * 1024
 """A request's or answer's length: the state of some ten thousand partitions fits many times."""
-
-
-@contextlib.contextmanager
-def _address(path: str) -> Generator[str]:
-    if len(os.fsencode(path)) <= ADDRESS_BYTES_MOST:
-        yield path
-        return
-    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
-    finally:
-        os.close(folder)
 
 
 class ControlServer:
@@ -105,7 +93,7 @@ class ControlServer:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with _address(self._path) as address:
+        with reachable(self._path) as address:
             sock.bind(address)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=sock, limit=LINE_BYTES_MOST
@@ -242,7 +230,7 @@ class ControlClient:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(self._timeout_s)
             try:
-                with _address(self._path) as address:
+                with reachable(self._path) as address:
                     sock.connect(address)
             except BaseException:
                 sock.close()
