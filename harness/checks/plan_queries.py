@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cluster_queries import ClusterQueries
 
+LOG = "see spark.log in the folder of the run"
+
 
 @contextmanager
 def quiet() -> Generator[None]:
@@ -41,13 +43,14 @@ class PlanQueries:
         copies (`--harrow-spark-data`).
         """
         self._folder = folder
+        self._log = LOG if local else f"see the log of {address.partition(';')[0]}"
         self._query: Any = None
         self._registered = False
         self._lock = threading.RLock()
         with quiet():
-            from pyspark.sql.connect.session import SparkSession
+            from .connect_channel import connected
 
-            self.session: Any = SparkSession.builder.remote(address).create()
+            self.session: Any = connected(address)
         if local:
             # no response is lost within this machine, and reattaching costs two more requests
             self.session.client.disable_reattachable_execute()
@@ -77,8 +80,10 @@ class PlanQueries:
         return [json.loads(row[0]) for row in rows]
 
     def collect_frame(self, frame: Any) -> list[Any]:
-        """Return the rows of a frame of this session."""
-        with self._lock, quiet():
+        """Return the rows of a frame of this session; SparkError when they do not arrive in time."""
+        from .connect_channel import bounded
+
+        with self._lock, quiet(), bounded(self.session, self._log):
             rows: list[Any] = frame.collect()
         return rows
 

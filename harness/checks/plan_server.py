@@ -19,20 +19,25 @@ are no small runs on such a cluster.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .plan_queries import PlanQueries
+from .connect_channel import SparkError, too_late, verdict_seconds
+from .plan_queries import LOG, PlanQueries
 
 SESSIONS_MOST = 8
+JVM_STACK = "JVM stacktrace:"
+"""Where pyspark begins to print a stack of the JVM in the text of an error."""
 
 
 class PlanServer:
@@ -48,13 +53,21 @@ class PlanServer:
         self._idle: list[PlanQueries] = []
         self._waiting = 0
         self._warming = not cluster
+        self._failed = ""
+        """Why there is no connection to the JVM."""
         self._changed = threading.Condition()
         self._listener = listener
         threading.Thread(target=self._accept, daemon=True).start()
 
     def open(self, address: str) -> None:
-        """Connect the first session; the plans that wait are judged from now on."""
-        first = self._connected(address)
+        """Connect the first session; the plans that wait are judged from now on, or get the error."""
+        try:
+            first = self._connected(address)
+        except Exception as error:
+            with self._changed:
+                self._failed = str(error)
+                self._changed.notify_all()
+            raise
         with self._changed:
             self._address = address
             self._sessions = 1
@@ -74,7 +87,7 @@ class PlanServer:
                 folder = self._folder / f"warm-up-{number}"
                 tiny_run(folder)
                 with self._changed:
-                    self._changed.wait_for(lambda: not self._waiting)
+                    self._changed.wait_for(lambda: not self._waiting, verdict_seconds())
                 with self._session() as queries:
                     judge(folder, topics=[TOPIC], spark=queries)
         finally:
@@ -86,7 +99,11 @@ class PlanServer:
     def _session(self) -> Generator[PlanQueries]:
         """Take an idle session, or a new session when the warm-up is over and there are few."""
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or self._may_grow())
+            free = self._changed.wait_for(
+                lambda: self._failed or self._idle or self._may_grow(), verdict_seconds()
+            )
+            if self._failed or not free:
+                raise SparkError(self._failed or too_late(verdict_seconds(), LOG))
             queries = self._idle.pop() if self._idle else None
             self._sessions += queries is None
         try:
@@ -106,7 +123,10 @@ class PlanServer:
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # the socket is closed: the process ends
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -125,8 +145,12 @@ class PlanServer:
                 ((method, plan),) = request.items()
                 judge_plan = {"collect": queries.collect, "call": queries.call}[method]
                 return {"ok": True, "results": judge_plan(Path(plan))}
+        except SparkError as error:
+            return {"ok": False, "error": str(error)}
         except Exception as error:
-            return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+            traceback.print_exc()  # in spark.log, with the stack of the JVM
+            said = str(error).partition(JVM_STACK)[0].strip()
+            return {"ok": False, "error": f"{type(error).__name__}: {said}"}
         finally:
             with self._changed:
                 self._waiting -= 1
@@ -140,10 +164,11 @@ def main(listener: str, folder: str, warm_up: str, cluster: str, data: str) -> N
     import pyspark.sql.connect.session  # noqa: F401  # pyright: ignore[reportUnusedImport] - while the JVM starts
 
     if address := sys.stdin.readline().strip():
-        server.open(address)
-        if warm_up == "warm-up" and not cluster:
-            server.warm_up()
-            print("warm", flush=True)
+        with contextlib.suppress(SparkError):  # each plan gets the error
+            server.open(address)
+            if warm_up == "warm-up" and not cluster:
+                server.warm_up()
+                print("warm", flush=True)
         sys.stdin.read()
     os._exit(0)  # threads of gRPC and of connections may still run
 

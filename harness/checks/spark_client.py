@@ -9,6 +9,8 @@ server. With a Connect address, and with a master that is not `local…`, execut
 Plans go to the run's plan server (`plan_server.py`), so that this process does not import pyspark. With the user's own
 Connect server, and for `session()`, this process connects itself (`plan_queries.py`).
 
+No wait is without an end: `READY_TIMEOUT_S` for the start, `verdict_seconds()` (`connect_channel.py`) for a verdict.
+
 Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`. With it, HARROW_CONTROLLER is the
 id of the process with which the server ends, independent of the process that starts the server.
 """
@@ -17,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -29,11 +30,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harrow.cluster.errors import HarrowError
+from harrow.cluster.file_locks import lock
+from harrow.cluster.unix_sockets import reachable
+from harrow.cluster.wait_notes import noted
 
+from .connect_channel import SparkError, too_late, verdict_seconds
 from .jvm import cluster_master
 from .plan_queries import quiet
-from .spark_server import reachable
 
 if TYPE_CHECKING:
     from .cluster_queries import ClusterQueries
@@ -44,16 +47,14 @@ __all__ = ["CONTROLLER", "RENDEZVOUS", "SparkError", "SparkHandle", "quiet"]
 RENDEZVOUS = "HARROW_RENDEZVOUS"
 CONTROLLER = "HARROW_CONTROLLER"
 READY_TIMEOUT_S = 120.0
+GRACE_S = 150.0
+"""How long a plan may wait at the plan server before Spark begins with it: the first session is connected then."""
 _by_folder: dict[Path, SparkHandle] = {}
 
 
 def shown_address(remote: str) -> str:
     """Return a Connect address without its parameters, which may have a token."""
     return remote.partition(";")[0].rstrip("/")
-
-
-class SparkError(HarrowError):
-    """Spark did not start, or did not respond."""
 
 
 class SparkHandle:
@@ -111,6 +112,7 @@ class SparkHandle:
 
     def _connect(self) -> socket.socket | None:
         client = socket.socket(socket.AF_UNIX)
+        client.settimeout(READY_TIMEOUT_S)
         try:
             with reachable(self.rendezvous) as name:
                 client.connect(name)
@@ -122,24 +124,39 @@ class SparkHandle:
     def _start(self) -> socket.socket:
         self.run_folder.mkdir(parents=True, exist_ok=True)
         self.rendezvous.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.rendezvous.with_suffix(".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with open(self.rendezvous.with_suffix(".lock"), "w") as file:
+            if not lock(file.fileno(), READY_TIMEOUT_S):
+                raise SparkError(
+                    f"another process of this run starts Spark's owner and has held {file.name} for "
+                    f"{READY_TIMEOUT_S:g} s; is it stopped? see {self._options['log']}"
+                )
             found = self._connect()
             if found is not None:
                 return found
             self.rendezvous.unlink(missing_ok=True)
-            with open(self._options["log"], "ab") as log:
-                started = subprocess.run(  # noqa: S603  (our own module)
-                    [sys.executable, "-m", f"{__package__}.spark_server", json.dumps(self._options)],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-                )  # fmt: skip
-            found = self._connect()
-        if started.returncode or found is None:
+            why = self._run_owner()
+            found = None if why else self._connect()
+        if found is None:
             raise SparkError(
-                f"the owner process of Spark did not start; see {self._options['log']}"
+                f"the owner process of Spark did not start: {why or 'it has ended'}; see {self._options['log']}"
             )
         return found
+
+    def _run_owner(self) -> str:
+        """Start the owner, which detaches itself; return why it did not start."""
+        try:
+            started = subprocess.run(  # noqa: S603  (our own module)
+                [sys.executable, "-m", f"{__package__}.spark_server", json.dumps(self._options)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                timeout=READY_TIMEOUT_S,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"it did not begin within {READY_TIMEOUT_S:g} s: has the machine too little CPU or memory?"
+        if not started.returncode:
+            return ""
+        said = started.stderr.decode(errors="replace").strip()
+        return said.splitlines()[-1] if said else f"it ended with {started.returncode}"
 
     def _ready(self) -> dict[str, Any]:
         """Wait until the server has started, and return the owner's response."""
@@ -148,13 +165,13 @@ class SparkHandle:
         if self.server:
             return self.server
         self._socket.settimeout(READY_TIMEOUT_S)
+        missing = "its owner process has ended"
         try:
-            line = self._socket.makefile("rb").readline()
+            with noted("Spark to start", most_s=READY_TIMEOUT_S):
+                line = self._socket.makefile("rb").readline()
         except TimeoutError:
-            line = b""
-        response = (
-            json.loads(line) if line else {"ok": False, "error": "its owner process has ended"}
-        )
+            line, missing = b"", f"its owner process did not say so within {READY_TIMEOUT_S:g} s"
+        response = json.loads(line) if line else {"ok": False, "error": missing}
         if not response["ok"]:
             self.disconnect()
             raise SparkError(
@@ -206,9 +223,15 @@ class SparkHandle:
         with self._lock:
             if self._plans is None:
                 self._plans = self._connect_to_plans(Path(self._ready()["plans"]))
+            wait_s = verdict_seconds() + GRACE_S
             try:
+                self._plans.settimeout(wait_s)
                 self._plans.sendall(json.dumps(request).encode() + b"\n")
-                line = self._plans.makefile("rb").readline()
+                with noted("Spark to judge", most_s=wait_s):
+                    line = self._plans.makefile("rb").readline()
+            except TimeoutError:
+                self.disconnect()
+                raise SparkError(too_late(wait_s, f"see {self._options['log']}")) from None
             except OSError:
                 line = b""
             if not line:
@@ -222,6 +245,7 @@ class SparkHandle:
 
     def _connect_to_plans(self, path: Path) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
+        client.settimeout(READY_TIMEOUT_S)
         try:
             with reachable(path) as name:
                 client.connect(name)
