@@ -157,7 +157,8 @@ class ForkServer:
                 self._process.wait(5)
             if self._process.poll() is None:
                 self._process.kill()
-                self._process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # not even SIGKILL ends it now
+                    self._process.wait(5)
             self._process = None
 
 

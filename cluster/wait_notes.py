@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator
 
 AFTER_S = 4.0
 AGAIN_S = 20.0
+END_S = 5.0
+"""How long the end of a wait may take longer because a detail is being looked up."""
 
 
 def _drop(note: str) -> None:
@@ -90,4 +92,4 @@ def noted(
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(END_S)

@@ -98,9 +98,14 @@ class BackgroundNemesis:
         """Fire no further step, heal every fault, join the thread; NemesisError names the failures, once."""
         self.stop_soon()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(self._longest_s)
         problems = list(self._nemesis.problems)
         self._nemesis.problems.clear()
+        if self._thread.is_alive():
+            problems.append(
+                f"the faults were not healed within {self._longest_s:.0f} s; the nemesis waits for "
+                f"{self._nemesis.waits_for or 'a call on the cluster'}: is a process of the cluster stopped?"
+            )
         if problems:
             raise NemesisError("; ".join(problems))
 

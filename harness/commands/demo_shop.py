@@ -60,7 +60,7 @@ class Shop:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(2 * FLUSH_TIMEOUT_S)
 
     def _place_orders(self) -> None:
         settings = {"bootstrap.servers": self.servers, "acks": self.kind.acks, "log_level": 0}

@@ -19,6 +19,7 @@ from harrow.cluster import wait_notes
 
 DRAW_EVERY_S = 0.2
 LOG_EVERY_S = 30.0
+END_S = 5.0
 CLEAR = "\r\x1b[K"
 
 
@@ -43,7 +44,7 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         wait_notes.listen(self._heard_before)
         self._stop.set()
-        self._thread.join()
+        self._thread.join(END_S)
         with self.hidden():
             pass
 

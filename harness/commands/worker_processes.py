@@ -27,6 +27,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from ..errors import HarrowError
 
+AGAIN_S = 60.0
+END_S = 10.0
+"""How long a worker may need to end whose pipe is closed."""
 T = TypeVar("T")
 Task = Callable[[], T]
 
@@ -42,7 +45,7 @@ class _Result(Generic[T]):
     value: T | None = None
     error: Exception | None = None
 
-    def get(self) -> T:
+    def returned(self) -> T:
         if self.error is not None:
             raise self.error
         return cast("T", self.value)
@@ -59,7 +62,9 @@ def results_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
                 workers[channel] = process
                 _send(channel, process, task)
         while workers:
-            for ready in connection.wait(list(workers)):
+            for ready in connection.wait(
+                list(workers), AGAIN_S
+            ):  # a worker that ends closes its channel
                 channel = cast("Connection", ready)
                 process = workers[channel]
                 result: _Result[T] = _receive(channel, process)
@@ -69,7 +74,7 @@ def results_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
                     _end(channel, process)
                 else:
                     _send(channel, process, following)
-                yield result.get()
+                yield result.returned()
     finally:
         for channel, process in workers.items():
             process.kill()
@@ -133,7 +138,7 @@ def _receive(channel: Connection, process: SpawnProcess) -> Any:
 
 
 def _died(process: SpawnProcess) -> WorkerDiedError:
-    process.join()
+    process.join(END_S)
     return WorkerDiedError(
         f"a worker process (pid {process.pid}) ended with exit code {process.exitcode} before its task was done; run "
         "the command again, with --jobs 1 when memory is short"
@@ -143,8 +148,12 @@ def _died(process: SpawnProcess) -> WorkerDiedError:
 def _end(channel: Connection, process: SpawnProcess) -> None:
     """Close the pipe, which ends a worker that has no task, and wait for its end."""
     channel.close()
-    process.join()
-    process.close()
+    process.join(END_S)
+    if process.exitcode is None:
+        process.kill()
+        process.join(END_S)
+    if process.exitcode is not None:
+        process.close()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ What may fail: a process that does not end in `GRACE_S` after SIGTERM is killed,
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class JobProcesses:
         """End all processes in order."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(GRACE_S)
         for process in self._running.values():
             process.terminate()
         deadline = time.monotonic() + GRACE_S
@@ -76,7 +77,8 @@ class JobProcesses:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
                 self.problems.append(f"{name} did not end {GRACE_S:.0f} s after SIGTERM")
         self._running.clear()
 

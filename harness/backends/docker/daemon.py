@@ -53,6 +53,7 @@ def connect() -> DockerClient:
     place = host.removeprefix("unix://") or SOCKET
     # docker's own client leaves its socket open when this fails
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(TIMEOUT_S)
         try:
             probe.connect(place)
         except OSError as error:
