@@ -11,7 +11,7 @@ SOURCES := pyproject.toml setup.py
 RUNS ?= 1
 LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests)
 
-.PHONY: help setup demo gallery test long conformance lint type wheels wheel image bench clean
+.PHONY: help setup demo gallery test long conformance lint type wheels wheel environments image bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ wheels: $(STAMP)  ## check that each dependency installs without a compiler on e
 
 wheel: $(STAMP)  ## build the wheel, install it in an empty environment, and run the README's example there
 	@$(BIN)/python tests/wheel_as_a_stranger.py $(ARGS)
+
+environments: $(STAMP)  ## run the README's example with proxies, long paths, small limits and odd variables, and print a table
+	@$(BIN)/python tests/environments.py $(ROWS)
 
 image: $(STAMP)  ## build Harrow's brokers as the image harrow, from this source tree
 	@rm -f containers/wheels/*.whl
