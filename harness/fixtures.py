@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from . import options
+from .attempts import attempt_of, begin_attempt
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     name = str(request.fixturename)
     replays = item.stash.get(REPLAYS, NO_REPLAYS)
     run = _new_run(
-        worker, chosen, name, folder=folder_name(item.nodeid, name) + replays.folder,
+        worker, chosen, name, folder=folder_name(item.nodeid, name, attempt_of(item)) + replays.folder,
         seed_names=(original_nodeid(item), name), clusters=_source(worker, chosen),
     )  # fmt: skip
     run.replays = replays.of_fixture(name)
@@ -336,6 +337,19 @@ def _serve_session(
             run.remove_data()
     if failures:
         pytest.fail("\n".join(failures), pytrace=False)
+
+
+def begin_test_run(item: pytest.Item) -> None:
+    """Begin an attempt of a test: what an earlier attempt left on the item is not this one's.
+
+    The further runs of `--harrow-shrink` belong to the attempt that failed.
+    """
+    if REPLAYS not in item.stash:
+        begin_attempt(item, item.config.stash[WORKER].attempts)
+        item.stash[RUNS] = []
+        if USED in item.stash:
+            del item.stash[USED]
+    begin_test(item)
 
 
 def begin_test(item: pytest.Item) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import options
+from .attempts import PROPERTY, named, properties_by_attempt
 from .backend_choice import LOCAL
 from .engines import SPARK, needs_spark_from_the_start
 from .fixtures import (
@@ -21,6 +22,7 @@ from .fixtures import (
     USED,
     TestState,
     begin_test,
+    begin_test_run,
     harrow,
     harrow_session,
     runs_of,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["harrow", "harrow_session"]
 
-PROPERTY = "harrow."
 SUMMARY = pytest.StashKey["VerdictSummary"]()
 
 
@@ -146,8 +147,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Connect the session's Harrow with the test that begins."""
-    begin_test(item)
+    """Begin an attempt of the test, and connect the session's Harrow with it."""
+    begin_test_run(item)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -231,18 +232,29 @@ class VerdictSummary:
     """Collects the verdicts from the reports of this process and of xdist workers, for the terminal."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, str] = {}
+        self._lines: dict[tuple[str, int, str], str] = {}
+        """By node id, attempt and property."""
+        self._attempts: dict[str, int] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdict lines that a fixture stored in the report's user properties."""
-        for name, value in report.user_properties:
-            if name.startswith(f"{PROPERTY}verdict"):
-                self.lines[f"{report.nodeid} {name}"] = str(value)
+        nodeid = report.nodeid
+        for attempt, name, value in properties_by_attempt(report):
+            self._attempts[nodeid] = max(attempt, self._attempts.get(nodeid, 1))
+            if name.startswith("verdict"):
+                self._lines[nodeid, attempt, name] = value
+
+    def lines(self) -> list[str]:
+        """Return one line for each verdict: the test, its attempt where it has several, and what was found."""
+        return [
+            f"{named(nodeid, attempt, self._attempts[nodeid])}: {line}"
+            for (nodeid, attempt, _), line in self._lines.items()
+        ]
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print one line for each verdict."""
-        if not self.lines:
-            return
-        terminalreporter.section("harrow verdicts")
-        for key, line in self.lines.items():
-            terminalreporter.write_line(f"{key.rpartition(' ')[0]}: {line}")
+        lines = self.lines()
+        if lines:
+            terminalreporter.section("harrow verdicts")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -203,7 +203,7 @@ class RepeatSummary:
             return
         nodeid, number = found["nodeid"], int(found["number"])
         self._totals[nodeid] = int(found["total"]), found["seeds"]
-        if report.failed:
+        if report.failed or str(report.outcome) == "rerun":  # pytest-rerunfailures runs it again
             failure = str(properties.get(PROPERTY_FAILURE, "an error"))
             self._failures.setdefault(nodeid, {}).setdefault(number, failure)
         elif report.when == "call" and report.passed:

@@ -2,30 +2,31 @@
 
 Registered by the plugin in the process that collects all reports: xdist's controller, or the only process. It writes
 `<out>/index.html`, and a copy into the folder of the run, which later runs do not replace. A run that was interrupted
-has an index too: a test whose report never came is found by the folder that it left.
+has an index too: a test whose report never came is found by the folder that it left. Each attempt of a test is a row.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from .attempts import named, number_in, properties_by_attempt
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
     from .reports.index_page import IndexRow
 
-PROPERTY = "harrow."
 REPEAT = "repeat with: "
 
 
 @dataclass(slots=True)
 class _TestOfRun:
-    """What the reports of one test said so far."""
+    """What the reports of one attempt of a test said so far."""
 
     outcome: str = "interrupted"
     """Until the report of its call: a run that is interrupted ends after the report of the set-up."""
@@ -40,26 +41,28 @@ class RunIndex:
     """A pytest plugin that collects reports and writes the index."""
 
     def __init__(self) -> None:
-        self._tests: dict[str, _TestOfRun] = {}
+        self._tests: dict[tuple[str, int], _TestOfRun] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep outcome, duration, folders and the repeat command of a test."""
-        test = self._tests.setdefault(report.nodeid, _TestOfRun())
+        """Keep outcome, duration, folders and the repeat command of an attempt of a test."""
+        test = self._of(report.nodeid, number_in(report.user_properties))
         test.duration_s += report.duration
         ended = report.when == "call" or report.outcome != "passed"
         if ended and test.outcome != "failed":
-            test.outcome = report.outcome
-        for name, value in report.user_properties:
-            if not name.startswith(PROPERTY):
-                continue
-            test.uses_harrow = True
-            if name.startswith(f"{PROPERTY}folder") and Path(str(value)) not in test.folders:
-                test.folders.append(Path(str(value)))
-            elif name.startswith(f"{PROPERTY}seed"):
-                test.seed = test.seed or str(value)
+            test.outcome = _outcome(report)
+        for attempt, name, value in properties_by_attempt(report):
+            owner = self._of(report.nodeid, attempt)
+            owner.uses_harrow = True
+            if name.startswith("folder") and Path(value) not in owner.folders:
+                owner.folders.append(Path(value))
+            elif name.startswith("seed"):
+                owner.seed = owner.seed or value
         for title, text in report.sections:
             if title == "harrow" and text.startswith(REPEAT):
                 test.uses_harrow, test.command = True, text.removeprefix(REPEAT).strip()
+
+    def _of(self, nodeid: str, attempt: int) -> _TestOfRun:
+        return self._tests.setdefault((nodeid, attempt), _TestOfRun())
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -91,15 +94,18 @@ class RunIndex:
 
         left = _test_folders(run)
         rows: list[IndexRow] = []
-        for nodeid, test in self._tests.items():
-            own = [folder for folder in left if folder.name == folder_name(nodeid)]
+        attempts = Counter(nodeid for nodeid, _ in self._tests)
+        for (nodeid, attempt), test in self._tests.items():
+            name = folder_name(nodeid, attempt=attempt)
+            own = [folder for folder in left if folder.name == name]
             folders = list(dict.fromkeys([*test.folders, *own]))
             left = [folder for folder in left if folder not in folders]
             if test.uses_harrow or folders:
                 rows.append(
                     IndexRow(
-                        test=nodeid, outcome=test.outcome, folders=tuple(folders), seed=test.seed or _seed(folders),
-                        command=test.command, duration_s=test.duration_s,
+                        test=named(nodeid, attempt, attempts[nodeid]), outcome=test.outcome,
+                        folders=tuple(folders), seed=test.seed or _seed(folders), command=test.command,
+                        duration_s=test.duration_s,
                     )
                 )  # fmt: skip
         rows += [
@@ -109,6 +115,11 @@ class RunIndex:
             for folder in left
         ]
         return rows
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    """Return the outcome; a test that pytest-rerunfailures runs again has failed in this attempt."""
+    return "failed" if str(report.outcome) == "rerun" else report.outcome
 
 
 def _test_folders(run: Path) -> list[Path]:

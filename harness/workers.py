@@ -63,6 +63,8 @@ class Worker:
     """A descriptor of stderr as it was before pytest captured it: notes of long waits are written there."""
     failed_folders: set[Path] = field(default_factory=set[Path])
     """Folders of the runs of failed tests: their data stays."""
+    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each test began in this process, by its node id (`attempts.py`)."""
 
     def options(self, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
         """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
@@ -213,9 +215,10 @@ def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
 
 
-def folder_name(nodeid: str, fixture: str = "harrow") -> str:
-    """Return a short, safe and unique folder name for a test and a fixture."""
+def folder_name(nodeid: str, fixture: str = "harrow", attempt: int = 1) -> str:
+    """Return a short, safe and unique folder name for a test, a fixture and an attempt of the test."""
     label = nodeid if fixture == "harrow" else f"{nodeid}@{fixture}"
     plain = re.sub(r"[^A-Za-z0-9_.=-]+", "-", label.rpartition("::")[2]).strip("-.")
     mark = hashlib.sha256(label.encode()).hexdigest()[:6]
-    return f"{plain[: NAME_LENGTH_MAX - 7]}-{mark}"
+    end = f"-{mark}" if attempt == 1 else f"-{mark}-attempt-{attempt}"
+    return plain[: NAME_LENGTH_MAX - len(end)] + end
