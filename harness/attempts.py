@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 PROPERTY = "harrow."
 PROPERTY_ATTEMPT = "harrow.attempt"
@@ -55,15 +55,15 @@ def _as_earlier(name: str, attempt: int) -> str:
     return f"{PROPERTY_ATTEMPT}-{attempt}.{name.removeprefix(PROPERTY)}"
 
 
-def number_in(properties: Iterable[tuple[str, object]]) -> int:
+def number_in(properties: Properties) -> int:
     """Return the attempt whose report has these properties."""
     return next((int(str(value)) for name, value in properties if name == PROPERTY_ATTEMPT), 1)
 
 
-def properties_by_attempt(report: pytest.TestReport) -> Iterator[tuple[int, str, str]]:
-    """Yield Harrow's properties of a report: the attempt, the name without `harrow.`, the value."""
-    own = number_in(report.user_properties)
-    for name, value in report.user_properties:
+def properties_by_attempt(properties: Properties) -> Iterator[tuple[int, str, str]]:
+    """Yield Harrow's properties among those of a report: the attempt, the name without `harrow.`, the value."""
+    own = number_in(properties)
+    for name, value in properties:
         if earlier := EARLIER.fullmatch(name):
             yield int(earlier["attempt"]), earlier["name"], str(value)
         elif name.startswith(PROPERTY):

@@ -148,6 +148,9 @@ class Chaos:
             if error is None:
                 raise
             error.add_note(f"harrow: {problem}")
+        except BaseException as interrupt:  # such as a timeout of the test while its faults end
+            self._heal_after(interrupt)
+            raise
         finally:
             self._on_end(self._nemesis.schedule)
             if isinstance(error, Exception):
@@ -171,6 +174,12 @@ class Chaos:
             if (problem := ending.exception()) is not None:
                 cancelled.add_note(f"harrow: {problem}")
             raise
+
+    def _heal_after(self, error: BaseException) -> None:
+        try:
+            self._nemesis.stop()
+        except NemesisError as problem:
+            error.add_note(f"harrow: {problem}")
 
     def _check_effects(self) -> None:
         """Raise NemesisError when no fault took effect: steps that are not required may all have been left out."""

@@ -8,6 +8,7 @@ reach everything else through the `harrow` fixture.
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,7 @@ from .fixtures import (
     harrow_session,
     runs_of,
     unused_in,
+    uses_harrow,
     wants_verdict,
 )
 from .run_index import RunIndex
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harrow", "harrow_session"]
 
+SHOWS_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "setuponly")
+"""The options of pytest with which no test function is called."""
 SUMMARY = pytest.StashKey["VerdictSummary"]()
 
 
@@ -82,6 +86,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Send the seed to an xdist worker (an xdist hook)."""
     send_to_worker(node.config.stash[WORKER], node.workerinput)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Start the timer of a test that uses Harrow, where pytest-timeout's would end the process (its hook)."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if (settings.method == "signal" and in_main) or not uses_harrow(item):
+        return None
+    from .timeouts import start_timer
+
+    return start_timer(item, settings)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -131,11 +146,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start Spark in the background when a collected test will ask for a verdict.
+    """Start Spark in the background when a collected test will run and ask for a verdict.
 
     Where that fails the first verdict, or the first cluster, fails with the same message: a test reports it.
     """
-    if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
+    if not _shows_only(session.config) and any(map(wants_verdict, session.items)):
         from harrow.cluster.errors import HarrowError
 
         worker = session.config.stash[WORKER]
@@ -143,6 +158,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         with contextlib.suppress(HarrowError, OSError):
             if needs_spark_from_the_start(chosen.engine):
                 worker.spark(chosen).request()
+
+
+def _shows_only(config: pytest.Config) -> bool:
+    """Whether pytest shows tests, fixtures or plans and calls no test function."""
+    return any(getattr(config.option, name, False) for name in SHOWS_ONLY)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -163,6 +183,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     except BaseException as error:
         for text in unused_in(item):
             error.add_note(f"harrow: {text}")
+        _note_interrupt(item, error)
         raise
     if unused := unused_in(item):
         pytest.fail("\n".join(unused), pytrace=False)
@@ -179,7 +200,7 @@ def pytest_runtest_makereport(
         report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, f"Skipped: {reason}")
     if USED not in item.stash:
         return report
-    if report.failed:
+    if _did_not_end(report):
         item.stash[USED] = TestState.FAILED
         _explain_failure(item, call, report)
     elif call.when == "call" and report.passed:
@@ -187,6 +208,24 @@ def pytest_runtest_makereport(
     if call.when == "call":
         _note_folders(item, report)
     return report
+
+
+def _note_interrupt(item: pytest.Item, error: BaseException) -> None:
+    """Give the runs of an interrupted test their verdict: pytest makes no report of it."""
+    if not runs_of(item):
+        return
+    from .endings import Ending, ending_of
+
+    if ending_of(error) is Ending.INTERRUPTED:
+        for run in runs_of(item):
+            run.verdict_of_failure(error)
+        if (summary := item.config.stash.get(SUMMARY, None)) is not None:
+            summary.note(item.nodeid, item.user_properties)
+
+
+def _did_not_end(report: pytest.TestReport) -> bool:
+    """Whether the test failed, or would be a failure without `xfail`."""
+    return report.failed or (report.skipped and hasattr(report, "wasxfail"))
 
 
 def _lacks(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
@@ -216,12 +255,13 @@ def _explain_failure(
     from .repeating import PROPERTY_FAILURE, failure_of, repeat_line
 
     error = call.excinfo.value if call.excinfo is not None else None
-    report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
+    if report.failed:
+        report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
     if REPLAYS in item.stash:  # a run of --harrow-shrink, whose report is not shown
         return
     for run in item.stash[RUNS]:
         item.config.stash[WORKER].failed_folders.add(run.folder)
-        if call.when != "call" or not isinstance(error, Exception):
+        if call.when == "teardown" or error is None:
             continue
         if text := run.verdict_of_failure(error):
             report.sections.append((f"harrow verdict ({run.name})", text))
@@ -238,8 +278,11 @@ class VerdictSummary:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdict lines that a fixture stored in the report's user properties."""
-        nodeid = report.nodeid
-        for attempt, name, value in properties_by_attempt(report):
+        self.note(report.nodeid, report.user_properties)
+
+    def note(self, nodeid: str, properties: list[tuple[str, object]]) -> None:
+        """Collect the verdict lines among the user properties of a test."""
+        for attempt, name, value in properties_by_attempt(properties):
             self._attempts[nodeid] = max(attempt, self._attempts.get(nodeid, 1))
             if name.startswith("verdict"):
                 self._lines[nodeid, attempt, name] = value

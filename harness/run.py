@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import shutil
 import time
 from dataclasses import replace
 from functools import cached_property, partial
@@ -34,6 +33,7 @@ from .chaos import REACHED_WITHIN_S, Chaos
 from .chaos_plan import ChaosRequest, injectable_kinds
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
+from .endings import VerdictsOfFailures
 from .errors import VerdictError
 from .pipelines import PipelineVerifier
 from .programs import RunningPrograms
@@ -64,7 +64,7 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 
 
-class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
+class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -91,6 +91,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         """
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
+        VerdictsOfFailures.__init__(self)
         show_on_stderr()
         self.folder = Path(folder).absolute()
         self.seed = seed
@@ -173,7 +174,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
 
             started_ns = time.monotonic_ns()
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove_data()  # left by an earlier run in the same folder
+            run_folder.remove_data(self.folder)  # left by an earlier run in the same folder
             for name in run_folder.RESULT_FILES:
                 (self.folder / name).unlink(missing_ok=True)
             self._cluster = self._source.acquire(
@@ -414,18 +415,31 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
         if not names:
             raise ConfigError("verify(): no topic was given, and this test has created none")
-        notes = self._await_sends()
-        least_isr = least_isr_of(self._topics.values())
-        progress = progress_facts(
-            least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0
-        )
-        run_folder.note_progress(self.folder, progress)
-        self.record_program_ends()
-        verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
+        with self._making_a_verdict():
+            notes = self._await_sends()
+            least_isr = least_isr_of(self._topics.values())
+            progress = progress_facts(
+                least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0
+            )
+            run_folder.note_progress(self.folder, progress)
+            self.record_program_ends()
+            verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
+        return self._publish(verdict)
+
+    def _judged_without_spark(self, reason: str) -> Verdict:
+        names = [topic.name for topic in self._topics.values()]
+        return self._publish(self._verifier.end_unjudged(names, reason))
+
+    def _publish(self, verdict: Verdict) -> Verdict:
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)
         return verdict
+
+    @property
+    def _needs_no_verdict(self) -> bool:
+        blocks, verdicts = self._before_test
+        return len(self.verdicts) > verdicts or self._blocks == blocks or not self._topics
 
     def _explain(self, verdict: Verdict) -> str:
         lines = [str(verdict), f"  report: {run_folder.shown(self.folder / 'report.html')}"]
@@ -437,21 +451,6 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
         from .checks.verdict_text import summary_line
 
         return f"{summary_line(verdict)} · {run_folder.shown(self.folder / run_folder.REPORT)}"
-
-    def _attach_verdict(self, error: Exception) -> None:
-        if text := self.verdict_of_failure(error):
-            error.add_note(f"harrow: the verdict on this run:\n{text}")
-
-    def verdict_of_failure(self, error: Exception) -> str:
-        """Judge a run whose test failed for another reason; return empty text when there is nothing to judge."""
-        blocks, verdicts = self._before_test
-        nothing_to_judge = self._blocks == blocks or not self._topics
-        if len(self.verdicts) > verdicts or isinstance(error, HarrowError) or nothing_to_judge:
-            return ""
-        try:
-            return self._explain(self._judged(()))
-        except Exception as failure:
-            return f"this run could not be judged: {failure}"
 
     # ------------------------------------------------------------------------------------- end
 
@@ -486,14 +485,6 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier):
 
     def remove_data(self) -> None:
         """Remove the large files. Verdict, report, schedule and faults stay; an empty folder is removed."""
-        self._remove_data()
+        run_folder.remove_data(self.folder)
         with contextlib.suppress(OSError):  # the folder is not empty, or does not exist
             self.folder.rmdir()
-
-    def _remove_data(self) -> None:
-        for name in run_folder.DATA_FOLDERS:
-            path = self.folder / name
-            if path.is_symlink():
-                path.unlink()
-            else:
-                shutil.rmtree(path, ignore_errors=True)

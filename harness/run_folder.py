@@ -25,6 +25,7 @@ Times of a run are shown relative to its start (`RunTimes`): the cluster's first
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,16 @@ RUN_SCHEMA_VERSION = 1
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
 RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS, GROUPS, PROGRAM_ENDS)
+
+
+def remove_data(run: Path) -> None:
+    """Remove the large files of a run, if it has any."""
+    for name in DATA_FOLDERS:
+        path = run / name
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def schedule_name(block: int) -> str:

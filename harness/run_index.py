@@ -8,10 +8,11 @@ has an index too: a test whose report never came is found by the folder that it 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .reports.index_page import IndexRow
 
 REPEAT = "repeat with: "
+_VERDICT = re.compile(r"([\w.]+\.)?VerdictError\b")
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class _TestOfRun:
     folders: list[Path] = field(default_factory=list[Path])
     seed: str = ""
     command: str = ""
+    reason: str = ""
     uses_harrow: bool = False
 
 
@@ -50,7 +53,8 @@ class RunIndex:
         ended = report.when == "call" or report.outcome != "passed"
         if ended and test.outcome != "failed":
             test.outcome = _outcome(report)
-        for attempt, name, value in properties_by_attempt(report):
+            test.reason = _reason(report) or test.reason
+        for attempt, name, value in properties_by_attempt(report.user_properties):
             owner = self._of(report.nodeid, attempt)
             owner.uses_harrow = True
             if name.startswith("folder") and Path(value) not in owner.folders:
@@ -67,7 +71,11 @@ class RunIndex:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the index, unless no test used Harrow."""
-        worker = session.config.stash[WORKER]
+        self.write(session.config)
+
+    def write(self, config: pytest.Config) -> None:
+        """Write the index with what the reports said so far, unless no test used Harrow."""
+        worker = config.stash[WORKER]
         run = worker.run_folder(worker.options(None, {}))
         if not run.exists() and not any(test.uses_harrow for test in self._tests.values()):
             return  # the modules of the page are not imported
@@ -84,7 +92,7 @@ class RunIndex:
                 try:
                     write_index(target, rows, title="Tests of the last run", about=about)
                 except OSError as error:
-                    session.config.issue_config_time_warning(
+                    config.issue_config_time_warning(
                         pytest.PytestWarning(f"harrow: {target} could not be written: {error}"), 2
                     )
 
@@ -105,7 +113,7 @@ class RunIndex:
                     IndexRow(
                         test=named(nodeid, attempt, attempts[nodeid]), outcome=test.outcome,
                         folders=tuple(folders), seed=test.seed or _seed(folders), command=test.command,
-                        duration_s=test.duration_s,
+                        duration_s=test.duration_s, reason=test.reason,
                     )
                 )  # fmt: skip
         rows += [
@@ -119,7 +127,24 @@ class RunIndex:
 
 def _outcome(report: pytest.TestReport) -> str:
     """Return the outcome; a test that pytest-rerunfailures runs again has failed in this attempt."""
+    if report.outcome == "skipped" and hasattr(report, "wasxfail"):
+        return "xfailed"
     return "failed" if str(report.outcome) == "rerun" else report.outcome
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Return why a test did not pass, in one line; empty where the verdict says it."""
+    if report.outcome == "passed":
+        return ""
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail.removeprefix('reason: ')}".removesuffix(": ")
+    said: Any = getattr(report, "longrepr", None)
+    if report.outcome == "skipped" and isinstance(said, tuple):
+        return str(cast("tuple[str, int, str]", said)[-1])
+    crash = getattr(said, "reprcrash", None)
+    text = crash.message if crash is not None else said if isinstance(said, str) else ""
+    first = next(iter(str(text).splitlines()), "")
+    return "" if _VERDICT.match(first) else first
 
 
 def _test_folders(run: Path) -> list[Path]:

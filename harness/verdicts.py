@@ -108,6 +108,13 @@ class RunVerifier:
         verdict.write(self._folder / run_folder.VERDICT)
         return self._draw(verdict)
 
+    def end_unjudged(self, topics: Sequence[str], reason: str) -> Verdict:
+        """Return the verdict unknown, write it to verdict.json and draw report.html; the cluster is not asked."""
+        run_folder.add_topics(self._folder, topics)
+        verdict = _unknown(reason, None, self._folder)
+        verdict.write(self._folder / run_folder.VERDICT)
+        return self._draw(verdict)
+
     def _bring_to_rest(
         self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool
     ) -> list[str]:
@@ -194,7 +201,8 @@ class RunVerifier:
         except ConfigError:
             raise
         except Exception as error:
-            return _crashed(error, guarantee, self._folder)
+            why = str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}"
+            return _unknown(why, guarantee, self._folder)
 
     def _draw(self, verdict: Verdict) -> Verdict:
         try:
@@ -253,16 +261,14 @@ def _with_reasons(verdict: Verdict, reasons: list[str]) -> Verdict:
     return replace(verdict, status=status, reasons=(*reasons, *verdict.reasons))
 
 
-def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
+def _unknown(reason: str, guarantee: str | None, folder: Path) -> Verdict:
     from .checks import Status, Verdict
     from .checks.traces import planted_bugs
 
     return Verdict(
         status=Status.UNKNOWN,
         guarantees=(guarantee or "derived",),
-        reasons=(
-            str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}",
-        ),
+        reasons=(reason,),
         planted=planted_bugs(folder),
     )
 

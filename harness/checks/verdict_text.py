@@ -102,7 +102,9 @@ def summary_line(verdict: Verdict) -> str:
         others = len(verdict.reasons) - 1
         more = f" (and {counted(others, 'other reason')})" if others else ""
         parts.append(shortened(verdict.reasons[0].replace("\n", " "), LINE_MOST) + more)
-    return _cut(" · ".join([*parts, f"{acknowledged:,} records acknowledged"]), TEXT_MOST)
+    if counts:  # else nothing was judged
+        parts.append(f"{acknowledged:,} records acknowledged")
+    return _cut(" · ".join(parts), TEXT_MOST)
 
 
 def kinds_by_severity(verdict: Verdict) -> list[str]:

@@ -25,7 +25,7 @@ INDEX = "index.html"
 ROWS_MOST = 1_000
 SENTENCES_MOST = 3
 TEXT_MOST = 400
-ORDER = ("invalid", "unknown", "failed", "interrupted", "passed", "valid", "skipped")
+ORDER = ("invalid", "unknown", "failed", "interrupted", "xfailed", "passed", "valid", "skipped")
 """States of a test, the worst first. A failed test has the state of its worst verdict that is not valid; a test that
 passed without a valid verdict (because it expects anomalies, or calls no `verify`) is `passed`."""
 
@@ -36,13 +36,15 @@ class IndexRow:
 
     test: str
     outcome: str
-    """pytest's: passed, failed, skipped; or interrupted, when the run ended before the test."""
+    """pytest's: passed, failed, skipped, xfailed; or interrupted, when the run ended before the test."""
     folders: tuple[Path, ...] = ()
     """The folders of its Harrow fixtures."""
     seed: str = ""
     command: str = ""
     """The command that repeats the test."""
     duration_s: float | None = None
+    reason: str = ""
+    """Why the test did not pass, where the verdict does not say it."""
 
 
 def write_index(
@@ -137,6 +139,10 @@ class _Test:
         return f'<a href="{quote(os.path.relpath(shown, base))}">{label}</a>'
 
     def _sentences(self) -> list[str]:
+        reason = [shortened(self.row.reason, TEXT_MOST)] if self.row.reason else []
+        return reason + self._sentences_of_verdict()
+
+    def _sentences_of_verdict(self) -> list[str]:
         if self.verdict is None:
             return []
         kinds = self.verdict["kinds"]
@@ -146,7 +152,7 @@ class _Test:
             else ": ".join([kind["text"], *kind["causes"][:1]])
             for kind in kinds
         ]
-        if self.state == "unknown":
+        if self.verdict["status"] == "unknown" and self.state not in ("passed", "skipped"):
             found = [*self.verdict["reasons"], *found]
         hidden = len(found) - SENTENCES_MOST
         more = [f"and {hidden} more"] if hidden > 0 else []

@@ -225,6 +225,34 @@ def test_help_markers_and_fixtures_list_harrow(pytester: pytest.Pytester) -> Non
     assert "A Kafka cluster with faults and verdicts" in run(pytester, "--fixtures").stdout.str()
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--fixtures",
+        "--fixtures-per-test",
+        "--collect-only",
+        "--setup-plan",
+        "--setup-only",
+        "--markers",
+        "--help",
+        "--version",
+    ],
+)
+def test_an_option_that_only_shows_something_starts_no_spark_and_makes_no_folder(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr("harrow.harness.workers.Worker.spark", lambda *of: started.append(of))
+    pytester.makepyfile("def test_it(harrow):\n    harrow.verify('orders')\n")
+    assert run(pytester, option).ret == pytest.ExitCode.OK
+    assert started == []
+    assert [
+        path.name
+        for path in pytester.path.iterdir()
+        if path.suffix != ".py" and path.name != "__pycache__"
+    ] == []
+
+
 def test_xdist_workers_share_the_seed_and_have_separate_folders(
     pytester: pytest.Pytester,
 ) -> None:

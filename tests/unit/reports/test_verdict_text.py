@@ -163,7 +163,7 @@ UNKNOWN: no-loss could not be judged
     lines"""
     )
     assert summary_line(verdict) == (
-        "unknown (no-loss) · nothing was acknowledged (and 1 other reason) · 0 records acknowledged"
+        "unknown (no-loss) · nothing was acknowledged (and 1 other reason)"
     )
 
 
