@@ -8,6 +8,7 @@ reach everything else through the `harrow` fixture.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from .fixtures import (
     uses_harrow,
     wants_verdict,
 )
+from .plain_text import write_plainly
 from .run_index import RunIndex
 from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker
@@ -55,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read the options, choose the seed, declare the marker."""
     config.addinivalue_line("markers", options.MARKER_LINE)
+    for stream in (sys.stdout, sys.stderr):
+        config.add_cleanup(write_plainly(stream))
     worker = start_worker(config)
     chosen = worker.options(None, {})
     if not is_worker(config):
@@ -194,6 +198,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Store the state of the test; attach the verdict and the repeat command to the report of a failed test."""
+    error = call.excinfo.value if call.excinfo is not None and USED in item.stash else None
+    if error is not None and not item.config.option.fulltrace:
+        from .shown_errors import end_in_users_line
+
+        end_in_users_line(error)
     report = yield
     if report.failed and (reason := _lacks(item, call)):
         path, line, _ = item.location
@@ -255,6 +264,10 @@ def _explain_failure(
     from .repeating import PROPERTY_FAILURE, failure_of, repeat_line
 
     error = call.excinfo.value if call.excinfo is not None else None
+    if report.failed and error is not None:
+        from .shown_errors import shorten_summary
+
+        shorten_summary(report, error)
     if report.failed:
         report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
     if REPLAYS in item.stash:  # a run of --harrow-shrink, whose report is not shown

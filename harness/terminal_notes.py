@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from harrow.cluster import wait_notes
 
+from .plain_text import encoded
+
 
 def show_on(descriptor: Callable[[], int | None], who: Callable[[], str]) -> None:
     """Write each note of this process to a descriptor, while there is one; `who` returns the test that waits."""
@@ -23,7 +25,7 @@ def show_on(descriptor: Callable[[], int | None], who: Callable[[], str]) -> Non
         number = descriptor()
         if number is not None:
             with contextlib.suppress(OSError):
-                os.write(number, f"\nharrow: {who()} {note}\n".encode())
+                os.write(number, encoded(f"\nharrow: {who()} {note}\n", sys.__stderr__))
 
     wait_notes.listen(say)
 

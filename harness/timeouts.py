@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from .fixtures import runs_of
+from .plain_text import encoded
 from .workers import WORKER
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def note_timeout(item: pytest.Item, timeout_s: float) -> None:
         text = run.end_unjudged(reason)
         if text and stderr is not None:
             with contextlib.suppress(OSError):
-                os.write(stderr, f"\nharrow: {item.nodeid}: {text}\n".encode())
+                os.write(stderr, encoded(f"\nharrow: {item.nodeid}: {text}\n", sys.__stderr__))
     index: Any = item.config.pluginmanager.get_plugin("harrow-index")
     if index is not None:  # None in a worker of xdist, whose controller writes it
         index.write(item.config)

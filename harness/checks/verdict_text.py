@@ -107,6 +107,16 @@ def summary_line(verdict: Verdict) -> str:
     return _cut(" · ".join(parts), TEXT_MOST)
 
 
+def shortest_line(verdict: Verdict) -> str:
+    """Return the status and the forbidden kinds, the worst first: `INVALID lost-write ×689`; or the first reason."""
+    counts = verdict.anomaly_counts
+    kinds = [name for name in kinds_by_severity(verdict) if breaks(name, verdict)]
+    found = ", ".join(f"{name} ×{counts[name]:,}" for name in kinds)
+    if not found and verdict.reasons:
+        found = _one_line(verdict.reasons[0])
+    return f"{verdict.status.name} {found or ', '.join(verdict.guarantees)}"
+
+
 def kinds_by_severity(verdict: Verdict) -> list[str]:
     """Return the names of all anomalies that were found: forbidden before allowed, then the worst first."""
     return sorted(

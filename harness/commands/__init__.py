@@ -13,6 +13,8 @@ from importlib import import_module
 import click
 from harrow.cluster import HarrowError
 
+from ..plain_text import write_plainly
+
 COMMANDS = {
     "up": "run a cluster in this terminal until Ctrl-C",
     "demo": "a shop that loses orders, its correct twin, and the verdicts on both",
@@ -61,6 +63,8 @@ def cli() -> None:
 
 def main() -> None:
     """Run the `harrow` command."""
+    for stream in (sys.stdout, sys.stderr):
+        write_plainly(stream)
     try:
         cli.main(standalone_mode=True)
     except HarrowError as error:
