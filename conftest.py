@@ -43,7 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the options of the processes that tests start; xdist's workers have begun without them."""
+    """Name the options of the processes that tests start; xdist's workers have begun without them.
+
+    The runs inside of tests write nothing into the summary of a step of GitHub Actions.
+    """
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS"):
+        os.environ.pop(name, None)
     if hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None):
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
 

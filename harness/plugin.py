@@ -8,6 +8,7 @@ reach everything else through the `harrow` fixture.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
         worker.check_backend()
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
-        config.pluginmanager.register(RunIndex(), "harrow-index")
+        config.pluginmanager.register(index := RunIndex(), "harrow-index")
+        step_summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+        in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
+        if step_summary or in_actions:
+            from .github import GithubSummary
+
+            github = GithubSummary(index, summary=step_summary, annotates=in_actions)
+            config.pluginmanager.register(github, "harrow-github")
         if chosen.repeat > 1:
             from .repeating import RepeatSummary
 

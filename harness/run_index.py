@@ -37,6 +37,7 @@ class _TestOfRun:
     seed: str = ""
     command: str = ""
     reason: str = ""
+    place: tuple[str, int] | None = None
     uses_harrow: bool = False
 
 
@@ -54,6 +55,7 @@ class RunIndex:
         if ended and test.outcome != "failed":
             test.outcome = _outcome(report)
             test.reason = _reason(report) or test.reason
+            test.place = _place(report) or test.place
         for attempt, name, value in properties_by_attempt(report.user_properties):
             owner = self._of(report.nodeid, attempt)
             owner.uses_harrow = True
@@ -75,16 +77,14 @@ class RunIndex:
 
     def write(self, config: pytest.Config) -> None:
         """Write the index with what the reports said so far, unless no test used Harrow."""
-        worker = config.stash[WORKER]
-        run = worker.run_folder(worker.options(None, {}))
-        if not run.exists() and not any(test.uses_harrow for test in self._tests.values()):
-            return  # the modules of the page are not imported
-        rows = self.rows(run)
+        rows = self.rows_of_run(config)
         if rows:
             from harrow.cluster.errors import HarrowError
 
             from .reports.index_page import INDEX, write_index
 
+            worker = config.stash[WORKER]
+            run = worker.run_folder(worker.options(None, {}))
             with contextlib.suppress(HarrowError, OSError):  # the tests have reported it
                 worker.prepare_out()
             about = [f"run {run.name}, seed {worker.seed}"]
@@ -95,6 +95,13 @@ class RunIndex:
                     config.issue_config_time_warning(
                         pytest.PytestWarning(f"harrow: {target} could not be written: {error}"), 2
                     )
+
+    def rows_of_run(self, config: pytest.Config) -> list[IndexRow]:
+        """Return a row for each test that used Harrow; without one the modules of the page are not imported."""
+        worker = config.stash[WORKER]
+        run = worker.run_folder(worker.options(None, {}))
+        used = run.exists() or any(test.uses_harrow for test in self._tests.values())
+        return self.rows(run) if used else []
 
     def rows(self, run: Path) -> list[IndexRow]:
         """Return a row for each test of the run in the folder `run` that used Harrow."""
@@ -113,7 +120,7 @@ class RunIndex:
                     IndexRow(
                         test=named(nodeid, attempt, attempts[nodeid]), outcome=test.outcome,
                         folders=tuple(folders), seed=test.seed or _seed(folders), command=test.command,
-                        duration_s=test.duration_s, reason=test.reason,
+                        duration_s=test.duration_s, reason=test.reason, place=test.place,
                     )
                 )  # fmt: skip
         rows += [
@@ -145,6 +152,17 @@ def _reason(report: pytest.TestReport) -> str:
     text = crash.message if crash is not None else said if isinstance(said, str) else ""
     first = next(iter(str(text).splitlines()), "")
     return "" if _VERDICT.match(first) else first
+
+
+def _place(report: pytest.TestReport) -> tuple[str, int] | None:
+    """Return the file and the line in which a test failed; the test's own where the failure has none."""
+    if _outcome(report) != "failed":
+        return None
+    crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
+    if crash is not None:
+        return str(crash.path), int(crash.lineno)
+    location = getattr(report, "location", None)
+    return (location[0], (location[1] or 0) + 1) if location is not None else None
 
 
 def _test_folders(run: Path) -> list[Path]:

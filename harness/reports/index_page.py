@@ -1,7 +1,8 @@
 """The index of a pytest run: one static HTML page with all tests that used Harrow, the worst first.
 
-Owns: `IndexRow`, one test, and `write_index`. The page has no script and uses no network. Its size is bounded:
-`ROWS_MOST` tests, and of each the first sentences of its verdict. It reads only verdict.json of each run folder.
+Owns: `IndexRow`, one test, `worst_first`, which reads the verdicts, and `write_index`. The page has no script and uses
+no network. Its size is bounded: `ROWS_MOST` tests, and of each the first sentences of its verdict. It reads only
+verdict.json of each run folder.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class IndexRow:
     duration_s: float | None = None
     reason: str = ""
     """Why the test did not pass, where the verdict does not say it."""
+    place: tuple[str, int] | None = None
+    """Of a failed test: the file and the line, from 1 up, in which it failed."""
 
 
 def write_index(
@@ -60,7 +63,7 @@ def write_index(
 
 def render(rows: Sequence[IndexRow], base: Path, *, title: str, about: Sequence[str] = ()) -> str:
     """Return the page; `base`: the folder to which its links are relative."""
-    tests = sorted((_Test(row) for row in rows), key=_worst_first)
+    tests = worst_first(rows)
     counts = Counter(test.state for test in tests)
     summary = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
     assets = resources.files(__package__ or "harrow.harness.reports")
@@ -97,8 +100,13 @@ def render(rows: Sequence[IndexRow], base: Path, *, title: str, about: Sequence[
 """
 
 
-class _Test:
-    """One test with what its verdicts say."""
+def worst_first(rows: Sequence[IndexRow]) -> list[JudgedTest]:
+    """Return the tests with what their verdicts say, the worst first."""
+    return sorted(map(JudgedTest, rows), key=lambda test: (ORDER.index(test.state), test.row.test))
+
+
+class JudgedTest:
+    """One test with its state, one of `ORDER`, and what its worst verdict says."""
 
     def __init__(self, row: IndexRow) -> None:
         self.row = row
@@ -116,6 +124,7 @@ class _Test:
         return self.row.outcome if self.row.outcome in ORDER else "failed"
 
     def html(self, base: Path) -> str:
+        """Return the test's card; `base`: the folder to which its links are relative."""
         row = self.row
         look = self.state if self.state in ("invalid", "unknown", "valid") else "plain"
         badge = f'<span class="badge {look}">{self.state.upper()}</span>'
@@ -124,7 +133,7 @@ class _Test:
         facts = [f"{row.duration_s:.1f} s" if row.duration_s is not None else ""]
         facts += [f"seed <code>{_text(row.seed)}</code>" if row.seed else "", *links]
         parts = [f'<div class="top">{badge}{name}</div>']
-        parts += [f'<p class="kind">{_text(text)}</p>' for text in self._sentences()]
+        parts += [f'<p class="kind">{_text(text)}</p>' for text in self.sentences()]
         parts.append(f'<p class="facts">{" · ".join(fact for fact in facts if fact)}</p>')
         if row.command:
             parts.append(f'<p class="repeat">Repeat with <code>{_text(row.command)}</code></p>')
@@ -138,7 +147,8 @@ class _Test:
         label = "report" if shown is report else "folder"
         return f'<a href="{quote(os.path.relpath(shown, base))}">{label}</a>'
 
-    def _sentences(self) -> list[str]:
+    def sentences(self) -> list[str]:
+        """Return why the test did not pass, and what the verdict found: a few sentences of bounded length."""
         reason = [shortened(self.row.reason, TEXT_MOST)] if self.row.reason else []
         return reason + self._sentences_of_verdict()
 
@@ -157,10 +167,6 @@ class _Test:
         hidden = len(found) - SENTENCES_MOST
         more = [f"and {hidden} more"] if hidden > 0 else []
         return [shortened(text, TEXT_MOST) for text in found[:SENTENCES_MOST]] + more
-
-
-def _worst_first(test: _Test) -> tuple[int, str]:
-    return ORDER.index(test.state), test.row.test
 
 
 def _text(text: str) -> str:
