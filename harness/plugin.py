@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harrow", "harrow_session"]
 
+REPORTERS = ("html", "allure_listener")
+"""Plugins whose reports get the pages (`attached_pages.py`)."""
 SHOWS_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "setuponly")
 """The options of pytest with which no test function is called."""
 SUMMARY = pytest.StashKey["VerdictSummary"]()
@@ -224,6 +226,12 @@ def pytest_runtest_makereport(
         item.stash[USED] = TestState.PASSED
     if call.when == "call":
         _note_folders(item, report)
+    if any(map(item.config.pluginmanager.hasplugin, REPORTERS)) and (
+        call.when == "call" or (call.when == "setup" and report.failed)
+    ):
+        from .attached_pages import attach_pages
+
+        attach_pages(item, report)
     return report
 
 
