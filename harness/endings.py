@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | skipped | `pytest.skip`, `unittest.SkipTest` | nothing |
 | interrupted | KeyboardInterrupt, `pytest.exit` | at once the verdict unknown and a page, without Spark |
-| harness | errors of Harrow's, such as NemesisError | the same: cluster or faults did not do what the test asked |
+| harness | NemesisError and the like, but no WaitTimeoutError | the same: the faults did not do what the test asked |
 | failed | all else: `pytest.fail`, `pytest.xfail`, timeouts, `sys.exit`, a cancelled task | a verdict and a page |
 
 A test that ended while its verdict was made gets the verdict unknown too: a second try would last as long.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import HarrowError
 
-from .errors import VerdictError
+from .errors import VerdictError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ def ending_of(error: BaseException) -> Ending:
         return Ending.SKIPPED
     if isinstance(error, KeyboardInterrupt | Exit):
         return Ending.INTERRUPTED
-    if isinstance(error, HarrowError) and not isinstance(error, VerdictError):
+    if isinstance(error, HarrowError) and not isinstance(error, VerdictError | WaitTimeoutError):
         return Ending.HARNESS
     return Ending.FAILED
 

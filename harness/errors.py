@@ -1,7 +1,8 @@
 """What the harness raises, below `HarrowError`:
 
 HarrowError
-└── VerdictError        (also an AssertionError) a guarantee was broken, or it could not be judged
+├── VerdictError        (also an AssertionError) a guarantee was broken, or it could not be judged
+└── WaitTimeoutError    (also a TimeoutError) what a test waited for did not happen in time
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from harrow.cluster.errors import HarrowError
 if TYPE_CHECKING:
     from .checks.verdict import Verdict
 
-__all__ = ["HarrowError", "VerdictError"]
+__all__ = ["HarrowError", "VerdictError", "WaitTimeoutError"]
 
 
 class VerdictError(HarrowError, AssertionError):
@@ -22,3 +23,7 @@ class VerdictError(HarrowError, AssertionError):
     def __init__(self, message: str, verdict: Verdict) -> None:
         super().__init__(message)
         self.verdict = verdict
+
+
+class WaitTimeoutError(HarrowError, TimeoutError):
+    """What a test waited for (`harrow.await_assigned(…)`) did not happen in time; the message says what was there."""

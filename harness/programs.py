@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+class WatchedPrograms:
+    """The programs of a test as a wait sees them."""
+
+    def __init__(self, programs: Mapping[str, Program]) -> None:
+        self._programs = programs
+
+    def died(self, since_ns: int) -> str:
+        """Say how a program died by itself (`Program.died`), with its last lines; empty while none did."""
+        deaths = (program.died(since_ns) for program in list(self._programs.values()))
+        return next((death for death in deaths if death), "")
+
+    def ended(self) -> str:
+        """Say which programs ended; empty without any."""
+        codes = {name: program.exit_code for name, program in list(self._programs.items())}
+        ended = [f"{name!r} (exit code {code})" for name, code in codes.items() if code is not None]
+        return f"programs that have ended: {', '.join(ended)}" if ended else ""
+
+
 class RunningPrograms:
     """Part of `Harrow`."""
 
@@ -76,6 +94,11 @@ class RunningPrograms:
         self._programs[name] = program
         self.program_controls[name] = program.control
         return program
+
+    @property
+    def watched_programs(self) -> WatchedPrograms:
+        """The programs, for a wait that ends when one of them dies."""
+        return WatchedPrograms(self._programs)
 
     def take_unstarted_programs(self) -> list[str]:
         """Return why programs that were made with `start=False` did nothing: they were never started. Once each."""

@@ -45,6 +45,7 @@ from .terminal_notes import show_on_stderr
 from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
 from .values import Values, seeded_faker
 from .verdicts import RunVerifier
+from .waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 
 
-class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures):
+class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures, Waits):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -92,6 +93,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
         VerdictsOfFailures.__init__(self)
+        Waits.__init__(self)
         show_on_stderr()
         self.folder = Path(folder).absolute()
         self.seed = seed
@@ -159,6 +161,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         self._seed = child_seed(self.seed, *seed_names)
         self._before_test = (self._blocks, len(self.verdicts))
         self._topics_of_test.clear()
+        if self._cluster is not None:
+            self.forget_requests()
         self._bounds.clear()
         self.schedules.clear()
         for name in ("random", "faker"):
@@ -191,6 +195,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
                 log_dirs=self._cluster.log_dirs(), started_ns=started_ns,
                 unrecorded=unrecorded_by(self._cluster),
             )  # fmt: skip
+            if self._source.shared:
+                self.forget_requests()
         return self._cluster
 
     @property

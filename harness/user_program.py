@@ -38,6 +38,8 @@ GRACE_S = 15.0
 END_REPORT_S = 1.0
 """How long the fork server may take to report an end that the kernel shows."""
 LAST_LINES = 12
+SIGNALLED = 128
+"""Exit codes above it are those of signals."""
 POLL_S = 0.02
 WITH_ITS_CHILDREN = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
 
@@ -208,6 +210,8 @@ class Program:
         self.control = LocalProgram(process)
         """The program as faults see it."""
         self._process = process
+        self._waited_for = 0
+        """The number of the start for whose end the test waited."""
 
     def __repr__(self) -> str:
         return f"<Program {self.name!r} {self._process.state} pid={self.pid}>"
@@ -237,6 +241,20 @@ class Program:
         """Whether it ended by itself: not through a fault, after which it is started again."""
         return not self._process.alive and not self._process.expected_end
 
+    def died(self, since_ns: int) -> str:
+        """Say how it died, as `harrow.await_…` does; empty while it lives, and after an end that is no death.
+
+        A death is an end by itself with an exit code other than 0, for which no `wait()` has waited. One by a signal
+        counts from `since_ns` of the monotonic clock on: a test may have sent an earlier one.
+        """
+        code = self.exit_code if self.ended else None
+        if not code or self._waited_for == self.starts:
+            return ""
+        end = self.ends()[-1]
+        if end.by != ITSELF or (code > SIGNALLED and end.ended_ns < since_ns):
+            return ""
+        return f"the program {self.name!r} has ended: {self.control.last_words()}"
+
     def ends(self) -> list[ProgramEnd]:
         """Return how each of its starts ended that has ended, in order."""
         return self._process.ends()
@@ -249,6 +267,7 @@ class Program:
     def wait(self, timeout_s: float) -> int:
         """Wait until it has ended; return its exit code. HarrowError when it has not ended in time."""
         self._process.wait_dead(timeout_s)
+        self._waited_for = self.starts
         code = self._process.exit_code
         assert code is not None
         return code

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
+    from harrow.harness.errors import WaitTimeoutError as WaitTimeoutError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
     from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.promises.record import Record as Record
@@ -202,6 +203,7 @@ _HOME = {
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
+    "WaitTimeoutError": "harrow.harness.errors",
     "harrow_fixture": "harrow.harness.fixtures",
     "harrow_session_fixture": "harrow.harness.fixtures",
     "files": "harrow.harness.promises.sinks",
@@ -222,6 +224,7 @@ __all__ = [
     "Topic",
     "Verdict",
     "VerdictError",
+    "WaitTimeoutError",
     "Window",
     "add_broker",
     "add_extension",

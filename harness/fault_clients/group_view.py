@@ -46,8 +46,8 @@ class GroupView:
     """What the members subscribe to."""
 
 
-def describe_group(coordinator: Coordinator) -> GroupView | None:
-    """Return the group; None where there is none."""
+def describe_group(coordinator: Coordinator, for_s: float = 30.0) -> GroupView | None:
+    """Return the group; None where there is none. ClusterError when its coordinator does not serve within `for_s`."""
 
     def send() -> Any:
         return coordinator.ask(
@@ -55,7 +55,7 @@ def describe_group(coordinator: Coordinator) -> GroupView | None:
             include_authorized_operations=False,
         ).groups[0]  # fmt: skip
 
-    row = coordinator.patiently(send, lambda found: found.error_code)
+    row = coordinator.patiently(send, lambda found: found.error_code, for_s)
     if row.error_code is ErrorCode.none and row.group_state != "Dead":
         return _classic_view(row)
     return _consumer_view(coordinator)
