@@ -69,6 +69,7 @@ from .schedule import (
 )
 from .spec import Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
+from .target_checks import check_created
 from .traffic_wait import REACHED_WITHIN_MS, TrafficWait
 
 TICK_MS = 10
@@ -331,6 +332,7 @@ class Nemesis:
         if step.overlaps and step.fault.reaches_dead:
             snapshot = replace(snapshot, running=frozenset(snapshot.brokers))
         if step.nodes is None:
+            check_created(step.fault, self._system)
             injection = step.fault.resolve(snapshot, self._rng, id=step.id)
         else:
             step.fault.check_nodes(snapshot, step.nodes)

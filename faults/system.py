@@ -18,7 +18,7 @@ Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -287,6 +287,9 @@ class BrokerControl(ProcessControl, Protocol):
         ...
 
 
+GROUPS, TRANSACTIONAL_IDS = "consumer group", "transactional id"
+
+
 class System(Protocol):
     """A cluster that can be broken."""
 
@@ -380,6 +383,10 @@ class System(Protocol):
 
     def describe(self) -> ClusterView:
         """Leaders, ISRs, controller; ClusterError when the registry does not respond."""
+        ...
+
+    def created(self, kind: str) -> Collection[str] | None:
+        """Return the names of the consumer groups (GROUPS) or TRANSACTIONAL_IDS that exist now; None: not known."""
         ...
 
     def watch_traffic(self) -> HasTraffic:

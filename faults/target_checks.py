@@ -1,8 +1,8 @@
-"""Checks of targets before a run: names that do not exist, and how many brokers a target hits at once.
+"""Checks of targets: names that do not exist, roles that no broker can play, how many brokers a target hits at once.
 
-Both are pure functions of the cluster's state when the faults are planned. A misspelt topic would otherwise be reported
-only after the time that a step waits for a broker in its role. A consumer group may be created while the faults run, so
-its name is checked when they have ended (`missing_groups`).
+`check_targets` and `cap_for` are pure functions of the cluster's state when the faults are planned. A misspelt topic
+would otherwise be reported only after the time that a step waits for a broker in its role. A consumer group or a
+transactional id may be created while the faults run: a step waits for it, too (`check_created`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from harrow.cluster.view import ClusterView
 
-from .errors import ConfigError, nearest
+from .errors import ConfigError, TargetError, nearest
 from .spec import Fault
+from .system import GROUPS, TRANSACTIONAL_IDS, System
 from .targets import Target
 
 INTERNAL = "__"
@@ -23,6 +24,7 @@ def check_targets(faults: Iterable[Fault], view: ClusterView, nodes: Sequence[in
     for fault in faults:
         for target in fault.targets():
             _check_topic(fault, target, view)
+            _check_followers(fault, target, view)
             node = target.node
             if node is not None and node not in nodes:
                 raise ConfigError(
@@ -46,6 +48,36 @@ def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
         raise ConfigError(
             f"{fault}: topic {topic!r} has no partition {partition}; it has 0 to {max(partitions)}"
         )
+
+
+def _check_followers(fault: Fault, target: Target, view: ClusterView) -> None:
+    """Raise ConfigError for a follower where each partition has one replica."""
+    if target.role not in ("follower", "next_leader") or target.topic is None:
+        return
+    partitions = view.topics[target.topic]
+    rows = partitions.values() if target.partition is None else [partitions[target.partition]]
+    if rows and all(len(row.replicas) == 1 for row in rows):
+        raise ConfigError(
+            f"{fault}: topic {target.topic!r} has replication factor 1, so its leader has no follower. Create it with "
+            f"harrow.topic({target.topic!r}, replication_factor=2), which needs two brokers "
+            f"(@pytest.mark.harrow(brokers=2)), or target leader({target.topic!r})"
+        )
+
+
+def check_created(fault: Fault, system: System) -> None:
+    """Raise TargetError while a consumer group or a transactional id of a target does not exist.
+
+    A coordinator is computed from the name alone, so that the fault would hit a broker that coordinates nothing yet.
+    """
+    for target in fault.targets():
+        for kind, name in ((GROUPS, target.group), (TRANSACTIONAL_IDS, target.transactional_id)):
+            known = None if name is None else system.created(kind)
+            if name is not None and known is not None and name not in known:
+                rows = sorted(known)
+                raise TargetError(
+                    f"the cluster has no {kind} {name!r}{nearest(name, rows)}; it has "
+                    f"{_listed(rows) if rows else 'none'}"
+                )
 
 
 def missing_groups(faults: Iterable[Fault], groups: Iterable[str]) -> list[str]:

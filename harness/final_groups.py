@@ -21,7 +21,7 @@ from .histories.group_states import (
     read_group_rows,
     write_groups,
 )
-from .raw_requests import ask
+from .raw_requests import TIMEOUT_S, ask
 
 LIST_GROUPS_VERSION = 4
 """The first version with states."""
@@ -47,7 +47,7 @@ def _untapped(run: Path, found: GroupsAtTheEnd) -> set[str]:
     return moving - {row["group"] for row in read_group_rows(run)} if moving else moving
 
 
-def list_groups(servers: Iterable[str]) -> GroupsAtTheEnd:
+def list_groups(servers: Iterable[str], timeout_s: float = TIMEOUT_S) -> GroupsAtTheEnd:
     """Ask each broker once; its error, or that it does not respond, is a problem."""
     states: dict[str, str] = {}
     problems: list[str] = []
@@ -57,8 +57,8 @@ def list_groups(servers: Iterable[str]) -> GroupsAtTheEnd:
         host, _, port = server.rpartition(":")
         try:
             response = ask(
-                Address(host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity
-            )
+                Address(host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity, timeout_s=timeout_s
+            )  # fmt: skip
         except HarrowError as error:
             problems.append(str(error))
             continue

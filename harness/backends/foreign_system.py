@@ -7,12 +7,15 @@ capability is not declared; CapabilityError is for callers of the `System` itsel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.faults.errors import CapabilityError
-from harrow.faults.system import HasTraffic, ProcessControl
+from harrow.faults.system import TRANSACTIONAL_IDS, HasTraffic, ProcessControl
 
+from ..final_groups import list_groups
+from ..histories.live_taps import TransactionalIds
 from .fault_clients import BesideBrokers
 from .knobs import HostKnobs, HostRule
 from .local_traffic import AcknowledgedTraffic
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
     from harrow.cluster.config import BrokerConfig
     from harrow.cluster.view import ClusterView
+
+ASK_GROUPS_S = 1.0
+"""How long one list of the groups counts, and how long a broker may take to respond."""
 
 
 class ForeignBroker(HostKnobs):
@@ -111,6 +117,9 @@ class ForeignSystem(OperatorRequests, BesideBrokers):
         BesideBrokers.__init__(self, lambda: cluster.bootstrap_servers)
         self._foreign = cluster
         self._no_registry = no_registry
+        self._transactional_ids = TransactionalIds(cluster.folder)
+        self._groups: Collection[str] = ()
+        self._ask_groups_at = 0.0
 
     @property
     def session_timeout_ms(self) -> int:
@@ -146,6 +155,17 @@ class ForeignSystem(OperatorRequests, BesideBrokers):
     def describe(self) -> ClusterView:
         """Ask a running broker."""
         return self._foreign.describe()
+
+    def created(self, kind: str) -> Collection[str]:
+        """Transactional ids by the taps of the proxy; groups by ListGroups, which is asked once a second."""
+        if kind == TRANSACTIONAL_IDS:
+            return self._transactional_ids.names()
+        now = time.monotonic()
+        if now >= self._ask_groups_at:
+            servers = self._foreign.bootstrap_servers.split(",")
+            self._groups = list_groups(servers, timeout_s=ASK_GROUPS_S).states
+            self._ask_groups_at = time.monotonic() + ASK_GROUPS_S
+        return self._groups
 
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the proxy's taps."""

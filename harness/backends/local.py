@@ -7,7 +7,8 @@ or fork and return; the kernel's process table shows later what became of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +16,7 @@ from harrow.cluster.broker_folder import data_folders
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.host.knobs.disk_faults import DiskFaults
 from harrow.cluster.host.real.disk import RealDisk
-from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
+from harrow.faults.system import DEAD, RUNNING, TRANSACTIONAL_IDS, HasTraffic, ProcessStatus
 
 from .disk_damage import PendingDamage
 from .fault_clients import BESIDE_BROKERS, BesideBrokers
@@ -28,6 +29,8 @@ from .strangers import StrangerConnections
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
     from harrow.cluster.view import ClusterView
+
+    from ..histories.live_taps import GroupRows, TransactionalIds
 
 EVERYWHERE = BESIDE_BROKERS | frozenset(
     {
@@ -334,6 +337,25 @@ class LocalSystem(OperatorRequests, BesideBrokers):
         if self._own_registry and (state := self._cluster.registry.state) != RUNNING:
             raise ClusterError(f"the registry is {state} and does not respond")
         return self._cluster.describe()
+
+    def created(self, kind: str) -> Collection[str] | None:
+        """By the rows of the taps; None without taps."""
+        if not self._cluster.config.flag("harrow.tap"):
+            return None
+        rows = self._transactional_ids if kind == TRANSACTIONAL_IDS else self._groups
+        return rows.names()
+
+    @cached_property
+    def _groups(self) -> GroupRows:
+        from ..histories.live_taps import GroupRows
+
+        return GroupRows(self._cluster.folder)
+
+    @cached_property
+    def _transactional_ids(self) -> TransactionalIds:
+        from ..histories.live_taps import TransactionalIds
+
+        return TransactionalIds(self._cluster.folder)
 
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the taps and the high watermarks."""

@@ -308,6 +308,10 @@ class SimulatedSystem:
         """Not possible here."""
         raise CapabilityError(f"no member of {group!r}: {NO_CLIENTS}")
 
+    def created(self, kind: str) -> None:
+        """Simulated coordinators write no rows: it is not known."""
+        del kind
+
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the high watermarks of topics that are not internal."""
         start = self._high_watermarks()

@@ -26,8 +26,9 @@ from ..topics import Topic
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView, PartitionView
 
+    from ..histories.live_taps import GroupSeen
     from ..histories.request_rows import RequestCount
-    from .seen import ClusterSeen, GroupSeen
+    from .seen import ClusterSeen
 
 STABLE = "Stable"
 NAMED_MOST = 10

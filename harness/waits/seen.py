@@ -10,7 +10,7 @@ away from a fault (`lose_response("Fetch")`). What may fail: HarrowError where s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.cluster.ids import TopicPartition
@@ -18,18 +18,8 @@ from harrow.cluster.ids import TopicPartition
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
+    from ..histories.live_taps import GroupSeen
     from ..histories.request_rows import RequestCount
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSeen:
-    """A consumer group as its coordinator has it."""
-
-    state: str
-    """Kafka's name: Stable, PreparingRebalance, Empty, …"""
-    members: int
-    owners: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """Client id or member id -> its partitions, such as "orders-0"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

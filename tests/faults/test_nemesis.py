@@ -21,6 +21,7 @@ from harrow.faults import (
     ScheduledFault,
     controller,
     cut,
+    group_coordinator,
     isolate,
     kill,
     leader,
@@ -33,10 +34,12 @@ from harrow.faults import (
     restart,
     restart_registry,
     terminate,
+    txn_coordinator,
 )
 from harrow.faults.bounds import EFFECT_TIMEOUT_MS, FIRST_TRAFFIC_TIMEOUT_MS, HEAL_TIMEOUT_MS
 from harrow.faults.nemesis import TICK_MS
 from harrow.faults.planning import in_turn
+from harrow.faults.targets import Target
 
 SHORT = 0.01
 LONG_MS = 300_000
@@ -211,6 +214,32 @@ def test_step_waits_until_a_broker_has_its_role() -> None:
     assert run.events == []
     system.controller = 3
     assert run.turns().rows[0][1]["targets"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("consumer group", group_coordinator("billing")), ("transactional id", txn_coordinator("billing"))],
+    ids=str,
+)  # fmt: skip
+def test_step_waits_until_what_its_coordinator_coordinates_exists(
+    kind: str, target: Target
+) -> None:
+    system = FakeSystem()
+    system.topics = {
+        **system.topics,
+        **dict.fromkeys(("__consumer_offsets", "__transaction_state"), system.topics["orders"]),
+    }
+    system.names = {kind: {"stock"}}
+    run = Run(system, schedule(kill(target, seconds=SHORT))).turns(until_ms=5_000)
+    assert run.events == []
+    system.names[kind].add("billing")
+    assert run.turns().events == ["inject", "effect", "heal", "healed"]
+    system.names = {kind: {"biling"}}
+    (problem,) = Run(system, schedule(kill(target))).turns().nemesis.problems
+    assert (
+        f"never fired: the cluster has no {kind} 'billing'; did you mean 'biling'?; it has biling"
+        in problem
+    )
 
 
 def test_healing_is_tried_again_until_the_broker_runs() -> None:

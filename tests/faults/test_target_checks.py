@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.view import ClusterView, PartitionView
@@ -9,12 +11,14 @@ from harrow.faults import (
     Fault,
     all_brokers,
     broker,
+    follower,
     group_coordinator,
     kill,
     leader,
     lose_response,
     majority,
     minority,
+    next_leader,
     one,
     pause,
 )
@@ -36,6 +40,11 @@ NODES = (1, 2, 3)
         ),
         (kill(leader("x")), r"no topic 'x'; it has orders\. Create .*harrow\.topic\('x'\)"),
         (kill(leader("orders", 2)), "topic 'orders' has no partition 2; it has 0 to 1"),
+        (
+            kill(follower("orders")),
+            r"'orders' has replication factor 1, so its .* replication_factor=2\).* or target leader\('orders'\)",
+        ),
+        (pause(next_leader("orders", 1)), "has replication factor 1"),
         (pause(broker(4)), r"pause\(broker\(4\)\): the cluster has no broker 4; it has 1, 2, 3"),
     ],
 )
@@ -44,6 +53,14 @@ def test_a_target_that_does_not_exist_is_refused_with_the_nearest_name(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         check_targets([kill(leader("orders")), fault], VIEW, NODES)
+
+
+def test_a_follower_that_one_partition_has_is_accepted() -> None:
+    topics = {"orders": {0: PARTITION, 1: replace(PARTITION, replicas=(1, 2))}}
+    view = ClusterView(topics=topics)
+    check_targets([kill(follower("orders")), kill(follower("orders", 1))], view, NODES)
+    with pytest.raises(ConfigError, match="has no follower"):
+        check_targets([kill(follower("orders", 0))], view, NODES)
 
 
 def test_targets_that_exist_are_accepted() -> None:

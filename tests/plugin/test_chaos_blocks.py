@@ -17,6 +17,7 @@ from harrow import (
     one,
     pause,
 )
+from harrow.faults import BackgroundNemesis
 from harrow.harness.chaos import Chaos
 from waiting import until
 
@@ -43,18 +44,35 @@ def test_a_misspelt_topic_is_refused_before_the_block_begins(harrow: Harrow) -> 
         harrow.chaos(kill(leader("order")))
 
 
-def test_a_misspelt_group_is_named_when_the_block_ends(harrow: Harrow) -> None:
+def test_a_misspelt_group_is_awaited_with_a_bound_and_then_named(
+    harrow: Harrow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert BackgroundNemesis.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(BackgroundNemesis.__init__.__kwdefaults__, "wait_timeout_ms", 500)
     topic = harrow.topic("orders")
     consumer = harrow.consumer(group_id="billing")
     consumer.subscribe([topic.name])
-    block = harrow.chaos(pause(group_coordinator("biling"), seconds=0.3))
-    block.__enter__()
-    place_orders(harrow, topic.name)
+    place_orders(harrow, topic.name, 10)
     while not consumer.consume(10, 1.0):
         pass
-    consumer.commit(asynchronous=False)
+    block = harrow.chaos(pause(group_coordinator("biling"), seconds=0.3))
+    block.__enter__()
+    place_orders(harrow, topic.name, 10)
     with pytest.raises(HarrowError, match=r"no consumer group 'biling'; did you mean 'billing'\?"):
         block.__exit__(None, None, None)
+
+
+def test_a_coordinator_is_killed_when_the_service_has_joined_however_late(harrow: Harrow) -> None:
+    topic = harrow.topic("orders")
+    consumer = harrow.consumer(group_id="billing")
+    with harrow.chaos(kill(group_coordinator("billing"), seconds=0.1)) as chaos:
+        place_orders(harrow, topic.name)
+        assert chaos.effects == 0, "the group does not exist"
+        consumer.subscribe([topic.name])
+        while not consumer.consume(10, 1.0):
+            pass
+    assert chaos.effects == 1
+    consumer.close()
 
 
 @pytest.mark.parametrize("target", [majority, all_brokers], ids=str)

@@ -6,7 +6,7 @@ Actions take effect at once, unless a test says otherwise: `start_fails` (so man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -280,6 +280,7 @@ class FakeSystem:
         self.brokers = {node: FakeBroker() for node in range(1, brokers + 1)}
         self.registry = FakeProcess()
         self.capabilities = frozenset(CAPABILITIES)
+        self.names: dict[str, set[str]] = {}
         self.controller: int | None = 2
         self.controller_epoch = 1
         self.operations: list[tuple[object, ...]] = []
@@ -377,6 +378,9 @@ class FakeSystem:
             topics=self.topics,
             controller_epoch=self.controller_epoch,
         )
+
+    def created(self, kind: str) -> Collection[str] | None:
+        return self.names.get(kind)
 
     def watch_traffic(self) -> HasTraffic:
         def has_traffic() -> bool:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from harrow.cluster import wait_notes
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
-from harrow.cluster.host.seam import Committer, TappedGroup
+from harrow.cluster.host.seam import Committer, TappedGroup, TappedRequest
 from harrow.cluster.host.tap import RealTap
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.view import ClusterView, PartitionView
+from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.errors import WaitTimeoutError
+from harrow.harness.histories.live_taps import CommitRows, GroupRows, GroupSeen, TransactionalIds
 from harrow.harness.histories.request_rows import RequestCount
 from harrow.harness.waits.conditions import (
     Assigned,
@@ -27,8 +29,7 @@ from harrow.harness.waits.conditions import (
     nodes_of,
     topic_of,
 )
-from harrow.harness.waits.from_taps import CommitRows, GroupRows
-from harrow.harness.waits.seen import GroupSeen, OffsetsSeen, newest_leaders
+from harrow.harness.waits.seen import OffsetsSeen, newest_leaders
 from harrow.harness.waits.wait_loop import check_timeout, wait_for
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
@@ -352,3 +353,19 @@ def test_the_last_commit_that_succeeded_counts(
     first.committed("billing", [(ORDERS[0], 9)], error=7, invoked_ns=1, by=by)
     first.committed("audit", [(ORDERS[0], 3)], error=0, invoked_ns=1, by=by)
     assert rows.committed("billing") == {ORDERS[0]: 8, ORDERS[1]: 6}
+
+
+def test_a_transactional_id_exists_when_a_coordinator_has_returned_a_producer_id(
+    taps: tuple[RealTap, RealTap], tmp_path: Path
+) -> None:
+    first, second = taps
+    rows = TransactionalIds(tmp_path)
+    init = TappedRequest(
+        "billing", ApiKey.INIT_PRODUCER_ID, 0, invoked_ns=1, completed_ns=2, subject="billing-1"
+    )
+    first.requested(init._replace(error=51, subject="billing-2"))
+    first.requested(init._replace(subject=None))
+    first.requested(init._replace(api=ApiKey.FIND_COORDINATOR, subject="billing-3"))
+    assert rows.names() == []
+    second.requested(init)
+    assert rows.names() == ["billing-1"]
