@@ -16,25 +16,12 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupState,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from harrow import Harrow, Topic, WaitTimeoutError
 from shop import Order, new_order
 
 Work = Callable[[Any], Any]
 DEADLINE_S = 60.0
-COORDINATOR_MOVES = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-"""Errors of a group whose coordinator has just been chosen."""
 PACE_S = 0.01
 
 
@@ -85,17 +72,6 @@ def place_in_transactions(servers: str, batches: Iterable[tuple[Iterable[Order],
         (producer.commit_transaction if commits else producer.abort_transaction)(DEADLINE_S)
 
 
-def await_members(servers: str, group: str, count: int) -> None:
-    """Wait until a group is stable and has so many members."""
-    admin: Any = AdminClient({"bootstrap.servers": servers})
-
-    def is_there() -> bool:
-        found = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
-        return bool(found.state == ConsumerGroupState.STABLE and len(found.members) == count)
-
-    until(is_there, f"group {group} is stable with {count} members")
-
-
 class Calls:
     """A function of an order, which counts its calls for each order."""
 
@@ -126,35 +102,13 @@ def failing_once(work: Work, error: type[Exception], at_order: int) -> Work:
     return working
 
 
-class Lag:
-    """How many records of a topic a consumer group has not committed yet; all of them while no coordinator says it."""
-
-    def __init__(
-        self, servers: str, group: str, topic: str = "orders", partitions: int = 1
-    ) -> None:
-        self._client = Consumer({"bootstrap.servers": servers, "group.id": group})
-        self._places = [TopicPartition(topic, number) for number in range(partitions)]
-
-    def __call__(self) -> int:
-        lag = 0
-        for place in self._committed():
-            low, high = self._client.get_watermark_offsets(place, timeout=DEADLINE_S, cached=False)
-            lag += high - max(place.offset, low)
-        return lag
-
-    def _committed(self) -> list[TopicPartition]:
-        try:
-            return self._client.committed(self._places, timeout=DEADLINE_S)
-        except KafkaException as error:
-            if error.args[0].code() not in COORDINATOR_MOVES:
-                raise
-            return self._places
-
-    def __enter__(self) -> Lag:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+def caught_up(harrow: Harrow, group: str, *topics: Topic | str) -> bool:
+    """Whether a consumer group has committed every record of the topics."""
+    try:
+        harrow.await_caught_up(group, *topics, timeout=PACE_S)
+    except WaitTimeoutError:
+        return False
+    return True
 
 
 class Running:
@@ -188,13 +142,15 @@ class Running:
                 return self._run(self._stop)
 
 
-def run_until_caught_up(service: Callable[..., None], *arguments: Any, group: str) -> None:
-    """Run `service(*arguments, stop)` until its group has committed every order, or the service has ended.
-
-    The first argument is the address of the brokers.
-    """
-    with Running(partial(service, *arguments)) as running, Lag(arguments[0], group) as lag:
-        until(lambda: running.ended or lag() == 0, f"group {group} has committed every order")
+def run_until_caught_up(
+    harrow: Harrow, service: Callable[..., None], *arguments: Any, group: str
+) -> None:
+    """Run `service(servers, *arguments, stop)` until its group has committed every order, or the service has ended."""
+    with Running(partial(service, harrow.bootstrap_servers, *arguments)) as running:
+        until(
+            lambda: running.ended or caught_up(harrow, group, "orders"),
+            f"group {group} has committed every order",
+        )
 
 
 class Hang:

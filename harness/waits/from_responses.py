@@ -70,6 +70,7 @@ class FromResponses:
         owners = {
             member: [f"{topic}-{number}" for topic in sorted(held) for number in held[topic]]
             for member, held in sorted(found.members.items())
+            if any(held.values())
         }
         return GroupSeen(state=found.state, members=len(found.members), owners=owners)
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from apache_kafka import MISSING
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harrow import (
     Harrow,
     VerdictError,
+    WaitTimeoutError,
     delay_request,
     duplicate_request,
     isolate,
@@ -224,3 +225,42 @@ def test_a_fault_of_a_killed_node_is_healed(kafka: Harrow) -> None:
             produce_numbers(kafka.bootstrap_servers, "orders", range(10), acks="all")
     rows = {broker.state for broker in kafka.cluster.brokers.values()}
     assert rows == {"running"}
+
+
+BILLING = """
+import os
+from confluent_kafka import Consumer
+
+consumer = Consumer({
+    "bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "group.id": "billing", "client.id": "billing-1",
+    "auto.offset.reset": "earliest", "enable.auto.commit": False,
+})
+consumer.subscribe(["orders"])
+while True:
+    if (message := consumer.poll(1)) is not None and message.error() is None:
+        consumer.commit(message=message, asynchronous=False)
+"""
+
+
+def test_waits_by_responses_see_what_waits_by_taps_see(kafka: Harrow) -> None:
+    orders = kafka.topic("orders", partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "shop"})
+    producer.init_transactions(60)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number in range(4):
+            producer.produce("orders", f"order {number}", partition=number % 2)
+        producer.flush(60)
+        end(60)
+    assert kafka.await_records(orders, 4) == 4
+    kafka.program("billing", [sys.executable, "-c", BILLING])
+    assert kafka.await_assigned("billing", members=1) == 1
+    kafka.await_caught_up("billing", orders)
+    assert kafka.await_request("OffsetCommit", client="billing*") >= 4
+    with pytest.raises(
+        WaitTimeoutError, match="group 'billing' is Stable with 1 member: billing-1-"
+    ):
+        kafka.await_assigned("billing", members=2, timeout=0.5)
+    leader_of_0 = kafka.await_leader(orders)
+    kafka.cluster.brokers[leader_of_0].kill()
+    assert kafka.await_leader(orders, other_than=leader_of_0) != leader_of_0

@@ -70,14 +70,14 @@ def place_in_transactions(servers: str, topic: str, commits: bool) -> None:
 def test_a_test_waits_for_its_service_and_learns_what_was_there_instead(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=2)
     servers = harrow.bootstrap_servers
-    place(servers, "orders", 6)
-    assert harrow.await_records(orders, 6) == 6
     with pytest.raises(
         WaitTimeoutError, match=r"the cluster has no consumer group 'biling'; it has none"
     ):
         harrow.await_assigned("biling", timeout=0.1)
     with Service(servers, members=2):
         assert harrow.await_assigned("billing", members=2) == 2
+        place(servers, "orders", 6)
+        assert harrow.await_records(orders, 6) == 6
         harrow.await_caught_up("billing", orders)
         seen = harrow.await_request("OffsetCommit", client="billing-*", count=6)
         assert seen >= 6

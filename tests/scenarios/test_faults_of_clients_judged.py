@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from harrow import (
     Harrow,
     Record,
@@ -151,18 +151,6 @@ def orders_placed(harrow: Harrow, topic: Topic) -> Generator[None]:
         thread.join(60)
 
 
-def lag(harrow: Harrow, topic: Topic) -> int:
-    settings = {"bootstrap.servers": harrow.bootstrap_servers, "group.id": topic.name}
-    consumer: Any = Consumer(settings)
-    try:
-        place = TopicPartition(topic.name, 0)
-        (found,) = consumer.committed([place], timeout=20)
-        _, high = consumer.get_watermark_offsets(place, timeout=20)
-        return int(high) - max(0, int(found.offset))
-    finally:
-        consumer.close()
-
-
 def judged(
     harrow: Harrow, tmp_path: Path, source: str, kind: str, fault: Fault, guarantee: str
 ) -> set[str]:
@@ -180,7 +168,7 @@ def judged(
     program = harrow.program("billing", command)
     with orders_placed(harrow, orders), harrow.chaos(_named(fault, orders)) as chaos:
         until(lambda: not chaos.running, "the fault is healed", timeout_s=90)
-    until(lambda: lag(harrow, orders) == 0, program.output.read_text)
+    harrow.await_caught_up(orders.name, orders)
     program.stop(grace_s=5)
     verdict = verdict_of(harrow, orders, bills, guarantee)
     assert verdict.status.value == ("invalid" if verdict.anomalies else "valid"), verdict

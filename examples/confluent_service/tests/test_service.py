@@ -7,19 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
-from time import monotonic
 
 from billing_service.core import bill_of
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from harrow import Harrow, group_coordinator, kill, mapped, restart
 
 PROJECT = Path(__file__).parents[1]
 PARTITIONS = 2
 DEADLINE_S = 60.0
-POLL_S = 0.02
 
 
 def place_orders(servers: str, running: Callable[[], bool] = lambda: False, first: int = 0) -> int:
@@ -36,22 +33,6 @@ def place_orders(servers: str, running: Callable[[], bool] = lambda: False, firs
     return number
 
 
-def committed(servers: str) -> list[tuple[int, int]]:
-    """Return the committed offset and the end of each partition of `orders`."""
-    places = [TopicPartition("orders", number) for number in range(PARTITIONS)]
-    with closing(Consumer({"bootstrap.servers": servers, "group.id": "billing"})) as client:
-        found = client.committed(places, timeout=30)
-        ends = [client.get_watermark_offsets(place, timeout=30)[1] for place in places]
-    return [(max(0, place.offset), end) for place, end in zip(found, ends, strict=True)]
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline, pace = monotonic() + DEADLINE_S, Event()
-    while not condition():
-        assert monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-        pace.wait(POLL_S)
-
-
 @contextmanager
 def billing_service(servers: str) -> Generator[subprocess.Popen[bytes]]:
     """Run an instance of the service as a process, and end it."""
@@ -65,28 +46,17 @@ def billing_service(servers: str) -> Generator[subprocess.Popen[bytes]]:
         service.wait()
 
 
-def await_first_commit(servers: str) -> None:
-    wait_until(lambda: any(offset for offset, _ in committed(servers)), "a first commit")
-
-
-def await_last_commit(servers: str) -> None:
-    def caught_up() -> bool:
-        return all(offset == end for offset, end in committed(servers))
-
-    wait_until(caught_up, "the group has committed every order")
-
-
 def test_every_order_is_billed_while_brokers_fail(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=PARTITIONS)
     bills = harrow.topic("bills", partitions=PARTITIONS)
     servers = harrow.bootstrap_servers
     with billing_service(servers) as service:
         placed = place_orders(servers)
-        await_first_commit(servers)
+        harrow.await_request("OffsetCommit")
         faults = restart(group_coordinator("billing"), kill=True), kill(1, seconds=0.5)
         with harrow.chaos(*faults) as chaos:
             place_orders(servers, lambda: chaos.running, first=placed)
-        await_last_commit(servers)
+        harrow.await_caught_up("billing", orders)
         assert service.poll() is None, "the service has ended"
     harrow.verify_pipeline(orders, bills, record_id="order", relation=mapped(bill_of))
 
@@ -97,9 +67,9 @@ def test_every_order_is_billed_although_an_instance_is_killed(harrow: Harrow) ->
     servers = harrow.bootstrap_servers
     with billing_service(servers) as first:
         placed = place_orders(servers)
-        await_first_commit(servers)
+        harrow.await_request("OffsetCommit")
         first.kill()
     with billing_service(servers):
         place_orders(servers, first=placed)
-        await_last_commit(servers)
+        harrow.await_caught_up("billing", orders)
     harrow.verify_pipeline(orders, bills, record_id="order", relation=mapped(bill_of))

@@ -20,7 +20,7 @@ def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders) -> 
     orders, bills = harrow.topic("orders"), harrow.topic("bills")
     place(harrow.bootstrap_servers, map(new_order, range(10)))
     make_bill = failing_once(bill_of, TaxServiceError, at_order=4)
-    run_until_caught_up(bill_orders, harrow.bootstrap_servers, make_bill, group="billing")
+    run_until_caught_up(harrow, bill_orders, make_bill, group="billing")
     harrow.verify_pipeline(
         orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
     )

@@ -8,7 +8,7 @@ from itertools import count
 from begins_at_the_end import right, wrong
 from harrow import Harrow, mapped
 from shop import bill_of, new_order
-from stage import Lag, Running, place, until
+from stage import Running, caught_up, place, until
 from twins import BillOrders, twins
 
 
@@ -22,9 +22,12 @@ def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
     servers = harrow.bootstrap_servers
     new_orders = map(new_order, count())
     place(servers, [next(new_orders) for _ in range(10)])
-    with Running(partial(bill_orders, servers, bill_of)), Lag(servers, "billing") as lag:
+    with Running(partial(bill_orders, servers, bill_of)):
         # Orders keep arriving until the new instance has committed the last of them.
-        until(lambda: lag() == 0 or not place(servers, [next(new_orders)]), "all is committed")
+        until(
+            lambda: caught_up(harrow, "billing", orders) or not place(servers, [next(new_orders)]),
+            "all is committed",
+        )
     harrow.verify_pipeline(
         orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from forgets_at_revocation import right, wrong
 from harrow import Harrow, mapped, table
 from shop import bill_of, new_order
-from stage import Calls, Running, await_members, place, until
+from stage import Calls, Running, place, until
 from twins import BillOrders, twins
 
 
@@ -23,7 +23,7 @@ def test_every_order_is_billed_once(
     with Running(service):
         until(lambda: make_bill.calls[9], "the service has billed every order")
         with Running(service):
-            await_members(servers, "billing", 2)
+            harrow.await_assigned("billing", members=2)
             place(servers, map(new_order, range(10, 20)))
             until(lambda: make_bill.calls[19], "the services have billed the later orders")
     bills = table(f"sqlite:///{database}", 'SELECT "order", customer, total FROM bills')

@@ -32,7 +32,7 @@ def test_every_order_is_counted_once(
     orders, database = harrow.topic("orders"), str(tmp_path / "turnover.sqlite")
     place(harrow.bootstrap_servers, map(new_order, range(12)))
     check = crashing(dict, at_order=7)
-    run_until_caught_up(sum_up, harrow.bootstrap_servers, database, check, group="turnover")
+    run_until_caught_up(harrow, sum_up, database, check, group="turnover")
     sums = table(f"sqlite:///{database}", "SELECT customer, minute, total FROM turnover")
     by_minute = windowed(60, turnover, time="at", key="customer")
     harrow.verify_pipeline(

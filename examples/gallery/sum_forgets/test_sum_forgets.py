@@ -22,9 +22,9 @@ def add(total: Any, order: Any) -> dict[str, Any]:
 def test_the_last_totals_are_right(harrow: Harrow, sum_up: Callable[..., None]) -> None:
     orders, totals = harrow.topic("orders"), harrow.topic("totals")
     place(harrow.bootstrap_servers, map(new_order, range(6)))
-    run_until_caught_up(sum_up, harrow.bootstrap_servers, group="turnover")
+    run_until_caught_up(harrow, sum_up, group="turnover")
     place(harrow.bootstrap_servers, map(new_order, range(6, 12)))
-    run_until_caught_up(sum_up, harrow.bootstrap_servers, group="turnover")
+    run_until_caught_up(harrow, sum_up, group="turnover")
     turnover = folded(add, {"total": 0}, key="customer")
     harrow.verify_pipeline(
         orders, totals, guarantee="exactly-once", record_id="customer", relation=turnover

@@ -32,7 +32,7 @@ def test_the_table_has_the_last_orders(
     with Hang(at_order=4) as hang, Running(partial(keep_last_orders, servers, database, hang)):
         hang.await_begin()
         place(servers, map(new_order, range(10, 20)))
-        run_until_caught_up(keep_last_orders, servers, database, dict, group="last-orders")
+        run_until_caught_up(harrow, keep_last_orders, database, dict, group="last-orders")
         hang.end()
     last = table(f"sqlite:///{database}", 'SELECT customer, "order" FROM last')
     by_customer = folded(last_order, key="customer")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event
-from time import monotonic
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 from harrow import Harrow, VerdictError, kill, leader
 from harrow.faults import Schedule
 from harrow_shop import Service, kill_service, service
@@ -31,27 +28,6 @@ def billing(harrow: Harrow, manner: str) -> Service:
     )
 
 
-def bills(harrow: Harrow) -> int:
-    """Return how many bills there are."""
-    reader = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "audit"})
-    try:
-        return int(reader.get_watermark_offsets(TopicPartition("bills", 0), timeout=30)[1])
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
-            raise
-        return 0  # the leader has just moved; the caller asks again
-    finally:
-        reader.close()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline, pace = monotonic() + DEADLINE_S, Event()
-    while not condition():
-        assert monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-        pace.wait(0.05)
-
-
 def place(producer: Producer, number: int) -> None:
     """Place an order."""
     producer.produce("orders", json.dumps({"order": number, "amount": number % 5}))
@@ -68,7 +44,7 @@ def bill_while_the_service_is_killed(harrow: Harrow, manner: str) -> int:
         while placed < 20:
             place(producer, placed)
             placed += 1
-        wait_until(lambda: bills(harrow) >= placed, "all orders have a bill")
+        harrow.await_records("bills", placed)
         with harrow.chaos(
             kill_service(service("billing"), seconds=0.2), kill(leader(orders), seconds=0.2)
         ) as chaos:
@@ -77,7 +53,7 @@ def bill_while_the_service_is_killed(harrow: Harrow, manner: str) -> int:
                 placed += 1
         assert running.starts == 2
         expected = placed if manner == "careful" else placed + 20
-        wait_until(lambda: bills(harrow) >= expected, "all orders have a bill after the kill")
+        harrow.await_records("bills", expected)
     return placed
 
 
@@ -108,6 +84,6 @@ def test_the_services_bills_follow_from_its_orders(harrow: Harrow) -> None:
     with billing(harrow, "careful"):
         for number in range(1, 5):
             place(producer, number)
-        wait_until(lambda: bills(harrow) == 4, "four bills")
+        harrow.await_records("bills", 4)
     verdict = harrow.verify_pipeline("orders", "bills", record_id="order", relation="billed")
     assert verdict.valid
