@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .argument_types import checked
 from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
 from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
@@ -59,6 +60,7 @@ class BrokerProcess(ManagedProcess):
         return self.address.port
 
 
+@checked
 class Cluster(DescribedCluster):
     """A Kafka-protocol cluster of `brokers` processes and a registry on this machine's loopback.
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError, nearest
 from .evidence import Evidence
 from .network_faults import MODES
@@ -254,6 +256,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in sorted(names)) or "none"
 
 
+@checked
 def hijack_transactional_id(
     transactional_id: str, *, seconds: Seconds | None = 0.0
 ) -> HijackTransactionalId:
@@ -261,6 +264,7 @@ def hijack_transactional_id(
     return HijackTransactionalId(transactional_id=transactional_id, seconds=seconds)
 
 
+@checked
 def rebalance_storm(
     group: str, *, every_s: Seconds = STORM_S, seconds: Seconds | None = None
 ) -> RebalanceStorm:
@@ -273,11 +277,13 @@ def rebalance_storm(
     return RebalanceStorm(group=group, every_s=every_s, seconds=seconds)
 
 
+@checked
 def stuck_consumer(group: str, *, seconds: Seconds | None = None) -> StuckConsumer:
     """Let a member of Harrow's hold partitions of the group for `seconds` without reading or committing."""
     return StuckConsumer(group=group, seconds=seconds)
 
 
+@checked
 def isolate_client(
     client: str, *, seconds: Seconds | None = None, heals_by: str = "deliver"
 ) -> IsolateClient:

@@ -17,6 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.clock_faults import BY_MS_MOST, RATE_MOST
 
 from .errors import ConfigError
@@ -159,6 +160,7 @@ class StrobeClock(ClockFault):
         return {"kind": "strobe", "by_ms": by_ms, "period_ms": period_ms}
 
 
+@checked
 def jump_clock(
     target: Target | int, *, by_s: Seconds = JUMP_S, seconds: Seconds | None = None
 ) -> JumpClock:
@@ -166,6 +168,7 @@ def jump_clock(
     return JumpClock(target=target, by_s=by_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def skew_clock(
     target: Target | int, *, rate: Rate = SKEW_RATES, seconds: Seconds | None = None
 ) -> SkewClock:
@@ -173,11 +176,13 @@ def skew_clock(
     return SkewClock(target=target, rate=rate, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def freeze_clock(target: Target | int, *, seconds: Seconds | None = None) -> FreezeClock:
     """Let a broker's wall clock not move."""
     return FreezeClock(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def strobe_clock(
     target: Target | int,
     *,

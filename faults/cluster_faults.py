@@ -23,6 +23,8 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import Pause, running_again
@@ -303,16 +305,19 @@ def elect_controller() -> ElectController:
     return ElectController()
 
 
+@checked
 def zombie_controller(*, seconds: Seconds | None = ZOMBIE_S) -> ZombieController:
     """Pause the controller until another one is elected, and for `seconds` more; then it resumes as a zombie."""
     return ZombieController(seconds=seconds)
 
 
+@checked
 def expire_session(target: Target | int) -> ExpireSession:
     """Let the registry end the session of a broker that lives; the broker opens a new one."""
     return ExpireSession(target=target)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def move_leader(
     topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0
 ) -> MoveLeader:
@@ -320,6 +325,7 @@ def move_leader(
     return MoveLeader(target=leader(topic, partition), seconds=seconds)
 
 
+@checked
 def reassign(
     topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0
 ) -> Reassign:

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.view import PartitionView
 
 from .errors import ConfigError, TargetError
@@ -134,6 +135,7 @@ def has_good_copies(row: PartitionView, node: int, snapshot: ClusterSnapshot) ->
     return node in row.replicas and len(good) >= max(1, -(-len(row.replicas) // 2))
 
 
+@checked
 def damage_disk(
     damage: str | None, target: Target | int, *, seconds: Seconds | None = None
 ) -> DamageDisk:

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
@@ -231,6 +233,7 @@ class SlowDisk(ProcessFault):
         return disarmed(system, injection, Evidence(proved=True))
 
 
+@checked
 def power_loss(
     target: Target | int, *, seconds: Seconds | None = None, kept_fraction: float | None = None
 ) -> PowerLoss:
@@ -241,11 +244,13 @@ def power_loss(
     return PowerLoss(target=target, seconds=seconds, kept_fraction=kept_fraction)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def wipe(target: Target | int, *, seconds: Seconds | None = None) -> Wipe:
     """SIGKILL, and the data folders are empty when the broker is started again, after `seconds`."""
     return Wipe(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def slow_disk(
     target: Target | int, *, delay_ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
 ) -> SlowDisk:
@@ -253,6 +258,7 @@ def slow_disk(
     return SlowDisk(target=target, delay_ms=delay_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def disk_error(
     operation: str,
     target: Target | int,

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.view import PartitionView
 
 from .cluster_faults import is_due
@@ -139,6 +140,7 @@ class UncleanElection(ProcessFault):
         return restarted(system, injection)
 
 
+@checked
 def unclean_election(
     topic: TopicLike,
     partition: int | None = None,

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.view import ClusterView
 
 from .errors import ConfigError
@@ -104,27 +105,32 @@ class Event:
         return cls(**raw)
 
 
+@checked
 def began(step: str) -> Event:
     """Step `step` was injected: its failpoint or its rule is armed, its signal is sent."""
     return Event(event=BEGAN, step=step)
 
 
+@checked
 def took_effect(step: str) -> Event:
     """The effect of step `step` was proved; of a failpoint that is armed: a broker reached it."""
     return Event(event=TOOK_EFFECT, step=step)
 
 
+@checked
 def healed(step: str) -> Event:
     """Step `step` is healed, and that was proved: its brokers run, nothing of it is left."""
     return Event(event=HEALED, step=step)
 
 
+@checked
 def new_leader(topic: TopicLike, partition: int = 0, since: str = "") -> Event:
     """Another broker leads the partition than when step `since` took effect; without it: than at the first traffic."""
     name = topic_name(topic, NEW_LEADER)
     return Event(event=NEW_LEADER, topic=name, partition=partition, step=since)
 
 
+@checked
 def isr_count(topic: TopicLike, partition: int, count: int) -> Event:
     """The ISR of the partition has `count` members."""
     name = topic_name(topic, ISR_COUNT)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
+from harrow.cluster.argument_types import checked
 
 from .errors import ConfigError
 
@@ -241,6 +242,7 @@ EXTENSIONS = Extensions()
 """Those of this process."""
 
 
+@checked
 def add_extension(hooks: object, name: str = "") -> None:
     """Add a module or object with hooks that no distribution has, such as `sys.modules[__name__]` of a conftest.py."""
     EXTENSIONS.add(hooks, name or str(getattr(hooks, "__name__", type(hooks).__name__)))

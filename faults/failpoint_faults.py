@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.host.seam.failpoints import DECLARED, RECOVERY
 
 from .errors import ConfigError
@@ -275,6 +276,7 @@ def check_name(name: str) -> None:
         raise ConfigError(f"failpoint {name!r}: no such place in the code{hint}")
 
 
+@checked
 def failpoint(
     name: str,
     target: Target | int,
@@ -295,6 +297,7 @@ def failpoint(
     )
 
 
+@checked
 def failpoint_at_start(
     name: str | None,
     target: Target | int,

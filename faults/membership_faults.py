@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.view import ClusterView, PartitionView
 
 from .cluster_faults import AGAIN_MS, is_due
@@ -272,6 +273,7 @@ class RemoveBroker(ProcessFault):
         )
 
 
+@checked
 def add_broker(
     topic: TopicLike | None = None, *, seconds: Seconds | None = (0.0, 1.0)
 ) -> AddBroker:
@@ -280,6 +282,7 @@ def add_broker(
     return AddBroker(target=target, seconds=seconds)
 
 
+@checked
 def remove_broker(target: Target | int, *, seconds: Seconds | None = None) -> RemoveBroker:
     """Move the replicas of a broker to others, and shut it down for `seconds`."""
     return RemoveBroker(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 
 from .errors import ConfigError
@@ -284,6 +285,7 @@ def observed(system: System, injection: Injection, holds: Callable[[LinkStatus],
     return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})
 
 
+@checked
 def isolate(
     target: Target | int,
     *,
@@ -311,6 +313,7 @@ def isolate(
     )
 
 
+@checked
 def cut(
     target: Target | int,
     *,
@@ -334,6 +337,7 @@ def cut(
     )
 
 
+@checked
 def slow_link(
     target: Target | int,
     *,
@@ -346,6 +350,7 @@ def slow_link(
     return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def throttle(
     target: Target | int,
     *,
@@ -364,6 +369,7 @@ def throttle(
     )
 
 
+@checked
 def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:
     """Reset a broker's connections with brokers and registry, with `clients=True` those with clients too."""
     return Reset(target=target, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

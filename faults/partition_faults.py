@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .network_faults import CLIENTS, MODES, REGISTRY_PEER, LinkFault, observed, remove_rules
@@ -274,6 +276,7 @@ class HalfOpen(LinkFault):
         return observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
 
 
+@checked
 def disconnect(
     target: Target | int,
     peer: Target | int,
@@ -292,6 +295,7 @@ def disconnect(
     )
 
 
+@checked
 def halves(
     *,
     seconds: Seconds | None = None,
@@ -303,11 +307,13 @@ def halves(
     return Halves(seconds=seconds, clients=clients, registry_side=registry_side, heals_by=heals_by)
 
 
+@checked
 def bridge(*, seconds: Seconds | None = None, heals_by: str | None = None) -> Bridge:
     """Split the brokers into two halves with one broker between them that reaches both."""
     return Bridge(seconds=seconds, heals_by=heals_by)
 
 
+@checked
 def majorities_ring(
     *, seconds: Seconds | None = None, heals_by: str | None = None
 ) -> MajoritiesRing:
@@ -315,6 +321,7 @@ def majorities_ring(
     return MajoritiesRing(seconds=seconds, heals_by=heals_by)
 
 
+@checked
 def half_open(
     target: Target | int,
     *,

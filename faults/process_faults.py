@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .evidence import Evidence
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
@@ -181,6 +183,7 @@ class Pause(ProcessFault):
         start_again(system, injection)
 
 
+@checked
 def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
     """SIGKILL; the broker is started again after `seconds` (default: around the session timeout).
 
@@ -193,16 +196,19 @@ def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
     return Kill(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Terminate:
     """SIGTERM, a controlled shutdown; the broker is started again after `seconds`."""
     return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def restart(target: Target | int, *, kill: bool = False) -> Restart:
     """End the broker and start it again as soon as it is dead; `kill=True`: with SIGKILL."""
     return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def pause(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
     """SIGSTOP for `seconds` (default: drawn from both sides of the session timeout).
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .client_faults import NamedFault, checked_name, listed
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
@@ -293,6 +295,7 @@ class PauseProgram(ProgramFault):
         return Evidence(proved=state != PAUSED, facts=self.facts(system, injection))
 
 
+@checked
 def kill_program(
     program: str | None = None,
     *,
@@ -314,11 +317,13 @@ def kill_program(
     )  # fmt: skip
 
 
+@checked
 def pause_program(program: str | None = None, *, seconds: Seconds | None = None) -> PauseProgram:
     """SIGSTOP to a program for `seconds`; longer than the timeout of its session, it is a zombie afterwards."""
     return PauseProgram(program=program, seconds=seconds)
 
 
+@checked
 def terminate_program(
     program: str | None = None, *, seconds: Seconds | None = 0.0
 ) -> TerminateProgram:

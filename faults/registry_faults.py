@@ -11,6 +11,8 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import is_over
@@ -120,11 +122,13 @@ class PauseRegistry(RegistryFault):
         return Evidence(proved=proved, facts=status.to_json())
 
 
+@checked
 def restart_registry(*, seconds: Seconds | None = None) -> RestartRegistry:
     """SIGKILL the registry; started again after `seconds` (default: around the session timeout)."""
     return RestartRegistry(seconds=seconds)
 
 
+@checked
 def pause_registry(*, seconds: Seconds | None = None) -> PauseRegistry:
     """SIGSTOP the registry for `seconds` (default: drawn from both sides of the session timeout)."""
     return PauseRegistry(seconds=seconds)

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
 
 from .errors import ConfigError
@@ -264,6 +265,7 @@ class DuplicateRequest(RequestFault):
     action: ClassVar[str] = "duplicate"
 
 
+@checked
 def lose_response(
     api: str | int = "Produce",
     nth: int = 1,
@@ -282,6 +284,7 @@ def lose_response(
     )  # fmt: skip
 
 
+@checked
 def fail_response(
     api: str | int = "Produce",
     error: str = "REQUEST_TIMED_OUT",
@@ -302,6 +305,7 @@ def fail_response(
     )  # fmt: skip
 
 
+@checked
 def refuse_request(
     api: str | int = "Produce",
     error: str = "NOT_ENOUGH_REPLICAS",
@@ -322,6 +326,7 @@ def refuse_request(
     )  # fmt: skip
 
 
+@checked
 def lose_request(
     api: str | int = "Produce",
     nth: int = 1,
@@ -345,6 +350,7 @@ def lose_request(
     )  # fmt: skip
 
 
+@checked
 def delay_request(
     api: str | int = "Produce",
     nth: int = 1,
@@ -364,6 +370,7 @@ def delay_request(
     )  # fmt: skip
 
 
+@checked
 def duplicate_request(
     api: str | int = "Produce",
     nth: int = 1,

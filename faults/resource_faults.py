@@ -22,6 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import (
@@ -200,6 +202,7 @@ class LimitMemory(ProcessFault):
         return disarmed(system, injection, running_again(system, injection))
 
 
+@checked
 def throttle_cpu(
     target: Target | int,
     *,
@@ -211,6 +214,7 @@ def throttle_cpu(
     return ThrottleCpu(target=target, share=share, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def exhaust_descriptors(
     target: Target | int, *, seconds: Seconds | None = None
 ) -> ExhaustDescriptors:
@@ -218,6 +222,7 @@ def exhaust_descriptors(
     return ExhaustDescriptors(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def limit_memory(
     target: Target | int, *, spare_bytes: int = 0, seconds: Seconds | None = None
 ) -> LimitMemory:
@@ -225,6 +230,7 @@ def limit_memory(
     return LimitMemory(target=target, spare_bytes=spare_bytes, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def exhaust_connections(
     target: Target | int, *, most: int = CONNECTIONS, seconds: Seconds | None = None
 ) -> ExhaustConnections:

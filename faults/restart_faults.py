@@ -22,6 +22,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
@@ -343,6 +345,7 @@ class SlowStart(RepeatedStart):
         return Evidence(proved=proved, facts={**shown(found), **_facts(injection)})
 
 
+@checked
 def rolling_restart(
     target: Target | int = all_brokers, *, kill: bool = False, await_isr: bool = True
 ) -> RollingRestart:
@@ -350,6 +353,7 @@ def rolling_restart(
     return RollingRestart(target=target, kill=kill, await_isr=await_isr)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def crash_loop(
     target: Target | int, *, alive_s: Seconds = ALIVE_S, seconds: Seconds | None = None
 ) -> CrashLoop:
@@ -357,6 +361,7 @@ def crash_loop(
     return CrashLoop(target=target, alive_s=alive_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def crash_during_recovery(
     target: Target | int, *, crashes: int = 1, clean: bool = False, seconds: Seconds | None = None
 ) -> CrashDuringRecovery:
@@ -367,6 +372,7 @@ def crash_during_recovery(
     return CrashDuringRecovery(target=target, crashes=crashes, clean=clean, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
+@checked
 def slow_start(target: Target | int, *, seconds: Seconds | None = None) -> SlowStart:
     """Kill a broker, and pause it for `seconds` while it starts."""
     return SlowStart(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from .errors import ConfigError
 from .events import Event
@@ -153,6 +153,10 @@ def timed_step(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Steps in order. `seed` draws what the steps leave open."""
+
+    IN_WORDS: ClassVar[str] = (
+        "a schedule, which Schedule.from_json(TEXT) makes of the text of a file"
+    )
 
     steps: tuple[ScheduledFault, ...] = ()
     seed: int = 0

@@ -16,10 +16,13 @@ of code (`waits_for_traffic`) takes effect when the broker reaches it. Source: J
 from __future__ import annotations
 
 import abc
+import functools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
+
+from harrow.cluster.argument_types import check_fields
 
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
@@ -50,6 +53,7 @@ class Injection:
 class Fault(abc.ABC):
     """Base of all faults; see the module's head."""
 
+    IN_WORDS: ClassVar[str] = "a fault such as kill(leader('orders'))"
     kind: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset({"process"})
     """Capabilities of the backend (`system.CAPABILITIES`) without which it cannot be injected."""
@@ -83,6 +87,7 @@ class Fault(abc.ABC):
                 f"{self.kind}(registry()): the registry can be the target of kill, pause and isolate, and the peer of "
                 "disconnect"
             )
+        check_fields(self, self.kind, leave=_targets_of(type(self)))
         object.__setattr__(self, "seconds", _check_seconds(self.seconds, self.kind))
 
     def __str__(self) -> str:
@@ -188,6 +193,12 @@ class Fault(abc.ABC):
     def to_json(self) -> dict[str, Any]:
         """Return `{"name", "target", …}`; `faults.fault_kinds.fault_from_json` reads it."""
         return {"name": self.kind, "target": self.target.to_json(), **self.parameters()}
+
+
+@functools.cache
+def _targets_of(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a kind that are targets: they may be numbers of brokers, and `as_target` checks them."""
+    return tuple(row.name for row in fields(kind) if row.type in ("Target", Target))
 
 
 def pair_within(given: object, least: float, most: float) -> Any | None:

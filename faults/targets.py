@@ -15,8 +15,9 @@ import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 
 from .errors import ConfigError, TargetError
@@ -34,12 +35,14 @@ class NamedTopic(Protocol):
         ...
 
 
-TopicLike = str | NamedTopic
+TopicLike = Annotated[str | NamedTopic, "a topic or its name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A role, and what it is a role in."""
+
+    IN_WORDS: ClassVar[str] = "a target such as leader('orders') or one"
 
     role: str
     topic: str | None = None
@@ -122,21 +125,25 @@ def _in_partition(role: str, topic: TopicLike, partition: int | None) -> Target:
     return Target(role=role, topic=topic_name(topic, role), partition=partition)
 
 
+@checked
 def leader(topic: TopicLike, partition: int | None = None) -> Target:
     """The leader of this partition; without a number, of a partition that the seed draws when the fault fires."""
     return _in_partition("leader", topic, partition)
 
 
+@checked
 def follower(topic: TopicLike, partition: int | None = None) -> Target:
     """A replica of the partition that does not lead it."""
     return _in_partition("follower", topic, partition)
 
 
+@checked
 def isr_member(topic: TopicLike, partition: int | None = None) -> Target:
     """A member of the partition's ISR, the leader among them."""
     return _in_partition("isr_member", topic, partition)
 
 
+@checked
 def next_leader(topic: TopicLike, partition: int | None = None) -> Target:
     """The follower that is elected when the leader dies: the first broker of the assignment that is in the ISR."""
     return _in_partition("next_leader", topic, partition)
@@ -147,16 +154,19 @@ def controller() -> Target:
     return Target(role="controller")
 
 
+@checked
 def group_coordinator(group: str) -> Target:
     """The broker that coordinates this consumer group."""
     return Target(role="group_coordinator", group=group)
 
 
+@checked
 def txn_coordinator(transactional_id: str) -> Target:
     """The broker that coordinates the transactions of this transactional id."""
     return Target(role="txn_coordinator", transactional_id=transactional_id)
 
 
+@checked
 def broker(node_id: int) -> Target:
     """Return exactly this broker."""
     return Target(role="broker", node=node_id)

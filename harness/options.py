@@ -181,6 +181,12 @@ def _backend(value: object) -> str:
     return str(value)
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r}: expected a text")  # noqa: TRY004 - one kind for callers
+    return value
+
+
 def _path(value: object) -> Path:
     return Path(str(value))
 
@@ -256,7 +262,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
         marker=True,
     ),
     *(
-        OptionSpec(name=row.option, parse=str, metavar=row.metavar, doc=row.doc, marker=True)
+        OptionSpec(name=row.option, parse=_text, metavar=row.metavar, doc=row.doc, marker=True)
         for row in ORIGINS.values()
     ),
     OptionSpec(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .checks.guarantees import Guarantees
 from .errors import VerdictError
+from .promises.record_ids import IdSource
+from .promises.relations import Relation
 from .recovery import recovery_bound
+from .topics import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .checks import Verdict
     from .promises.pipeline_promise import PipelinePromise
-    from .promises.record_ids import IdSource
-    from .promises.relations import Relation
     from .promises.topic_promise import TopicPromise
-    from .topics import Topic
 
 
 class PipelineVerifier:
@@ -26,7 +27,7 @@ class PipelineVerifier:
         source: Topic | str,
         sink: Any,
         *,
-        guarantee: str | None = None,
+        guarantee: Guarantees | None = None,
         record_id: IdSource | None = None,
         relation: Relation | str | None = None,
         group: str | None = None,

@@ -11,10 +11,12 @@ from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.wait_notes import noted
 
 from . import run_folder
+from .topics import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from .clients.kafka_python_producer import RecordingKafkaProducer
     from .clients.producer import Producer
     from .clients.recorder import ClientHandle
-    from .topics import Topic
 
 QUIET_LOG_LEVEL = 2
 """librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
@@ -146,6 +147,7 @@ class RecordingClients:
                 client.close()
 
 
+@checked
 class KafkaPythonClients:
     """Creates recording clients of kafka-python: its own classes, settings, calls and results.
 
@@ -178,6 +180,7 @@ class KafkaPythonClients:
         return consumer
 
 
+@checked
 class AIOKafkaClients:
     """Creates recording clients of aiokafka, inside the event loop: its own classes, settings, calls and results.
 

@@ -24,19 +24,22 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults.schedule import Schedule
+from harrow.faults.spec import Fault
 
 from . import run_folder
 from .chaos import REACHED_WITHIN_S, Chaos
 from .chaos_plan import ChaosRequest, injectable_kinds
-from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
+from .checks.guarantees import GUARANTEE_OF_SIMULATIONS, Guarantees
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .endings import VerdictsOfFailures
 from .errors import VerdictError
 from .pipelines import PipelineVerifier
 from .programs import RunningPrograms
+from .promises.record_ids import IdSource
 from .recording import RecordingClients
 from .recovery import least_isr_of, progress_facts, recovery_bound
 from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
@@ -51,12 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from faker import Faker
-    from harrow.faults import Fault
 
     from .checks import SparkHandle, Verdict
     from .clusters import ClusterSource
     from .promises.pipeline_promise import PipelinePromise
-    from .promises.record_ids import IdSource
     from .promises.topic_promise import TopicPromise
     from .running_cluster import RunningCluster
     from .user_spark import UserSpark
@@ -65,6 +66,7 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 
 
+@checked
 class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures, Waits):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
@@ -375,7 +377,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
     def verify(
         self,
         *topics: Topic | str,
-        guarantee: str | None = None,
+        guarantee: Guarantees | None = None,
         record_id: IdSource | None = None,
         expected: Iterable[object] | None = None,
         order_key: IdSource | None = None,

@@ -7,8 +7,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.config import validate_topic_config
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
 from harrow.cluster.wait_notes import WaitNotes, noted
@@ -34,9 +35,12 @@ NAME_LENGTH_MAX = 249
 LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic of the cluster under test; `str(topic)` is its name."""
+
+    IN_WORDS: ClassVar[str] = "a topic of harrow.topic(…)"
 
     name: str
     partitions: int = 1

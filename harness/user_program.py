@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.broker_folder import STDOUT
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
 from harrow.cluster.forkserver import MARKER, fork_server
@@ -202,6 +203,7 @@ class LocalProgram(LocalProcess):
         return f"{'it runs' if code is None else f'exit code {code}'}{said}"
 
 
+@checked
 class Program:
     """One program of the user's, which runs while the test does; `Harrow.program` starts it."""
 

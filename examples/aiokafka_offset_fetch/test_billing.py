@@ -143,6 +143,8 @@ def test_the_worker_works_while_there_are_orders(harrow: Harrow, where_to_begin:
     assert verdict.anomaly_names() == {"stalled"}, verdict
     assert "group billing made no progress for" in str(verdict)
     # Five orders of one round: the fault acts in the round in which it is placed, which depends on the seed.
-    ((first, last),) = re.findall(r"the records with offsets (\d+) to (\d+) could be read", str(verdict))
+    ((first, last),) = re.findall(
+        r"the records with offsets (\d+) to (\d+) could be read", str(verdict)
+    )
     assert (int(first) % 5, int(last) - int(first)) == (0, 4), verdict
     assert judged(harrow, orders, bills, within=None).valid

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 
 from ..wording import counted
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyKind:
     """What a verdict says about all anomalies of one name: `3 records were …`."""

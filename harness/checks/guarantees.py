@@ -85,6 +85,7 @@ Only a simulation can find these (`SIMULATED`), because it observes every client
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from typing import Annotated
 
 from harrow.cluster.errors import ConfigError
 
@@ -116,6 +117,8 @@ ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "sp
     "out-of-order-output"
 }
 
+Guarantees = Annotated[str, "a text such as 'no-loss' or 'exactly-once,ordered'"]
+"""One name or several with commas."""
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": INTEGRITY - {"inconsistent-offsets"},
     "no-loss": LOSS | INTEGRITY | LIVENESS,

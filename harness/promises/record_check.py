@@ -20,12 +20,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
+
 from ..checks.anomaly_kinds import AnomalyKind
 from .record import Record
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that is wrong with the records of a group."""

@@ -28,8 +28,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError, HarrowError
 
 from .record import Record
@@ -45,6 +46,8 @@ class NoKeyError(HarrowError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """What a pipeline owes for its inputs."""
+
+    IN_WORDS: ClassVar[str] = "a relation such as identity or mapped(f)"
 
     @property
     def name(self) -> str:
@@ -221,21 +224,25 @@ identity = Identity()
 """The output is the input: same key and same value."""
 
 
+@checked
 def mapped(f: Callable[[Record], Any]) -> Relation:
     """Each input gives the output `f(record)`."""
     return Mapped(function=_function("mapped", f))
 
 
+@checked
 def filtered(f: Callable[[Record], object]) -> Relation:
     """Each input for which `f(record)` is true comes out unchanged; the others do not."""
     return Filtered(predicate=_function("filtered", f))
 
 
+@checked
 def flat_mapped(f: Callable[[Record], Iterable[Any]]) -> Relation:
     """Each input gives an output for each item of `f(record)`."""
     return FlatMapped(function=_function("flat_mapped", f))
 
 
+@checked
 def folded(
     f: Callable[[Any, Record], Any],
     initial: Any = None,
@@ -249,6 +256,7 @@ def folded(
     return Folded(function=_function("folded", f), initial=initial, key=key)
 
 
+@checked
 def windowed(
     seconds: float,
     f: Callable[[Window], Any],

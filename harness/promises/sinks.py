@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 
 from ..topics import Topic
@@ -52,6 +53,7 @@ class Files:
         return f"files({self.path!r})"
 
 
+@checked
 def table(url_or_connection: Any, query: str) -> Table:
     """The rows of a query, or of the table that `query` names, as the sink of a pipeline.
 
@@ -63,6 +65,7 @@ def table(url_or_connection: Any, query: str) -> Table:
     return Table(source=url_or_connection, query=query.strip())
 
 
+@checked
 def files(path: str | Path) -> Files:
     """The rows of a file, of all files in a folder, or of those that a glob names, as the sink of a pipeline.
 
