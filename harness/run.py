@@ -37,6 +37,7 @@ from .checks.guarantees import GUARANTEE_OF_SIMULATIONS, Guarantees
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .endings import VerdictsOfFailures
 from .errors import VerdictError
+from .other_topics import check_existing
 from .pipelines import PipelineVerifier
 from .programs import RunningPrograms
 from .promises.record_ids import IdSource
@@ -46,6 +47,7 @@ from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
 from .seeds import child_seed
 from .terminal_notes import show_on_stderr
 from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
+from .user_spark import UserSpark
 from .values import Values, seeded_faker
 from .verdicts import RunVerifier
 from .waits import Waits
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from .promises.pipeline_promise import PipelinePromise
     from .promises.topic_promise import TopicPromise
     from .running_cluster import RunningCluster
-    from .user_spark import UserSpark
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
@@ -391,7 +392,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         `record_id`: by what the application recognises a record: a field path of the JSON value (`"customer.id"`), or a
         function of the `Record`. `expected`: the ids (or records) that the application believes that it sent; a list
         also says in which order. `order_key`: field path or function; records with the same key have an order. By
-        default it is Kafka's record key; it is judged when `guarantee` names `ordered`.
+        default it is Kafka's record key. It adds `ordered` to a derived guarantee; an explicit one must name it.
 
         `recovers_within`: seconds. A client, group or transactional id that makes no progress for longer, although it
         has work and the cluster can serve it, makes the verdict invalid (`stalled`). None: it is reported.
@@ -423,6 +424,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
         if not names:
             raise ConfigError("verify(): no topic was given, and this test has created none")
+        check_existing(self.cluster, names, {topic.name for topic in self._topics.values()})
         with self._making_a_verdict():
             notes = self._await_sends()
             least_isr = least_isr_of(self._topics.values())
@@ -450,9 +452,8 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         return len(self.verdicts) > verdicts or self._blocks == blocks or not self._topics
 
     def _explain(self, verdict: Verdict) -> str:
-        lines = [str(verdict), f"  report: {run_folder.shown(self.folder / 'report.html')}"]
-        lines.append(f"  repeat with: {self.repeat or f'seed {self.seed}'}")
-        return "\n".join(lines)
+        report = run_folder.shown(self.folder / run_folder.REPORT)
+        return f"{verdict}\n  report: {report}\n  repeat with: {self.repeat or f'seed {self.seed}'}"
 
     def verdict_line(self, verdict: Verdict) -> str:
         """Return one line for the terminal or a JUnit property."""

@@ -18,6 +18,7 @@ from harrow.cluster.wait_notes import noted
 
 from . import run_folder
 from .engines import SPARK, engine_for, needs_spark_from_the_start
+from .other_topics import elsewhere
 from .topics import not_running
 from .user_spark import HARROWS_OWN, UserSpark, chosen_engine
 
@@ -104,6 +105,8 @@ class RunVerifier:
         verdict = self._ask(cluster, topics, guarantee, promised)
         if reasons:
             verdict = _with_reasons(verdict, reasons)
+        if lost := elsewhere(cluster, topics):
+            verdict = _with_sentence(verdict, lost)
         verdict = replace(verdict, notes=(*verdict.notes, *notes))
         verdict.write(self._folder / run_folder.VERDICT)
         return self._draw(verdict)
@@ -259,6 +262,15 @@ def _with_reasons(verdict: Verdict, reasons: list[str]) -> Verdict:
 
     status = Status.INVALID if verdict.status is Status.INVALID else Status.UNKNOWN
     return replace(verdict, status=status, reasons=(*reasons, *verdict.reasons))
+
+
+def _with_sentence(verdict: Verdict, sentence: str) -> Verdict:
+    """Add a sentence that explains an unknown verdict: a reason of it, and a note of another one."""
+    from .checks import Status
+
+    if verdict.status is Status.UNKNOWN:
+        return replace(verdict, reasons=(*verdict.reasons, sentence))
+    return replace(verdict, notes=(*verdict.notes, sentence))
 
 
 def _unknown(reason: str, guarantee: str | None, folder: Path) -> Verdict:

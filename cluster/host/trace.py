@@ -45,6 +45,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     group.offsets-removed    group, partition, offsets (expired, or of deleted topics)
     transaction.state        transactional_id, state, producer_id, epoch, partitions
     transactions.loaded      partition, transactions, took_ms (where there were transactions)
+    metadata.unknown-topic   topic, client (a client asked for a topic that does not exist and is not created; once)
     registry.ready           zxid, sessions
     registry.expired         session, name
     links.blocked            peers, direction

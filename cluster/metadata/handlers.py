@@ -25,7 +25,7 @@ class MetadataHandlers:
     def __init__(
         self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
     ) -> None:
-        self._metadata = MetadataApi(config, cache, admin)
+        self._metadata = MetadataApi(config, cache, admin, host.trace)
         self._topics = TopicsApi(host, config, cache, admin)
         self._configs = ConfigsApi(config, cache, admin)
         self._quotas = ClientQuotasApi(admin.registry, admin.retries, config)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
+from ..host.seam import Trace
 from ..ids import NO_EPOCH, NO_NODE
 from ..internal_topics import INTERNAL_TOPICS
 from ..listeners import Address
@@ -29,6 +30,8 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_UNASKED = -(2**31)
 
+UNKNOWN_MOST = 100
+"""Names of unknown topics that a broker traces: a client must not fill the disk."""
 _BROKER_ENDPOINTS = 1
 _CONTROLLER_ENDPOINTS = 2
 _LISTENER_NOT_FOUND_FROM = 6
@@ -38,8 +41,13 @@ _LISTENER_NOT_FOUND_FROM = 6
 class MetadataApi:
     """Handlers that read and update the metadata cache."""
 
-    def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
+    def __init__(
+        self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin, trace: Trace
+    ) -> None:
         self._config = config
+        self._trace = trace
+        self._unknown: set[str] = set()
+        """Names without a topic for which clients asked, each traced once; at most `UNKNOWN_MOST`."""
         self._cache = cache
         self._admin = admin
 
@@ -55,7 +63,8 @@ class MetadataApi:
         operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNASKED
         listener = request.listener.name
         topics = tuple(
-            self._topic(s, found, operations, listener) for found in self._requested(entity)
+            self._topic(s, found, operations, listener)
+            for found in self._requested(entity, request.client_id)
         )
         whole = getattr(entity, "include_cluster_authorized_operations", False)
         request.respond(
@@ -74,7 +83,7 @@ class MetadataApi:
         )
 
     def _requested(
-        self, entity: Any
+        self, entity: Any, client_id: str
     ) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
         """`(error, name, id, topic)` of each requested topic."""
         if entity.topics is None or (entity.__version__ == 0 and not entity.topics):
@@ -100,12 +109,16 @@ class MetadataApi:
             if topic is not None:
                 yield ErrorCode.none, row.name, topic.topic_id, topic
             else:
-                yield self._absent(row.name, may_create=may_create), row.name, None, None
+                error = self._absent(row.name, client_id, may_create=may_create)
+                yield error, row.name, None, None
 
-    def _absent(self, name: str, *, may_create: bool) -> ErrorCode:
+    def _absent(self, name: str, client_id: str, *, may_create: bool) -> ErrorCode:
         if not is_valid_topic_name(name):
             return ErrorCode.invalid_topic_exception
         if not may_create:
+            if name not in self._unknown and len(self._unknown) < UNKNOWN_MOST:
+                self._unknown.add(name)
+                self._trace.emit("metadata.unknown-topic", topic=name, client=client_id)
             return ErrorCode.unknown_topic_or_partition
         return self._admin.auto_create(name)
 
