@@ -45,11 +45,20 @@ class ChaosRequest:
         kinds: Sequence[str] | Mapping[str, int] | None, schedule: Schedule | None, reached_within: float = 1.0,
     ) -> ChaosRequest:  # fmt: skip
         """Check the arguments; ConfigError says what to write instead."""
-        if schedule is not None and (faults or duration is not None or cap is not None):
+        if schedule is not None and (
+            faults or duration is not None or cap is not None or kinds is not None
+        ):
             raise ConfigError(
                 "chaos() accepts faults or a schedule to replay, not both: "
-                "a schedule has its own faults, duration and cap"
+                "a schedule has its own faults, kinds, duration and cap"
             )
+        if faults and kinds is not None:
+            raise ConfigError(
+                f"chaos({', '.join(map(str, faults))}, kinds={kinds!r}): kinds= says which random faults are drawn; "
+                "beside faults none is drawn; leave out kinds=, or the faults"
+            )
+        if kinds is not None and not kinds:
+            raise ConfigError(f"chaos(kinds={kinds!r}): expected at least one kind, such as 'kill'")
         if schedule is not None and not schedule.steps:
             raise ConfigError(
                 "chaos(schedule=…): the schedule has no step, so it injects no fault; leave the chaos block out, or "

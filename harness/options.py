@@ -16,7 +16,15 @@ from typing import Any
 
 import pytest
 
-from .backend_choice import BACKENDS, LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
+from .backend_choice import (
+    BACKENDS,
+    LOCAL,
+    ORIGIN_OPTIONS,
+    ORIGINS,
+    BackendChoice,
+    choose_backend,
+    unused_origin,
+)
 from .engines import CHOICES, SPARK, check_engine
 from .seeds import SEED_MAX
 from .user_spark import data_folder
@@ -374,6 +382,13 @@ def make_options(*layers: Mapping[str, Any]) -> Options:
     except ValueError as error:
         raise pytest.UsageError(f"{error}: leave out --harrow-engine or --harrow-spark") from None
     return Options(origins=origins, **values)
+
+
+def check_origins(backend: str, given: Mapping[str, object], prefix: str = "") -> None:
+    """Raise UsageError for an option of `given` that says where the brokers of another backend come from."""
+    for name in ORIGIN_OPTIONS:
+        if name in given and (why := unused_origin(backend, [name])):
+            raise pytest.UsageError(f"{prefix}{name}={given[name]}: {why}")
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

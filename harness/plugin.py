@@ -65,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = start_worker(config)
     chosen = worker.options(None, {})
     if not is_worker(config):
+        worker.check_combinations()
         worker.check_backend()
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
@@ -152,6 +153,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not is_worker(config):
         for item in items:
             options.read_marker(item)
+        if any(map(uses_harrow, items)):
+            config.stash[WORKER].check_combinations(items)
     repeat = config.stash[WORKER].options(None, {}).repeat
     if repeat > 1:
         from .repeating import repeat_items

@@ -19,13 +19,13 @@ import pytest
 
 from . import options as declared
 from . import out_folder
-from .backend_choice import LOCAL, BackendChoice
+from .backend_choice import LOCAL, ORIGIN_OPTIONS, BackendChoice, unused_origin
 from .options import Options
 from .seeds import fresh_seed
 from .user_spark import UserSpark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .checks import SparkHandle
     from .clusters import ClusterSource, SharedClusters
@@ -70,7 +70,12 @@ class Worker:
         """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
         marker = read_marker(item) if item is not None else {}
         layers = ({"seed": self.seed}, self.ini, marker, arguments, self.flags)
-        return declared.make_options(*layers)
+        chosen = declared.make_options(*layers)
+        if (
+            "backend" not in self.flags
+        ):  # a flag replaces the backend for which the arguments were written
+            declared.check_origins(chosen.backend, {**marker, **arguments})
+        return chosen
 
     def run_folder(self, options: Options) -> Path:
         """Return the folder of the whole run; all workers share it."""
@@ -113,6 +118,30 @@ class Worker:
             controller=self.controller,
         )
         return self.spark_handle
+
+    def check_combinations(self, items: Sequence[pytest.Item] | None = None) -> None:
+        """Raise UsageError for an option of the command line that has no effect in this run.
+
+        `items`: the tests of the run, whose markers may choose a backend; None: they are not known yet.
+        """
+        chosen = self.options(None, {})
+        if "spark_data" in self.flags and not chosen.spark:
+            raise pytest.UsageError(
+                "--harrow-spark-data: Harrow's own Spark reads the run folders; name yours too: --harrow-spark ADDRESS"
+            )
+        if not any(name in self.flags for name in ORIGIN_OPTIONS):
+            return
+        backends = {chosen.backend}
+        if "backend" not in self.flags:
+            if items is None:
+                return
+            from .fixtures import factory_arguments
+
+            for item in items:
+                backends |= {self.options(item, row).backend for row in factory_arguments(item)}
+        for name in ORIGIN_OPTIONS:
+            if name in self.flags and all(unused_origin(used, [name]) for used in backends):
+                declared.check_origins(chosen.backend, self.flags, "--harrow-")
 
     def check_backend(self) -> None:
         """Raise UsageError when the command line or the ini file names a backend that cannot be used here."""

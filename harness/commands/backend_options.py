@@ -9,7 +9,14 @@ import click
 from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
 
-from ..backend_choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
+from ..backend_choice import (
+    LOCAL,
+    ORIGIN_OPTIONS,
+    ORIGINS,
+    BackendChoice,
+    choose_backend,
+    unused_origin,
+)
 from ..backends.kinds import KINDS, check_backend
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -39,7 +46,11 @@ def take_backend(given: MutableMapping[str, Any]) -> BackendChoice:
     A click error where the backend cannot be used here.
     """
     name = given.pop("backend")
-    choice = choose_backend(name, {option: given.pop(option) for option in ORIGIN_OPTIONS})
+    origins = {option: given.pop(option) for option in ORIGIN_OPTIONS}
+    for option in (option for option, value in origins.items() if value):
+        if why := unused_origin(name, [option]):
+            raise click.UsageError(f"--{option}: {why}")
+    choice = choose_backend(name, origins)
     try:
         check_backend(choice)
     except (CapabilityError, ConfigError) as error:

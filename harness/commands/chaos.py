@@ -50,6 +50,10 @@ from .worker_processes import results_of
 
 OF_SEEDS = ("seeds", "jobs", "variant", "workload")
 """Options without a meaning for a program of the user's."""
+OF_NO_PROGRAM = ("faults",)
+"""Options without a meaning for a program of the user's under a recorded schedule."""
+OF_NO_SCHEDULE = (*OF_SEEDS, *OF_NO_PROGRAM, "seed", "seconds", "brokers")
+"""Options without a meaning beside a recorded schedule."""
 OF_PROGRAMS = ("guarantee", "topics", "settings")
 
 
@@ -152,11 +156,19 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
     recorded = None if given["file"] is None else read_schedule(given["file"])
     given["spark"] = UserSpark(given["spark"], given.pop("spark_data"), given.pop("engine"))
     given["backend"] = take_backend(given)
+    if recorded is not None:
+        refuse_beside_schedule(explicit & set(OF_NO_PROGRAM if program else OF_NO_SCHEDULE))
     if program:
         sys.exit(chaos_of_program(program, recorded, explicit, given))
     if recorded is not None:
         sys.exit(chaos_of_schedule(recorded, given))
     sys.exit(chaos_of_seeds(given))
+
+
+def refuse_beside_schedule(names: Iterable[str]) -> None:
+    """Raise UsageError for the first option that a recorded schedule replaces."""
+    for name in sorted(names):
+        raise click.UsageError(f"--{name} has no meaning beside --schedule: the file says it")
 
 
 # ------------------------------------------------------------------------------------- many seeds

@@ -55,6 +55,11 @@ class TopicPromise:
                     'expected= needs record_id=, by which its elements are found in the topics: record_id="order" '
                     "for a field of the JSON value, or record_id=lambda record: record.key for Kafka's record key"
                 )
+        if order_key is not None and guarantee is not None and "ordered" not in parse(guarantee):
+            raise ConfigError(
+                f"verify(guarantee={guarantee!r}, order_key=…): order_key= says which records have an order, and this "
+                f"guarantee allows any order; write guarantee={guarantee + ',ordered'!r}, or leave out order_key="
+            )
         ordered = order_key is not None or (guarantee is not None and "ordered" in parse(guarantee))
         if record_id is None and not ordered:
             return None
