@@ -84,6 +84,8 @@ class Replays:
 USED = pytest.StashKey[TestState]()
 RUNS = pytest.StashKey[list["Harrow"]]()
 REPLAYS = pytest.StashKey["Replays"]()
+MISMATCH = "ScopeMismatch"
+"""What pytest's message begins with."""
 NO_REPLAYS = Replays({}, "")
 ARGUMENTS = "harrow_arguments"
 """Attribute of a fixture function of this module: the arguments of its factory."""
@@ -190,15 +192,37 @@ def uses_harrow(item: pytest.Item) -> bool:
 
 def factory_arguments(item: pytest.Item) -> list[Mapping[str, Any]]:
     """Return the arguments of the factory of each Harrow fixture that a test requests."""
+    return [arguments for rows in harrow_fixtures(item).values() for arguments in rows]
+
+
+def harrow_fixtures(item: pytest.Item) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the arguments of the factories by the names of the Harrow fixtures that a test requests."""
     info: Any = getattr(item, "_fixtureinfo", None)
-    definitions = info.name2fixturedefs.values() if info is not None else ()
-    functions = (
-        getattr(definition.func, "__wrapped__", definition.func)
-        for overrides in definitions
-        for definition in overrides
-    )
-    found = (getattr(function, ARGUMENTS, None) for function in functions)
-    return [arguments for arguments in found if arguments is not None]
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    definitions: dict[str, Any] = info.name2fixturedefs if info is not None else {}
+    for name, overrides in definitions.items():
+        functions = (getattr(row.func, "__wrapped__", row.func) for row in overrides)
+        arguments = [getattr(function, ARGUMENTS, None) for function in functions]
+        if given := [row for row in arguments if row is not None]:
+            found[name] = given
+    return found
+
+
+def explain_scope(item: pytest.Item, error: BaseException) -> None:
+    """Add the remedy to pytest's ScopeMismatch of a wider fixture that uses a Harrow fixture for one test."""
+    if not isinstance(error, pytest.fail.Exception) or not str(error.msg).startswith(MISMATCH):
+        return
+    names = [name for name in harrow_fixtures(item) if f"fixture {name} " in str(error.msg)]
+    for name in names:
+        wider = (
+            "harrow_session"
+            if name == "harrow"
+            else f"one of harrow_session_fixture(…) instead of {name}"
+        )
+        error.msg = (
+            f"{error.msg}\n\nharrow: the fixture {name} has a cluster for one test. A fixture with a wider scope uses "
+            f"{wider}: one cluster for all tests of a worker; or give your fixture the scope of a function"
+        )
 
 
 # ------------------------------------------------------------------------------- a cluster for a test

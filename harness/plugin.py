@@ -26,6 +26,7 @@ from .fixtures import (
     TestState,
     begin_test,
     begin_test_run,
+    explain_scope,
     harrow,
     harrow_session,
     runs_of,
@@ -216,6 +217,8 @@ def pytest_runtest_makereport(
         from .shown_errors import end_in_users_line
 
         end_in_users_line(error)
+    if call.excinfo is not None:
+        explain_scope(item, call.excinfo.value)
     report = yield
     if report.failed and (reason := _lacks(item, call)):
         path, line, _ = item.location
