@@ -1,4 +1,6 @@
-"""Types of arguments, checked by their annotations: `checked` for functions and classes, `check_fields` for values.
+"""Types of arguments and of fields, checked by their annotations.
+
+`checked` is for functions and classes, `check_fields` for the values of a dataclass, `json_object` for what a file has.
 
     @checked
     def throttle_cpu(target: Target | int, *, share: float = 0.1) -> ThrottleCpu: …
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
+import contextlib
 import difflib
 import functools
 import inspect
@@ -29,7 +32,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -401,3 +404,47 @@ def check_fields(value: Any, where: str, leave: Collection[str] = ()) -> None:
         problem = None if name in leave else kind.find(getattr(value, name))
         if problem is not None:
             raise refusal(where, name, problem)
+
+
+# ------------------------------------------------------------------------------------------- JSON
+
+
+def json_object(raw: object, of: type, leave: Collection[str] = ()) -> dict[str, Any]:
+    """Return the JSON object of a dataclass `of`, its names and the types of its values checked.
+
+    `leave`: fields with checks of their own. ConfigError says what is wrong, and `place_of` where.
+    """
+    kinds = _field_kinds(cast("Any", of))
+    if not isinstance(raw, dict):
+        raise ConfigError(f"it is {shown(raw)}: expected an object with {', '.join(kinds)}")
+    found = cast("dict[str, Any]", raw)
+    for name, value in found.items():
+        if name not in kinds:
+            near = difflib.get_close_matches(name, list(kinds), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(kinds)}"
+            raise ConfigError(f"no field {name!r}{hint}")
+        problem = None if name in leave else kinds[name].find(value)
+        if problem is not None:
+            raise ConfigError(wrong_value(f"{name}{problem.place}", problem))
+    return dict(found)
+
+
+def json_list(raw: object, name: str) -> list[Any]:
+    """Return the list of a file; ConfigError for anything else."""
+    if isinstance(raw, list):
+        return raw  # pyright: ignore[reportUnknownVariableType] - any JSON
+    raise ConfigError(f"{name} is {shown(raw)}: expected a list")
+
+
+def wrong_value(name: str, problem: Problem) -> str:
+    """Return the text of a value of a file that has a wrong type."""
+    return f"{name} is {shown(problem.value)}: expected {problem.expected}"
+
+
+@contextlib.contextmanager
+def place_of(name: object) -> Generator[None]:
+    """Name the part of a file that is read: a ConfigError begins with it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from harrow.cluster.argument_types import checked
+from harrow.cluster.argument_types import checked, json_object
 from harrow.cluster.view import ClusterView
 
 from .errors import ConfigError
@@ -96,13 +96,13 @@ class Event:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Event:
         """Read what `to_json` wrote; ConfigError for an event or a field that does not exist."""
-        known = [row.name for row in fields(cls)]
-        unknown = [name for name in raw if name not in known]
-        if unknown or "event" not in raw:
+        values = json_object(raw, cls)
+        if "event" not in values:
+            known = ", ".join(row.name for row in fields(cls) if row.name != "event")
             raise ConfigError(
-                f"event {dict(raw)!r}: expected the field event, and of {', '.join(known[1:])} what it needs"
+                f"event {values!r}: expected the field event, and of {known} what it needs"
             )
-        return cls(**raw)
+        return cls(**values)
 
 
 @checked

@@ -89,6 +89,8 @@ def extension_kinds() -> Mapping[str, type[Fault]]:
 
 def fault_from_json(raw: Mapping[str, Any]) -> Fault:
     """Build the fault that `Fault.to_json` wrote; ConfigError names what does not exist."""
+    if not isinstance(raw, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - the border
+        raise ConfigError(f"{raw!r}: expected an object with name, target and parameters")
     name = str(raw.get("name"))
     kind = fault_kind(name)
     if kind is None:

@@ -20,7 +20,7 @@ from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, ZombieController
 from .damage_faults import DamageDisk
 from .disk_faults import PowerLoss, SlowDisk
-from .errors import ConfigError
+from .errors import ConfigError, nearest
 from .failpoint_faults import FailpointAtStart
 from .fault_kinds import FAULTS, OWN_KINDS, extension_kinds, fault_kind
 from .membership_faults import AddBroker, RemoveBroker
@@ -163,8 +163,9 @@ def check_drawable(names: Iterable[str]) -> None:
             why, given = "", {**FAULTS, **added}.get(name)
             if given is not None and (missing := ", ".join(_missing_parameters(given))):
                 why = f"; {name} cannot be drawn, because it needs {missing}"
-            known = ", ".join([*RANDOM_FAULTS, *more])
-            raise ConfigError(f"fault {name!r}: expected one of {known}{why}")
+            known = [*RANDOM_FAULTS, *more]
+            near = "" if why else nearest(name, known)
+            raise ConfigError(f"fault {name!r}{near}: expected one of {', '.join(known)}{why}")
 
 
 def _drawable(name: str) -> type[Fault]:

@@ -20,6 +20,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
+from harrow.cluster.argument_types import json_list, json_object, place_of
+
 from .errors import ConfigError
 from .events import Event
 from .fault_kinds import fault_from_json
@@ -95,26 +97,33 @@ class ScheduledFault:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> ScheduledFault:
         """Read what `to_json` wrote; ConfigError names the field that cannot be used."""
-        trigger = raw.get("trigger", "healed")
+        values = json_object(raw, cls, leave=("id", "fault", "after", "until"))
+        trigger = values.get("trigger", "healed")
         if trigger not in TRIGGERS:
             raise ConfigError(f"step trigger {trigger!r}: expected {', '.join(TRIGGERS)}")
-        if "fault" not in raw:
-            raise ConfigError(f"step {dict(raw)!r}: no fault")
-        nodes = raw.get("nodes")
-        return cls(
-            id=str(raw.get("id", "")),
-            fault=fault_from_json(raw["fault"]),
-            at_ms=int(raw.get("at_ms", 0)),
-            trigger=trigger,
-            required=bool(raw.get("required", True)),
-            nodes=None if nodes is None else tuple(int(node) for node in nodes),
-            duration_ms=raw.get("duration_ms"),
-            details=raw.get("details"),
-            fired_ms=raw.get("fired_ms"),
-            after=tuple(map(Event.from_json, raw.get("after", ()))),
-            until=tuple(map(Event.from_json, raw.get("until", ()))),
-            overlaps=bool(raw.get("overlaps", False)),
-        )
+        if "fault" not in values:
+            raise ConfigError(f"step {values!r}: no fault")
+        name = values.get("id", "")
+        if not isinstance(name, str | int) or isinstance(name, bool):
+            raise ConfigError(f"id is {name!r}: expected a text, such as '1'")
+        for key in ("at_ms", "duration_ms", "fired_ms"):
+            if (values.get(key) or 0) < 0:
+                raise ConfigError(f"{key} is {values[key]}: expected 0 or more milliseconds")
+        with place_of("fault"):
+            fault = fault_from_json(values["fault"])
+        events = {key: _events_from_json(key, values.get(key, [])) for key in ("after", "until")}
+        nodes = values.get("nodes")
+        given: dict[str, Any] = {**values, "nodes": None if nodes is None else tuple(nodes)}
+        given |= {"id": str(name), "fault": fault, **events}
+        return cls(**given)
+
+
+def _events_from_json(key: str, raw: object) -> tuple[Event, ...]:
+    found: list[Event] = []
+    for at, row in enumerate(json_list(raw, key)):
+        with place_of(f"{key}[{at}]"):
+            found.append(Event.from_json(row))
+    return tuple(found)
 
 
 def step_after(
@@ -201,14 +210,18 @@ class Schedule:
             raise ConfigError(
                 f"schedule schema_version {version!r}: this Harrow reads {SCHEMA_VERSION}; record it again"
             )
-        return cls(
-            steps=tuple(ScheduledFault.from_json(step) for step in raw.get("steps", ())),
-            seed=int(raw.get("seed", 0)),
-            cap=int(raw.get("cap", 1)),
-            duration_ms=raw.get("duration_ms"),
-            notes=raw.get("notes", {}),
-            run=raw.get("run", {}),
-        )
+        del raw["schema_version"]
+        with place_of("schedule"):
+            values = json_object(raw, cls, leave=("steps",))
+            rows = json_list(values.get("steps", []), "steps")
+            if values.get("cap", 1) < 1:
+                raise ConfigError(f"cap is {values['cap']}: expected at least 1 broker")
+        steps: list[ScheduledFault] = []
+        for at, row in enumerate(rows):
+            with place_of(f"steps[{at}]"):
+                steps.append(ScheduledFault.from_json(row))
+        values["steps"] = tuple(steps)
+        return cls(**values)
 
 
 def _not_waiting_for(gone: Mapping[str, ScheduledFault], step: ScheduledFault) -> ScheduledFault:

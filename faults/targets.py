@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
-from harrow.cluster.argument_types import checked
+from harrow.cluster.argument_types import checked, json_object
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 
 from .errors import ConfigError, TargetError
@@ -74,15 +74,17 @@ class Target:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Target:
         """Read what `to_json` wrote; ConfigError for a role or field that does not exist."""
-        role = str(raw.get("role"))
+        values = dict(raw) if isinstance(raw, Mapping) else json_object(raw, cls)  # pyright: ignore[reportUnnecessaryIsInstance] - the border
+        role = str(values.get("role"))
         _role(role)
         known = [row.name for row in fields(cls)]
-        for name in raw:
+        for name in values:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigError(f"target {role}: no field {name!r}{hint}")
-        return cls(**raw)
+        json_object(values, cls)
+        return cls(**values)
 
 
 def extension_roles() -> Mapping[str, Role]:

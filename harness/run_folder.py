@@ -32,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster import broker_folder
+from harrow.cluster.argument_types import kind_of, wrong_value
+from harrow.cluster.errors import ConfigError
 
 CLUSTER = "cluster"
 HISTORY = "history"
@@ -49,6 +51,17 @@ REPORT = "report.html"
 RUN = "run.json"
 GROUPS = "groups.json"
 RUN_SCHEMA_VERSION = 1
+
+_RUN_REMEDY = "run the test again, or take the file from a copy of the folder"
+_Number = int | float
+RUN_FIELDS: Mapping[str, Any] = {
+    "schema_version": int, "started_ns": int, "seed": int, "brokers": int, "config": Mapping[str, object],
+    "log_dirs": Mapping[str, Sequence[str]], "unrecorded": Sequence[str], "topics": Sequence[str], "histories": int,
+    "chaos_blocks": int, "promised": bool, "replicas": Mapping[str, Mapping[str, Sequence[int]]],
+    "progress": Mapping[str, _Number | Mapping[str, _Number] | None],
+    "imported": Mapping[str, object],
+}  # fmt: skip
+"""The types of what `run.json` has."""
 
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
@@ -179,6 +192,25 @@ def read_run(run: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return body if body.get("schema_version") == RUN_SCHEMA_VERSION else {}
+
+
+def check_run(run: Path) -> None:
+    """Raise ConfigError for a `run.json` that is damaged: no JSON object, or a value of a wrong type."""
+    path = run / RUN
+    try:
+        body: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}; {_RUN_REMEDY}") from None
+    problem = kind_of(Mapping[str, Any]).find(body)
+    rows: dict[str, Any] = {"it": body} if problem is not None else body
+    for name, value in rows.items():
+        problem = problem or kind_of(RUN_FIELDS.get(name, object)).find(value)
+        if problem is not None:
+            raise ConfigError(
+                f"{path}: {wrong_value(name + problem.place, problem)}; {_RUN_REMEDY}"
+            )
 
 
 def shown(path: Path) -> str:

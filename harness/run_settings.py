@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.argument_types import json_object, place_of
 from harrow.cluster.errors import ConfigError
 
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
@@ -128,7 +129,8 @@ class RunSettings:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigError(f"run settings of a schedule: no field {name!r}{hint}")
-        values: dict[str, Any] = {**raw}
+        with place_of("run of a schedule"):
+            values = json_object(dict(raw), cls)
         values["plants"] = tuple(values.get("plants", ()))
         values["operations"] = tuple(values.get("operations", OPERATIONS))
         return cls(**values)

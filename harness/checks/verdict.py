@@ -18,14 +18,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from harrow.cluster.argument_types import json_list, json_object, place_of
+from harrow.cluster.errors import ConfigError
 
 SCHEMA_VERSION = 3
 """Of verdict.json. Version 2 counted batches, and had neither `started_ns` nor `causes`; version 1 named its fields
 `counts`, `totals` and `derived`."""
+
+
+class VerdictFileError(ConfigError, ValueError):
+    """A verdict.json that cannot be read: no JSON, another schema version, or a value of a wrong type."""
 
 
 class Status(StrEnum):
@@ -109,23 +116,22 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:
-        """Return the verdict that `to_json` wrote. Raises ValueError for another schema version."""
-        data: dict[str, Any] = json.loads(text)
+        """Return the verdict that `to_json` wrote. Raises VerdictFileError, which says what is wrong and where."""
+        try:
+            read: Any = json.loads(text)
+        except ValueError as error:
+            raise VerdictFileError(f"it is not JSON: {error}") from None
+        data = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         version = data.pop("schema_version", None)
         if version != SCHEMA_VERSION:
-            raise ValueError(
+            raise VerdictFileError(
                 f"the verdict has schema version {version}, this Harrow reads version {SCHEMA_VERSION}: "
                 "judge the run folder again with `harrow check`"
             )
-        data["anomalies"] = tuple(_anomaly(row) for row in data["anomalies"])
-        data["causes"] = {name: tuple(found) for name, found in data["causes"].items()}
-        data["added_guarantees"] = {
-            name: tuple(found) for name, found in data.get("added_guarantees", {}).items()
-        }
-        data["status"] = Status(data["status"])
-        for name in ("guarantees", "reasons", "notes", "planted", "progress"):
-            data[name] = tuple(data.get(name, ()))
-        return cls(**data)
+        try:
+            return cls(**_values(data))
+        except ConfigError as error:
+            raise VerdictFileError(str(error)) from None
 
     def write(self, path: Path) -> None:
         """Write verdict.json: completely or not at all."""
@@ -134,6 +140,28 @@ class Verdict:
         partial.replace(path)
 
 
-def _anomaly(row: dict[str, Any]) -> Anomaly:
-    row["offsets"], row["operations"] = tuple(row["offsets"]), tuple(row["operations"])
-    return Anomaly(**row)
+def _values(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the verdict of a file; ConfigError for a value of a wrong type."""
+    found = json_object(data, Verdict, leave=("status", "anomalies"))
+    if lacking := [name for name in ("status", "guarantees") if name not in found]:
+        raise ConfigError(f"it has no {lacking[0]}")
+    if found["status"] not in list(Status):
+        raise ConfigError(f"status is {found['status']!r}: expected {', '.join(Status)}")
+    anomalies: list[Anomaly] = []
+    for at, row in enumerate(json_list(found.get("anomalies", []), "anomalies")):
+        with place_of(f"anomalies[{at}]"):
+            anomalies.append(_anomaly(row))
+    for name in ("causes", "added_guarantees"):
+        found[name] = {key: tuple(texts) for key, texts in found.get(name, {}).items()}
+    for name in ("guarantees", "reasons", "notes", "planted", "progress"):
+        found[name] = tuple(found.get(name, ()))
+    return {**found, "status": Status(found["status"]), "anomalies": tuple(anomalies)}
+
+
+def _anomaly(row: object) -> Anomaly:
+    found = json_object(row, Anomaly)
+    needed = [item.name for item in fields(Anomaly) if item.default is MISSING]
+    if lacking := [name for name in needed if name not in found]:
+        raise ConfigError(f"it has no {lacking[0]}")
+    found["offsets"], found["operations"] = tuple(found["offsets"]), tuple(found["operations"])
+    return Anomaly(**found)

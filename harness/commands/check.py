@@ -109,10 +109,18 @@ def _check_folder(
     folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark
 ) -> int:
     """Judge a run folder again; return the exit code."""
+    run_folder.check_run(folder)
     stored = stored_verdict(folder)
+    broken = "" if stored is not None else _why_unreadable(folder)
     missing = run_folder.missing_data(folder)
     if run_folder.CLUSTER in missing:
+        if broken:
+            raise click.ClickException(
+                f"{broken}; the data of the run is gone, so it cannot be judged again"
+            )
         return _without_data(folder, stored, guarantee)
+    if broken:
+        click.echo(f"{broken}; it is judged again, and the file is replaced", err=True)
     names = list(topics) or run_folder.topics_of(folder)
     if not names:
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
@@ -135,8 +143,20 @@ def stored_verdict(folder: Path) -> Verdict | None:
     """Return the verdict of the run; None where there is none that this version of Harrow can read."""
     try:
         return Verdict.from_json((folder / run_folder.VERDICT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError):
         return None
+
+
+def _why_unreadable(folder: Path) -> str:
+    """Return what is wrong with the verdict.json of the run; empty where there is none, or it can be read."""
+    path = folder / run_folder.VERDICT
+    try:
+        Verdict.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        return f"{path}: {error}"
+    return ""
 
 
 def judge_again(

@@ -118,7 +118,10 @@ def tests_of(report: Path) -> tuple[int, dict[str, str]]:
 
 def invalid_names(path: Path) -> list[str]:
     """Return the names of the anomalies of a verdict.json; none where it is not invalid."""
-    verdict = Verdict.from_json(path.read_text(encoding="utf-8"))
+    try:
+        verdict = Verdict.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     return sorted(verdict.anomaly_names()) if verdict.status is Status.INVALID else []
 
 

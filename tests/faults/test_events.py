@@ -128,7 +128,8 @@ def test_events_of_steps_and_of_partitions_happen_as_they_say() -> None:
         (lambda: Event(event="took_efect", step="1"), "did you mean took_effect"),
         (lambda: took_effect(""), "expected the id of a step"),
         (lambda: Event(event="isr_count", count=1), "expected a topic"),
-        (lambda: Event.from_json({"event": "healed", "id": "1"}), "expected the field event"),
+        (lambda: Event.from_json({"event": "healed", "id": "1"}), "no field 'id'; there are event"),
+        (lambda: Event.from_json({"step": "1"}), "expected the field event"),
         (
             lambda: ScheduledFault(id="1", fault=kill(1), trigger="traffic", after=(began("2"),)),
             "a step that waits for events has both",
