@@ -95,7 +95,9 @@ def topic(folder: Path, name: str, values: list[dict[str, Any]]) -> list[OutputC
 
 def harrow(inputs: PipelineInputs, folder: Path, spark: SparkHandle | None) -> Counter[str]:
     """Check the pipeline by the stages."""
-    found = check_pipeline(inputs, folder=folder, spark=spark, engine="spark" if spark else "inline")
+    found = check_pipeline(
+        inputs, folder=folder, spark=spark, engine="spark" if spark else "inline"
+    )
     assert not found.raised, found.raised
     names = ("missing-output", "duplicate-output", "wrong-output", "unexpected-output")
     return +Counter({name: found.counts[name] for name in names})

@@ -204,7 +204,9 @@ class RunVerifier:
         except ConfigError:
             raise
         except Exception as error:
-            why = str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}"
+            why = (
+                str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}"
+            )
             return _unknown(why, guarantee, self._folder)
 
     def _draw(self, verdict: Verdict) -> Verdict:
