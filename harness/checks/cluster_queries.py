@@ -32,6 +32,7 @@ from typing import Any
 from harrow.cluster.errors import HarrowError
 
 from ..user_spark import shown
+from .connect_channel import bounded
 from .shared_data import SharedData
 from .sources import result_schema
 
@@ -162,7 +163,8 @@ class ClusterQueries:
     def _run(self, tasks: int, work: Callable[..., Any]) -> list[dict[str, Any]]:
         try:
             frame = self._session.range(0, tasks, 1, tasks).mapInArrow(work, result_schema())
-            return [json.loads(row[0]) for row in frame.collect()]
+            with bounded(self._session, f"see the log of {self._address}"):
+                return [json.loads(row[0]) for row in frame.collect()]
         except Exception as error:
             raise explained(error, self._address) from error
 

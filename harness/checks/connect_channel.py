@@ -56,10 +56,10 @@ def options_of(address: str) -> list[tuple[str, Any]]:
 
 
 def proxy_for(address: str) -> str:
-    """Return, as `name=value`, the proxy through which gRPC connects to an address; empty when there is none."""
+    """Return the variable that names gRPC's proxy for an address, but not its value (a password); empty: none."""
     if options_of(address):
         return ""
-    return next((f"{name}={os.environ[name]}" for name in PROXIES if os.environ.get(name)), "")
+    return next((name for name in PROXIES if os.environ.get(name)), "")
 
 
 def verdict_seconds() -> float:
@@ -100,7 +100,9 @@ def _no_connection(address: str, wait_s: float) -> str:
     shown = address.partition(";")[0].rstrip("/")
     proxy = proxy_for(address)
     through = (
-        f" through the proxy {proxy}; no_proxy={host_of(address)} goes around it" if proxy else ""
+        f" through the proxy that {proxy} names; no_proxy={host_of(address)} goes around it"
+        if proxy
+        else ""
     )
     return f"Spark Connect at {shown} accepted no connection within {wait_s:g} s{through}; does the server run there?"
 

@@ -110,6 +110,9 @@ class PlanServer:
             if queries is None:
                 queries = self._connected(self._address)
             yield queries
+        except SparkError:
+            queries = None  # its channel is closed
+            raise
         finally:
             with self._changed:
                 if queries is None:
