@@ -47,7 +47,7 @@ def start_timer(item: pytest.Item, settings: Any) -> bool | None:
 
     def cancel() -> None:
         timer.cancel()
-        timer.join()
+        timer.join(2 * NOTE_MOST_S)  # it has expired: the process ends meanwhile
 
     setattr(item, "cancel_timeout", cancel)  # noqa: B010 - pytest-timeout reads it from the item
     timer.start()
