@@ -100,10 +100,10 @@ def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(
         @pytest.mark.xfail(reason="marked")
         def test_marked(harrow): assert False
 
-        @pytest.mark.timeout(0.2, method="signal")
+        @pytest.mark.timeout(0.2, method="signal", func_only=True)
         def test_timeout(harrow): time.sleep(60)
 
-        @pytest.mark.timeout(0.2, method="signal")
+        @pytest.mark.timeout(0.2, method="signal", func_only=True)
         def test_timeout_of_verify(harrow):
             harrow.slow = lambda: time.sleep(60)
             harrow._judged(())
@@ -145,7 +145,12 @@ def test_a_timeout_that_ends_the_process_leaves_verdict_page_and_index(
 ) -> None:
     pytester.makeconftest(JUDGED_WITHOUT_A_CLUSTER)
     pytester.makepyfile(
-        "import time, pytest\n@pytest.mark.timeout(0.3, method='thread')\ndef test_it(harrow): time.sleep(60)\n"
+        """
+        import time, pytest
+
+        @pytest.mark.timeout(0.3, method="thread", func_only=True)
+        def test_it(harrow): time.sleep(60)
+        """
     )
     result = pytester.runpytest_subprocess(*QUIET)
     assert result.ret == 1
