@@ -129,10 +129,10 @@ def kind_of(hint: Any) -> Kind:
         and (given or origin)
     ):
         return _sequence(kind_of(given[0]))
-    if bare is collections.abc.Iterable:
+    if bare in (Iterable, Collection):
         return _kind(
             "a list or another iterable",
-            lambda value: isinstance(value, Iterable) and not isinstance(value, str | bytes),
+            lambda value: isinstance(value, bare) and not isinstance(value, str | bytes),
         )
     return _instance(cast("Any", bare))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 
+from ..topics import Topic
 from .conditions import (
     Assigned,
     CaughtUp,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from ..programs import WatchedPrograms
     from ..running_cluster import RunningCluster
-    from ..topics import Topic
     from .conditions import Condition
     from .seen import ClusterSeen
 

@@ -33,19 +33,20 @@ VALID: dict[str, Any] = {
     "folder": "out", "call": len, "anomaly": "a", "explanation": "b", "singular": "c", "plural": "d",
     "topics": "orders", "text": "ready", "timeout_s": 1.0, "what": "it",
     "lacking": len, "error": ValueError(), "process": None, "open_client": len, "op": "state",
+    "api": "Produce", "reason": "x", "condition": None, "since_ns": 1, "timeout": 1.0,
 }  # fmt: skip
 """An argument that is accepted, for each parameter that has no default."""
 ANYTHING = {
     "add_extension.hooks", "table.url_or_connection", "folded.initial", "verify_pipeline.sink",
-    "Harrow.clusters", "Program.process", "verdict_line.verdict",
+    "Harrow.clusters", "Program.process", "verdict_line.verdict", "wait_until.condition",
 }  # fmt: skip
 """Parameters that take anything, or what only Harrow itself gives."""
 OWN_CLASSES = (
     harrow.Harrow, harrow.Cluster, harrow.Topic, harrow.Finding, harrow.AnomalyKind, Program, KafkaPythonClients,
     AIOKafkaClients,
 )  # fmt: skip
-MADE_BY_HARROW = {"Record", "Window", "Verdict", "VerdictError", "HarrowError"}
-"""Classes whose values Harrow makes; `Record` for each record of a topic."""
+MADE_BY_HARROW = {"Record", "Window", "Verdict"}
+"""Classes whose values Harrow makes, as it does errors; `Record` for each record of a topic."""
 SUBCLASSED = {"KeyedRelation", "RecordRelation", "RecordCheck"}
 """Their methods are called by Harrow, for each record."""
 CHECKED_BY_OPTIONS = {"harrow_fixture", "harrow_session_fixture"}
@@ -59,7 +60,7 @@ def public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
         if inspect.isfunction(value) and name not in CHECKED_BY_OPTIONS:
             yield name, value
         elif isinstance(value, type) and value not in OWN_CLASSES:
-            assert name in MADE_BY_HARROW | SUBCLASSED
+            assert name in MADE_BY_HARROW | SUBCLASSED or issubclass(value, HarrowError)
     for name in EVENTS:
         yield name, getattr(harrow.faults, name)
     for cls in OWN_CLASSES:
@@ -90,7 +91,12 @@ def call_with(function: Callable[..., Any], wrong: inspect.Parameter) -> None:
         [None] if "self" in inspect.signature(function).parameters else []
     )  # checked before it is used
     if several:
-        function(*given, WRONG, **needed)
+        before = [
+            needed.pop(row.name)
+            for row in rows
+            if row.kind is row.POSITIONAL_OR_KEYWORD and row.name in needed
+        ]
+        function(*given, *before, WRONG, **needed)
     else:
         function(*given, **{**needed, wrong.name: WRONG})
 
