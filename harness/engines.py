@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from . import run_folder
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
@@ -57,6 +55,8 @@ def engine_for(choice: str, folder: Path, topics: Collection[str]) -> Engine:
 
 def _size(folder: Path, topics: Collection[str]) -> int:
     """Return the bytes of everything that the run recorded, and of the judged partitions' logs."""
+    from . import run_folder  # a run without Harrow imports none of the cluster's modules
+
     recorded = (path for path in folder.glob("*") if path.name != "cluster")
     logs = (
         path

@@ -29,7 +29,7 @@ HANDLER = "harrow.plain"
 ESCAPES = range(0xDC80, 0xDD00)
 """Bytes of a file name that is no text (`surrogateescape`)."""
 REPLACED = ("strict", "surrogateescape")
-"""Error handlers of a stream that nobody chose; another one, as in PYTHONIOENCODING=ascii:replace, stays."""
+"""Error handlers that a stream has by default; another one, as in PYTHONIOENCODING=ascii:replace, stays."""
 
 
 def write_plainly(stream: TextIO) -> Callable[[], None]:

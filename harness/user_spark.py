@@ -6,8 +6,6 @@ import os
 import re
 from typing import NamedTuple
 
-from harrow.cluster.errors import ConfigError
-
 from .engines import SPARK, check_engine
 
 
@@ -37,6 +35,10 @@ class UserSpark(NamedTuple):
 
 def chosen_engine(engine: str, spark: object) -> str:
     """Return the engine that judges: `engine`, else that of `spark`, else Spark. Raises ConfigError."""
+    from harrow.cluster.errors import (
+        ConfigError,
+    )  # a run without Harrow imports none of the cluster's modules
+
     own = spark if isinstance(spark, UserSpark) else HARROWS_OWN
     try:
         check_engine(engine or own.engine, own.address)
