@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harrow.cluster import Cluster
     from harrow.cluster.view import ClusterView
 
-    from ..histories.live_taps import GroupRows, TransactionalIds
+    from ..histories.live_taps import CommitRows, GroupRows, TransactionalIds
 
 EVERYWHERE = BESIDE_BROKERS | frozenset(
     {
@@ -342,14 +342,21 @@ class LocalSystem(OperatorRequests, BesideBrokers):
         """By the rows of the taps; None without taps."""
         if not self._cluster.config.flag("harrow.tap"):
             return None
-        rows = self._transactional_ids if kind == TRANSACTIONAL_IDS else self._groups
-        return rows.names()
+        if kind == TRANSACTIONAL_IDS:
+            return self._transactional_ids.names()
+        return {*self._groups.names(), *self._commits.groups()}
 
     @cached_property
     def _groups(self) -> GroupRows:
         from ..histories.live_taps import GroupRows
 
         return GroupRows(self._cluster.folder)
+
+    @cached_property
+    def _commits(self) -> CommitRows:
+        from ..histories.live_taps import CommitRows
+
+        return CommitRows(self._cluster.folder)
 
     @cached_property
     def _transactional_ids(self) -> TransactionalIds:

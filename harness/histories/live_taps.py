@@ -125,8 +125,17 @@ class CommitRows:
         self._last: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         """The time and the offset of the last commit of a group for a partition."""
 
+    def groups(self) -> set[str]:
+        """Return the groups that committed an offset: one without members, by `assign()`, has no row of its own."""
+        self._read()
+        return {group for group, _ in self._last}
+
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets of one group."""
+        self._read()
+        return {where: offset for (name, where), (_, offset) in self._last.items() if name == group}
+
+    def _read(self) -> None:
         for names, row in self._rows.new():
             kind, error, number, topic, partition = row[:5]
             offset, completed_ns = row[9], row[12]
@@ -135,7 +144,6 @@ class CommitRows:
             key = names[number], TopicPartition(names[topic], partition)
             if self._last.get(key, (0, 0))[0] <= completed_ns:
                 self._last[key] = completed_ns, offset
-        return {where: offset for (name, where), (_, offset) in self._last.items() if name == group}
 
 
 class TransactionalIds:

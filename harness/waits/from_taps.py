@@ -51,8 +51,8 @@ class FromTaps:
         return self._cluster.describe()
 
     def group_names(self) -> Collection[str]:
-        """The groups of which a coordinator wrote a row."""
-        return self._groups.names()
+        """The groups of which a coordinator wrote a row: of the group, or of an offset that it committed."""
+        return {*self._groups.names(), *self._commits.groups()}
 
     def group(self, name: str) -> GroupSeen | None:
         """One group by its rows."""

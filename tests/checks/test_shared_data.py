@@ -94,7 +94,7 @@ def recorded_run(run: RunFolder) -> Path:
 
 def comparable(verdict: Verdict) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(verdict.to_json())
-    del body["elapsed_ms"]
+    del body["elapsed_ms"], body["engine"]
     return body
 
 

@@ -181,7 +181,7 @@ def test_a_program_that_ends_while_a_fault_waits_is_an_error_with_its_last_lines
     ("command", "words"),
     [
         (["no-such-program"], "the program 'no-such-program' was not found"),
-        ("sleep 60", "expected a list of words"),
+        ("sleep 60", "expected a list of texts; write command="),
     ],
 )
 def test_commands_that_cannot_be_executed_are_refused(

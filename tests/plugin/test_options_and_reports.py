@@ -40,8 +40,8 @@ def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     (imported,) = re.findall(r"^imported (.*)$", result.stdout.str(), re.MULTILINE)
     plugin = [
-        "attempts", "backend_choice", "fixtures", "options", "out_folder", "plain_text", "plugin", "run_index",
-        "seeds", "user_spark", "workers",
+        "attempts", "backend_choice", "engines", "fixtures", "options", "out_folder", "plain_text", "plugin",
+        "run_index", "seeds", "user_spark", "workers",
     ]  # fmt: skip
     assert imported.split() == [
         "harrow",

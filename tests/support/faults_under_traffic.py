@@ -19,7 +19,7 @@ SEND_EVERY_S = 0.01
 
 
 @contextmanager
-def traffic(harrow: Harrow, topic: Topic) -> Generator[Acked]:
+def traffic(harrow: Harrow, topic: Topic, record_bytes: int = 0) -> Generator[Acked]:
     """Produce until the block ends; everything is acknowledged by then, or the test fails.
 
     One request is in flight: a restarted broker knows only the last batch of a producer, Apache Kafka's too, and
@@ -37,7 +37,8 @@ def traffic(harrow: Harrow, topic: Topic) -> Generator[Acked]:
         while not stop.wait(SEND_EVERY_S):
             if len(producer) < 50:
                 acked["sent"] += 1
-                producer.produce(topic.name, str(acked["sent"]), on_delivery=delivered)
+                value = str(acked["sent"]).ljust(record_bytes)
+                producer.produce(topic.name, value, on_delivery=delivered)
             producer.poll(0)
 
     thread = threading.Thread(target=send, name="traffic")
@@ -55,9 +56,11 @@ def lines(harrow: Harrow) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
 
 
-def run(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]:
-    """Let one fault happen under traffic; its lines by event."""
-    with traffic(harrow, topic), harrow.chaos(fault) as chaos:
+def run(
+    harrow: Harrow, topic: Topic, fault: Fault, record_bytes: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Let one fault happen under traffic of records with at least `record_bytes`; its lines by event."""
+    with traffic(harrow, topic, record_bytes), harrow.chaos(fault) as chaos:
         until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
     rows = {line["event"]: line for line in lines(harrow)}
     assert list(rows) == ["inject", "effect", "heal", "healed"]

@@ -74,7 +74,7 @@ def repeat_outputs_from_an_old_offset(harrow: Harrow, isolated_s: float) -> None
         Successor(harrow.bootstrap_servers) as second,
         harrow.chaos(isolate(group_coordinator(GROUP), seconds=isolated_s)) as chaos,
     ):
-        while not chaos.effects:  # the fault waits for traffic
+        while not chaos.effects and chaos.running:  # the fault waits for traffic
             biller.produce(visits.name, "")
             biller.poll(0.02)
         until(lambda: second.commit(orders.name, 2 * BATCH), "the successor has the second commit")

@@ -353,6 +353,7 @@ def test_the_last_commit_that_succeeded_counts(
     first.committed("billing", [(ORDERS[0], 9)], error=7, invoked_ns=1, by=by)
     first.committed("audit", [(ORDERS[0], 3)], error=0, invoked_ns=1, by=by)
     assert rows.committed("billing") == {ORDERS[0]: 8, ORDERS[1]: 6}
+    assert rows.groups() == {"audit", "billing"}
 
 
 def test_a_transactional_id_exists_when_a_coordinator_has_returned_a_producer_id(
