@@ -164,7 +164,7 @@ def check_drawable(names: Iterable[str]) -> None:
             if given is not None and (missing := ", ".join(_missing_parameters(given))):
                 why = f"; {name} cannot be drawn, because it needs {missing}"
             known = [*RANDOM_FAULTS, *more]
-            near = "" if why else nearest(name, known)
+            near = "" if given is not None else nearest(name, known)
             raise ConfigError(f"fault {name!r}{near}: expected one of {', '.join(known)}{why}")
 
 

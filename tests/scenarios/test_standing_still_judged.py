@@ -104,9 +104,17 @@ def test_a_cluster_that_cannot_serve_is_not_blamed_on_its_clients(harrow: Harrow
     assert "the cluster could not serve it for" in str(verdict)
 
 
-@pytest.mark.parametrize("given", [0, -1, float("nan"), float("inf"), True, "5"])
-def test_a_bound_that_is_no_number_of_seconds_is_refused(harrow: Harrow, given: float) -> None:
-    expected = r"recovers_within=.*\): expected a number of seconds above 0"
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (0, " of seconds above 0"), (-1, " of seconds above 0"), (float("nan"), ".*must be finite"),
+        (float("inf"), ".*must be finite"), (True, " or None"), ("5", ".*write recovers_within=5"),
+    ],
+)  # fmt: skip
+def test_a_bound_that_is_no_number_of_seconds_is_refused(
+    harrow: Harrow, given: float, words: str
+) -> None:
+    expected = rf"recovers_within=.*\): expected a number{words}"
     for function, call in (
         ("chaos", lambda: harrow.chaos(pause(leader("orders")), recovers_within=given)),
         ("verify", lambda: harrow.verify("orders", recovers_within=given)),
