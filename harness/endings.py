@@ -23,7 +23,7 @@ from harrow.cluster.errors import HarrowError
 from .errors import VerdictError, WaitTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
 
     from .checks import Verdict
     from .topics import Topic
@@ -111,7 +111,7 @@ class VerdictsOfFailures:
             error.add_note(f"harrow: the verdict on this run:\n{text}")
 
     @contextlib.contextmanager
-    def _making_a_verdict(self) -> Iterator[None]:
+    def _making_a_verdict(self) -> Generator[None]:
         self._judging = True
         try:
             yield

@@ -242,7 +242,11 @@ def test_an_option_that_only_shows_something_starts_no_spark_and_makes_no_folder
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr("harrow.harness.workers.Worker.spark", lambda *of: started.append(of))
+
+    def spark(*of: object) -> None:
+        started.append(of)
+
+    monkeypatch.setattr("harrow.harness.workers.Worker.spark", spark)
     pytester.makepyfile("def test_it(harrow):\n    harrow.verify('orders')\n")
     assert run(pytester, option).ret == pytest.ExitCode.OK
     assert started == []
