@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from harrow.cluster.view import ClusterView
 
-from .errors import ConfigError, TargetError, nearest
+from .errors import ConfigError, TargetError, absent, listed
 from .spec import Fault
 from .system import GROUPS, TRANSACTIONAL_IDS, System
 from .targets import Target
@@ -28,7 +28,7 @@ def check_targets(faults: Iterable[Fault], view: ClusterView, nodes: Sequence[in
             node = target.node
             if node is not None and node not in nodes:
                 raise ConfigError(
-                    f"{fault}: the cluster has no broker {node}; it has {_listed(nodes)}"
+                    f"{fault}: the cluster has no broker {node}; it has {listed(nodes)}"
                 )
 
 
@@ -38,9 +38,8 @@ def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
         return
     if topic not in view.topics:
         known = sorted(name for name in view.topics if not name.startswith(INTERNAL))
-        listed = f"it has {_listed(known)}" if known else "it has none"
         raise ConfigError(
-            f"{fault}: the cluster has no topic {topic!r}{nearest(topic, known)}; {listed}. "
+            f"{fault}: {absent('topic', topic, known)}. "
             f"Create the topic before the faults begin: harrow.topic({topic!r})"
         )
     partitions = view.topics[topic]
@@ -73,19 +72,14 @@ def check_created(fault: Fault, system: System) -> None:
         for kind, name in ((GROUPS, target.group), (TRANSACTIONAL_IDS, target.transactional_id)):
             known = None if name is None else system.created(kind)
             if name is not None and known is not None and name not in known:
-                rows = sorted(known)
-                raise TargetError(
-                    f"the cluster has no {kind} {name!r}{nearest(name, rows)}; it has "
-                    f"{_listed(rows) if rows else 'none'}"
-                )
+                raise TargetError(absent(kind, name, known))
 
 
 def missing_groups(faults: Iterable[Fault], groups: Iterable[str]) -> list[str]:
     """Return a line for each target of a consumer group that does not exist after the run."""
     known = sorted(groups)
     return [
-        f"{fault}: the cluster has no consumer group {fault.target.group!r}"
-        f"{nearest(fault.target.group, known)}; it has {_listed(known) if known else 'none'}"
+        f"{fault}: {absent(GROUPS, fault.target.group, known)}"
         for fault in faults
         if fault.target.group is not None and fault.target.group not in known
     ]
@@ -107,8 +101,3 @@ def cap_for(faults: Iterable[Fault], brokers: int, cap: int | None, default: int
                 f"give cap={count}, or leave cap= out"
             )
     return cap
-
-
-def _listed(values: Iterable[object]) -> str:
-    rows = [str(value) for value in values]
-    return ", ".join(rows[:10]) + (f" and {len(rows) - 10} more" if len(rows) > 10 else "")

@@ -11,6 +11,8 @@ from typing import Any
 
 from harrow.cluster.wire.api_keys import ApiKey
 
+from .errors import listed
+
 NAMED_MOST = 6
 """Client ids that one error names."""
 
@@ -54,12 +56,12 @@ def no_request(
     said = f"no {what}{who} arrived"
     users = _clients(brokers)
     if users:
-        said += f"; client ids seen for this API: {_listed(users)}"
+        said += f"; client ids seen for this API: {listed(users, NAMED_MOST)}"
     elif seen:
         said += "; no client used this API"
     others = {name: apis for name, apis in _others(brokers).items() if name not in users}
     if others:
-        said += f"; others: {_listed(f'{name} ({_apis(apis)})' for name, apis in others.items())}"
+        said += f"; others: {listed((f'{name} ({_apis(apis)})' for name, apis in others.items()), NAMED_MOST)}"
     elif seen and not users:
         said += ", and no client sent another request"
     return f"{said}{_ended(brokers)}"
@@ -96,12 +98,6 @@ def _shown(client: str) -> str:
 
 def _apis(apis: Iterable[int]) -> str:
     return ", ".join(api_name(key) for key in sorted(apis))
-
-
-def _listed(texts: Iterable[str]) -> str:
-    rows = list(texts)
-    more = len(rows) - NAMED_MOST
-    return ", ".join(rows[:NAMED_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _by_broker(seen: Mapping[str, int]) -> str:

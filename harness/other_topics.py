@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster import broker_folder
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.errors import nearest
+from harrow.faults.errors import listed, nearest
 
 from .wording import counted
 
@@ -69,9 +69,11 @@ def elsewhere(cluster: RunningCluster, topics: Sequence[str]) -> str:
     """Return a sentence for topics into which nothing was written, where something was written elsewhere."""
     offsets = offsets_of_topics(cluster)
     empty = [topic for topic in topics if offsets.get(topic) == 0]
+    if not empty:
+        return ""  # usual: the traces are not read
     others = {name: end for name, end in offsets.items() if end and name not in topics}
     asked = _asked(cluster.folder, [])
-    if not empty or not (others or asked):
+    if not (others or asked):
         return ""
     received = f"; {_listed(others)}" if others else ""
     hint = next((near for topic in empty if (near := nearest(topic, others))), "")
@@ -84,14 +86,9 @@ def _listed(offsets: Mapping[str, int]) -> str:
     rows = sorted(offsets.items(), key=lambda row: (-row[1], row[0]))
     written = [f"{name} ({counted(end, 'offset')})" for name, end in rows if end]
     empty = [name for name, end in rows if not end]
-    parts = [f"records are in {_first(written)}"] if written else []
-    parts += [f"empty are {_first(empty)}"] if empty else []
+    parts = [f"records are in {listed(written)}"] if written else []
+    parts += [f"empty are {listed(empty)}"] if empty else []
     return "; ".join(parts)
-
-
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
-    return ", ".join(names[:NAMED_MOST]) + more
 
 
 def _asked(cluster: Path, besides: Collection[str]) -> str:

@@ -344,7 +344,9 @@ class LocalSystem(OperatorRequests, BesideBrokers):
             return None
         if kind == TRANSACTIONAL_IDS:
             return self._transactional_ids.names()
-        return {*self._groups.names(), *self._commits.groups()}
+        from ..histories.live_taps import known_groups
+
+        return known_groups(self._groups, self._commits)
 
     @cached_property
     def _groups(self) -> GroupRows:

@@ -126,7 +126,7 @@ class CommitRows:
         """The time and the offset of the last commit of a group for a partition."""
 
     def groups(self) -> set[str]:
-        """Return the groups that committed an offset: one without members, by `assign()`, has no row of its own."""
+        """Return the groups that committed an offset."""
         self._read()
         return {group for group, _ in self._last}
 
@@ -144,6 +144,11 @@ class CommitRows:
             key = names[number], TopicPartition(names[topic], partition)
             if self._last.get(key, (0, 0))[0] <= completed_ns:
                 self._last[key] = completed_ns, offset
+
+
+def known_groups(groups: GroupRows, commits: CommitRows) -> set[str]:
+    """Return the groups that exist: one without members, of a client with `assign()`, has rows of its commits only."""
+    return {*groups.names(), *commits.groups()}
 
 
 class TransactionalIds:

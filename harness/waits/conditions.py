@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.ids import TopicPartition
-from harrow.faults.errors import nearest
+from harrow.faults.errors import absent, listed
 from harrow.faults.request_checks import api_key
+from harrow.faults.system import GROUPS
 from harrow.faults.unreached import api_name, no_request
 
 from ..topics import Topic
+from ..wording import counted
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView, PartitionView
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from .seen import ClusterSeen
 
 STABLE = "Stable"
-NAMED_MOST = 10
-"""Names that one error lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +77,18 @@ class Assigned:
         """Look at the state of the group and at its members."""
         found = seen.group(self.group)
         if found is None:
-            return Look(holds=False, there=no_group(self.group, seen.group_names()))
+            return Look(holds=False, there=absent(GROUPS, self.group, seen.group_names()))
         enough = found.members == self.members if self.members else found.members > 0
         return Look(
             holds=found.state == STABLE and enough, there=group_text(self.group, found), value=found.members
         )  # fmt: skip
 
 
-def no_group(group: str, known: Iterable[str]) -> str:
-    """Say that the cluster lacks a consumer group, and which it has."""
-    names = sorted(known)
-    said = f"the cluster has no consumer group {group!r}{nearest(group, names)}"
-    return f"{said}; it has {listed(names) if names else 'none'}"
-
-
 def group_text(group: str, found: GroupSeen) -> str:
     """Say the state and the members of a group."""
     held = [f"{name} owns {listed(owned)}" for name, owned in found.owners.items()]
     more = f": {'; '.join(held)}" if held else ""
-    return f"group {group!r} is {found.state} with {_count(found.members, 'member')}{more}"
+    return f"group {group!r} is {found.state} with {counted(found.members, 'member')}{more}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +137,7 @@ class CaughtUp:
     ) -> str:  # fmt: skip
         group = seen.group(self.group)
         if group is None and not committed:
-            return no_group(self.group, seen.group_names())
+            return absent(GROUPS, self.group, seen.group_names())
         said = [
             f"{where}: {'its leader does not respond' if lag is None else lag}"
             + ("" if where in committed else " (nothing committed)" if lag else "")
@@ -180,7 +173,7 @@ class Records:
         counts = {where: seen.readable(where, row.start, row.end) for where, row in ends.items()}
         total = sum(counts.values())
         said = [f"{where}: {counts.get(where, 'its leader does not respond')}" for where in places]
-        there = f"topic {self.topic!r} has {_count(total, 'record')} ({listed(said)})"
+        there = f"topic {self.topic!r} has {counted(total, 'record')} ({listed(said)})"
         return Look(holds=total >= self.count, there=there, value=total)
 
 
@@ -344,22 +337,9 @@ def check_count(call: str, name: str, value: object) -> None:
 
 def no_topic(topic: str, view: ClusterView) -> str:
     """Say that the cluster lacks a topic, and which it has."""
-    known = sorted(name for name in view.topics if not name.startswith("__"))
-    said = f"the cluster has no topic {topic!r}{nearest(topic, known)}"
-    return f"{said}; it has {listed(known) if known else 'none'}"
+    return absent("topic", topic, (name for name in view.topics if not name.startswith("__")))
 
 
 def places_of(view: ClusterView, topics: Iterable[str]) -> list[TopicPartition]:
     """Return the partitions of topics, in order."""
     return [TopicPartition(topic, number) for topic in topics for number in sorted(view.topics[topic])]  # fmt: skip
-
-
-def listed(values: Iterable[object]) -> str:
-    """Return the first values with commas, and how many more there are."""
-    rows = [str(value) for value in values]
-    more = len(rows) - NAMED_MOST
-    return ", ".join(rows[:NAMED_MOST]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

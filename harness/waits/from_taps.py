@@ -21,7 +21,7 @@ from ..checks.segments import (
     scan_log,
     transaction_ranges,
 )
-from ..histories.live_taps import CommitRows, GroupRows, GroupSeen
+from ..histories.live_taps import CommitRows, GroupRows, GroupSeen, known_groups
 from ..histories.request_rows import RequestCount, count_requests
 from .seen import OffsetsSeen, newest_leaders
 
@@ -51,8 +51,8 @@ class FromTaps:
         return self._cluster.describe()
 
     def group_names(self) -> Collection[str]:
-        """The groups of which a coordinator wrote a row: of the group, or of an offset that it committed."""
-        return {*self._groups.names(), *self._commits.groups()}
+        """The groups of which a coordinator wrote a row."""
+        return known_groups(self._groups, self._commits)
 
     def group(self, name: str) -> GroupSeen | None:
         """One group by its rows."""
