@@ -6,7 +6,7 @@ The plugin, the marker, the fixtures and the commands have an option for each ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 LOCAL, APACHE, DOCKER, EXTERNAL = "local", "apache", "docker", "external"
@@ -48,15 +48,12 @@ class BackendChoice(NamedTuple):
 HARROWS_BROKERS = BackendChoice()
 
 
-def unused_origin(backend: str, given: Collection[str]) -> str:
-    """Return why an option of `ORIGINS` has no effect with a backend; empty where all that are given have one.
-
-    `given`: the names of the options that the user gave.
-    """
-    for owner, origin in ORIGINS.items():
-        if origin.option in given and owner != backend:
-            return f"it belongs to the backend {owner}, and the backend is {backend}: choose {owner}, or leave it out"
-    return ""
+def unused_origin(backend: str, option: str) -> str:
+    """Return why an option of `ORIGINS` has no effect with a backend; empty for the backend's own."""
+    owner = next(name for name, origin in ORIGINS.items() if origin.option == option)
+    if owner == backend:
+        return ""
+    return f"it belongs to the backend {owner}, and the backend is {backend}: choose {owner}, or leave it out"
 
 
 def choose_backend(name: str, options: Mapping[str, Any]) -> BackendChoice:

@@ -27,8 +27,6 @@ INLINE_MOST = 64 * 1024 * 1024
 The kernels judge them in less than a second of CPU time (`benchmarks/bench_verdict.py`, column kernels), and Spark
 needs seconds to start.
 """
-
-
 PREALLOCATED = (".index", ".timeindex")
 """Files of a log that are as large as they may become; nothing of them is judged."""
 
@@ -57,7 +55,7 @@ def _size(folder: Path, topics: Collection[str]) -> int:
     """Return the bytes of everything that the run recorded, and of the judged partitions' logs."""
     from . import run_folder  # a run without Harrow imports none of the cluster's modules
 
-    recorded = (path for path in folder.glob("*") if path.name != "cluster")
+    recorded = (path for path in folder.glob("*") if path.name != run_folder.CLUSTER)
     logs = (
         path
         for data in run_folder.replica_folders(folder).values()

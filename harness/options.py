@@ -387,7 +387,7 @@ def make_options(*layers: Mapping[str, Any]) -> Options:
 def check_origins(backend: str, given: Mapping[str, object], prefix: str = "") -> None:
     """Raise UsageError for an option of `given` that says where the brokers of another backend come from."""
     for name in ORIGIN_OPTIONS:
-        if name in given and (why := unused_origin(backend, [name])):
+        if name in given and (why := unused_origin(backend, name)):
             raise pytest.UsageError(f"{prefix}{name}={given[name]}: {why}")
 
 

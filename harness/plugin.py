@@ -154,8 +154,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not is_worker(config):
         for item in items:
             options.read_marker(item)
-        if any(map(uses_harrow, items)):
-            config.stash[WORKER].check_combinations(items)
+        worker = config.stash[WORKER]
+        if worker.flags and any(
+            map(uses_harrow, items)
+        ):  # only options of the command line are looked at
+            worker.check_combinations(items)
     repeat = config.stash[WORKER].options(None, {}).repeat
     if repeat > 1:
         from .repeating import repeat_items

@@ -35,9 +35,8 @@ class UserSpark(NamedTuple):
 
 def chosen_engine(engine: str, spark: object) -> str:
     """Return the engine that judges: `engine`, else that of `spark`, else Spark. Raises ConfigError."""
-    from harrow.cluster.errors import (
-        ConfigError,
-    )  # a run without Harrow imports none of the cluster's modules
+    # here, because a run without Harrow imports none of the cluster's modules
+    from harrow.cluster.errors import ConfigError
 
     own = spark if isinstance(spark, UserSpark) else HARROWS_OWN
     try:

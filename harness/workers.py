@@ -71,9 +71,8 @@ class Worker:
         marker = read_marker(item) if item is not None else {}
         layers = ({"seed": self.seed}, self.ini, marker, arguments, self.flags)
         chosen = declared.make_options(*layers)
-        if (
-            "backend" not in self.flags
-        ):  # a flag replaces the backend for which the arguments were written
+        # a flag replaces the backend for which the arguments were written
+        if "backend" not in self.flags:
             declared.check_origins(chosen.backend, {**marker, **arguments})
         return chosen
 
@@ -140,7 +139,7 @@ class Worker:
             for item in items:
                 backends |= {self.options(item, row).backend for row in factory_arguments(item)}
         for name in ORIGIN_OPTIONS:
-            if name in self.flags and all(unused_origin(used, [name]) for used in backends):
+            if name in self.flags and all(unused_origin(used, name) for used in backends):
                 declared.check_origins(chosen.backend, self.flags, "--harrow-")
 
     def check_backend(self) -> None:

@@ -47,8 +47,8 @@ def take_backend(given: MutableMapping[str, Any]) -> BackendChoice:
     """
     name = given.pop("backend")
     origins = {option: given.pop(option) for option in ORIGIN_OPTIONS}
-    for option in (option for option, value in origins.items() if value):
-        if why := unused_origin(name, [option]):
+    for option, value in origins.items():
+        if value and (why := unused_origin(name, option)):
             raise click.UsageError(f"--{option}: {why}")
     choice = choose_backend(name, origins)
     try:

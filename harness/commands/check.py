@@ -110,8 +110,7 @@ def _check_folder(
 ) -> int:
     """Judge a run folder again; return the exit code."""
     run_folder.check_run(folder)
-    stored = stored_verdict(folder)
-    broken = "" if stored is not None else _why_unreadable(folder)
+    stored, broken = read_verdict(folder)
     missing = run_folder.missing_data(folder)
     if run_folder.CLUSTER in missing:
         if broken:
@@ -126,7 +125,7 @@ def _check_folder(
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
     if guarantee is None and stored is not None and stored.guarantee_reason is None:
         guarantee = ",".join(stored.guarantees)
-    verdict = judge_again(folder, names, guarantee, spark)
+    verdict = judge_again(folder, names, guarantee, spark, keep=stored is not None)
     click.echo(str(verdict))
     if stored is not None and stored.status is not verdict.status:
         click.echo(
@@ -139,36 +138,27 @@ def _check_folder(
     return 0 if verdict.valid else 1
 
 
-def stored_verdict(folder: Path) -> Verdict | None:
-    """Return the verdict of the run; None where there is none that this version of Harrow can read."""
-    try:
-        return Verdict.from_json((folder / run_folder.VERDICT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _why_unreadable(folder: Path) -> str:
-    """Return what is wrong with the verdict.json of the run; empty where there is none, or it can be read."""
+def read_verdict(folder: Path) -> tuple[Verdict | None, str]:
+    """Return the verdict of the run, or what is wrong with its verdict.json; neither where there is none."""
     path = folder / run_folder.VERDICT
     try:
-        Verdict.from_json(path.read_text(encoding="utf-8"))
+        return Verdict.from_json(path.read_text(encoding="utf-8")), ""
     except FileNotFoundError:
-        return ""
+        return None, ""
     except (OSError, ValueError) as error:
-        return f"{path}: {error}"
-    return ""
+        return None, f"{path}: {error}"
 
 
 def judge_again(
-    folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark
+    folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark, *, keep: bool
 ) -> Verdict:
-    """Judge the run; a verdict that the run wrote stays in `verdict.json`."""
+    """Judge the run. `keep`: what the run wrote stays in `verdict.json`."""
     from ..checks import judge
     from ..checks.partition_jobs import read_replicas
     from ..verdicts import spark_of_run
 
     path = folder / run_folder.VERDICT
-    text = path.read_bytes() if stored_verdict(folder) is not None else None
+    text = path.read_bytes() if keep else None
     try:
         return judge(
             folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark),

@@ -62,9 +62,8 @@ def results_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
                 workers[channel] = process
                 _send(channel, process, task)
         while workers:
-            for ready in connection.wait(
-                list(workers), AGAIN_S
-            ):  # a worker that ends closes its channel
+            # a worker that ends closes its channel
+            for ready in connection.wait(list(workers), AGAIN_S):
                 channel = cast("Connection", ready)
                 process = workers[channel]
                 result: _Result[T] = _receive(channel, process)
