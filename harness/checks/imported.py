@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..engines import SPARK, Engine
+from ..engines import SPARK, engine_for
 from ..histories.imported.operations import ReadHistory, read_operations
 from ..histories.imported.rows import read_rows
 from ..histories.imported.writer import write_history
+from ..user_spark import chosen_engine
 from ..wording import counted
 from .guarantees import parse
 from .imported_transactions import precommitted_reads
@@ -30,16 +31,17 @@ def read_history_file(file: Path) -> ReadHistory:
 def judge_history(
     found: ReadHistory, folder: Path, *, guarantee: str | None = None, topics: Sequence[str] = (),
     complete: bool = True, reads_committed: bool = True, spark: PlanCollector | None = None,
-    engine: Engine = SPARK,
+    engine: str = SPARK,
 ) -> Verdict:  # fmt: skip
     """Judge the operations of a file; `folder`, which is empty or does not exist, becomes their run folder.
 
     `complete`: the file has every send to its topics, so that a record which no send has written is of unknown origin.
-    `reads_committed`: the readers of transactional topics read committed data. `topics`: default all. Raises
-    ConfigError for an unknown guarantee.
+    `reads_committed`: the readers of transactional topics read committed data. `topics`: default all. `engine`: one of
+    `engines.CHOICES`. Raises ConfigError for an unknown guarantee or engine.
     """
     if guarantee is not None:
         parse(guarantee)
+    choice = chosen_engine(engine, None)
     claims = precommitted_reads(found.operations) if reads_committed else []
     facts: dict[str, Any] = {
         "complete": complete, "reads_committed": reads_committed, "claims": claims,
@@ -47,7 +49,11 @@ def judge_history(
     }  # fmt: skip
     known = write_history(found.operations, folder, facts)
     return judge(
-        folder, topics=list(topics) or known, guarantee=guarantee, spark=spark, engine=engine
+        folder,
+        topics=list(topics) or known,
+        guarantee=guarantee,
+        spark=spark,
+        engine=engine_for(choice, folder, known),
     )
 
 

@@ -98,7 +98,7 @@ def _check_history(
     run = Path(tempfile.mkdtemp(prefix=f"{history.stem}-", dir=out)).absolute()
     verdict = judge_history(
         found, run, guarantee=guarantee, topics=topics, complete=complete, reads_committed=reads_committed,
-        spark=spark_of_run(run.parent, spark), engine=engine_for(spark.engine, run, topics),
+        spark=spark_of_run(run.parent, spark), engine=spark.engine,
     )  # fmt: skip
     click.echo(str(verdict))
     click.echo(f"run folder: {run}")

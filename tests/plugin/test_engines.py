@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from harrow.cluster.errors import ConfigError
+from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.harness.checks.imported import judge_history, read_history_file
 from harrow.harness.commands import cli
 from harrow.harness.engines import AUTO, INLINE, INLINE_MOST, SPARK, engine_for
 from harrow.harness.options import make_options
@@ -91,6 +93,27 @@ def test_harrow_check_judges_with_the_chosen_engine(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, [*words, "inline"])
     assert done.exit_code == 0, done.output
     assert "engine inline, without Spark" in done.output
+
+
+def test_the_size_of_a_history_from_elsewhere_is_that_of_its_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sends.jsonl"
+    file.write_text(
+        '{"process": 1, "type": "ok", "f": "send", "topic": "orders", "partition": 0, "offset": 0, "value": "a"}\n'
+    )
+    history = read_history_file(file)
+    assert judge_history(history, tmp_path / "small", engine=AUTO).engine == INLINE
+    monkeypatch.setattr("harrow.harness.engines.INLINE_MOST", 0)
+
+    class Spark:
+        def collect(self, plan: Path) -> list[dict[str, Any]]:
+            raise HarrowError(f"Spark was asked for {plan.name}")
+
+    with pytest.raises(HarrowError, match=r"Spark was asked for plan\.json"):
+        judge_history(history, tmp_path / "large", engine=AUTO, spark=Spark())
+    with pytest.raises(ConfigError, match="engine 'local': expected spark, inline, auto"):
+        judge_history(history, tmp_path / "other", engine="local")
 
 
 def test_a_run_with_the_engine_inline_starts_no_spark(
