@@ -13,8 +13,15 @@ import pytest
     ],
 )  # fmt: skip
 def test_a_module_fixture_on_the_fixture_of_a_test_says_which_one_to_use(
-    pytester: pytest.Pytester, factory: str, name: str, remedy: str
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    factory: str,
+    name: str,
+    remedy: str,
 ) -> None:
+    monkeypatch.delenv(
+        "CI", raising=False
+    )  # There pytest repeats the message in its short summary.
     pytester.makepyfile(
         f"""
         import harrow

@@ -90,7 +90,7 @@ def test_a_refused_delivery_that_the_job_ignored_is_named(harrow: Harrow, tmp_pa
     causes = causes_of(harrow, tmp_path, "careless", fault)
     assert any(
         "brokers refused 1 record of charges" in cause and "NOT_ENOUGH_REPLICAS" in cause for cause in causes
-    ), causes  # fmt: skip
+    ), "\n".join(causes)  # fmt: skip
 
 
 def test_a_reader_that_stops_at_a_refused_offset_fetch_is_named(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...histories.recorded_faults import Row
+from ...wording import counted
 from ..verdict import Anomaly
 from .evidence import RunEvidence
 
@@ -13,7 +14,10 @@ from .evidence import RunEvidence
 def committed_early(
     anomalies: Sequence[Anomaly], evidence: RunEvidence
 ) -> Iterable[tuple[int, str]]:
-    """Return which commit covered inputs that have no output yet, and the rebalance that followed."""
+    """Return which commits covered inputs that have no output yet, by group and partition, and the next rebalance.
+
+    One sentence for each group and partition: several would leave no room for what else the run shows.
+    """
     inputs: dict[tuple[Any, ...], int] = {}
     for anomaly in anomalies:
         for row in anomaly.operations:
@@ -28,15 +32,24 @@ def committed_early(
                 )
                 inputs[key] = inputs.get(key, 0) + anomaly.records
                 break
+    by_place: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
     for (group, topic, partition, offset, when), count in inputs.items():
+        by_place.setdefault((group, topic, partition), []).append((when, offset, count))
+    for (group, topic, partition), commits in by_place.items():
+        when, offset, _ = min(commits)
         text = (
-            f"group {group} committed offset {offset} of {topic}-{partition} at {evidence.at(when)}, before the "
-            "outputs of all records below it were written"
+            f"group {group} committed offset {offset} of {topic}-{partition} at {evidence.at(when)}"
         )
+        if others := len(commits) - 1:
+            last = evidence.at(max(commits)[0])
+            text += f", and {counted(others, 'later offset')} until {last}, before the outputs of all records below them"
+        else:
+            text += ", before the outputs of all records below it"
+        text += " were written"
         rebalance = _rebalance_after(group, when, evidence)
         if rebalance is not None:
             text += f"; the group rebalanced at {evidence.at(rebalance['t_ns'])}"
-        yield count, text
+        yield sum(count for _, _, count in commits), text
 
 
 def _rebalance_after(group: str, time_ns: int, evidence: RunEvidence) -> Row | None:

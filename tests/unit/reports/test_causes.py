@@ -222,6 +222,28 @@ def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None
     assert cause("missing-output", commit, records=31) == (), "a commit without time is no evidence"
 
 
+def test_commits_of_one_group_and_partition_are_one_sentence() -> None:
+    """Three sentences that differ in an offset alone would leave no room for the refusal that explains them."""
+    commit = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1}
+    early = [
+        anomaly("missing-output", {**commit, "offset": offset, "completed_ns": at(seconds)})
+        for offset, seconds in ((58, 2.1), (3, 1.3), (40, 2.0))
+    ]
+    refused = {
+        "topic": "bills",
+        "error": "NOT_ENOUGH_REPLICAS",
+        "records": 1,
+        "without_idempotence": True,
+    }
+    refusals = [{**refused, "first_ns": at(1.2), "last_ns": at(1.2)}]
+    found = causes(early, RunEvidence(started_ns=0, refusals=refusals))["missing-output"]
+    assert found == (
+        "group billing committed offset 3 of orders-1 at 1.30 s, and 2 later offsets until 2.10 s, before the outputs "
+        "of all records below them were written",
+        "brokers refused 1 record of bills with NOT_ENOUGH_REPLICAS at 1.20 s",
+    )
+
+
 def test_sentences_are_ordered_by_records_and_bounded() -> None:
     facts = [lost(partition=number, records=number) for number in range(1, 9)]
     found = cause("lost-write", facts=facts)
