@@ -41,11 +41,9 @@ def committed_early(
             f"group {group} committed offset {offset} of {topic}-{partition} at {evidence.at(when)}"
         )
         if others := len(commits) - 1:
-            last = evidence.at(max(commits)[0])
-            text += f", and {counted(others, 'later offset')} until {last}, before the outputs of all records below them"
-        else:
-            text += ", before the outputs of all records below it"
-        text += " were written"
+            text += f", and {counted(others, 'later offset')} until {evidence.at(max(commits)[0])}"
+        below = "them" if others else "it"
+        text += f", before the outputs of all records below {below} were written"
         rebalance = _rebalance_after(group, when, evidence)
         if rebalance is not None:
             text += f"; the group rebalanced at {evidence.at(rebalance['t_ns'])}"
