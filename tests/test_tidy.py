@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
-import gc
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from source_trees import nodes_of, tree_of
 
 # the files are parsed once, by one worker
 pytestmark = pytest.mark.xdist_group("tidy")
@@ -54,17 +53,6 @@ ALL = sources(*LAYERS, "package", "tests", "benchmarks", "examples")
 LOGIC = [path for path in sources("cluster") if not relative(path).startswith(MACHINE)]
 
 
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    """The parsed file, for every rule that reads it."""
-    text = path.read_text()
-    gc.disable()  # it would walk through all trees again and again
-    try:
-        return ast.parse(text)
-    finally:
-        gc.enable()
-
-
 def test_the_tidy_rules_find_files_to_check() -> None:
     assert len(ALL) > 50
     assert len(LOGIC) > 30
@@ -79,7 +67,7 @@ def test_files_and_functions_are_within_their_limits() -> None:
         lines = path.read_text().count("\n")
         if lines > FILE_LINES_MOST:
             found.append(f"{relative(path)} has {lines} lines: split it by concept")
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES_MOST:
@@ -94,7 +82,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield node.lineno, name.name
@@ -120,7 +108,7 @@ def machine_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
         for banned, instead in BANNED_IMPORTS.items():
             if name == banned or name.startswith(f"{banned}."):
                 yield line, f"imports {name}; broker code uses {instead}"
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and last_name(node.func) in BANNED_LAST_NAMES:
             called = ast.unparse(node.func)
             if called in BANNED_CALLS:
@@ -139,7 +127,7 @@ def test_broker_code_reaches_the_machine_only_through_its_host() -> None:
 def foreign_imports(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
     """Yields each relative import that leaves the layer of `path`, and each absolute one inside it."""
     layer, depth = path.partition("/")[0], path.count("/")
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom) and node.level > depth:
             yield node.lineno, "climbs out of its layer"
     for line, name in imported(tree):
@@ -162,7 +150,7 @@ SLEEPS_LEFT: dict[str, int] = {}
 
 def sleeps(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yields each call that sleeps: `time.sleep`, `asyncio.sleep`, and a wait for an event that is never set."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and last_name(node.func) in {"sleep", "wait"}:
             called = ast.unparse(node.func)
             if called in {"time.sleep", "asyncio.sleep"} or re.search(
@@ -179,7 +167,7 @@ def test_tests_wait_for_events_and_never_sleep() -> None:
 
 def cannot_fail(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yields each condition that is always true, and each `pytest.raises` that accepts every exception."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             if any(isinstance(part, ast.Constant) and part.value is True for part in node.values):
                 yield node.lineno, "`or True` is always true"
@@ -203,7 +191,7 @@ def cannot_fail(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def inner_tests(tree: ast.AST) -> Iterator[ast.AST]:
     """Yields the tests for the plugin, which are strings in a test."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)

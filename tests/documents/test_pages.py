@@ -119,10 +119,12 @@ def test_the_page_of_faults_lists_every_fault_and_every_random_kind() -> None:
     assert sorted(re.findall(r"`(\w+)`", row)) == sorted(RANDOM_FAULTS)
 
 
-def test_the_readme_names_every_fault() -> None:
-    readme = (ROOT / "README.md").read_text()
-    (listed,) = re.findall(r"## What breaks\n\n(.*?):", readme, re.DOTALL)
-    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(FAULTS)
+README_MOST = 6_000
+"""Characters: what it is, ten lines, two commands and where to read on. Pages of docs/ have the rest."""
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert 4_000 < len((ROOT / "README.md").read_text()) < README_MOST
 
 
 def test_the_page_of_options_lists_every_option_with_its_ini_setting_and_marker() -> None:

@@ -1,0 +1,24 @@
+"""Parsed source files of the project, each parsed once in a process, for the rules that read them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+from pathlib import Path
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the parsed file, for every rule that reads it."""
+    tree = ast.parse(path.read_text())
+    gc.freeze()  # Else the collector walks through all trees again and again.
+    return tree
+
+
+@functools.cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a parsed file: several rules walk through each."""
+    nodes = tuple(ast.walk(tree))
+    gc.freeze()
+    return nodes
