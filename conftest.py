@@ -29,9 +29,11 @@ collect_ignore = ["examples/shop_extension"]
 def pytest_configure(config: pytest.Config) -> None:
     """Name the suite's rendezvous before xdist's workers and any process of a test begin.
 
-    No property test has a deadline: it would assert an absolute time.
+    No property test has a deadline: it would assert an absolute time. `make long` draws as many examples as hypothesis
+    does by default; the suite draws fewer, others in each run.
     """
-    settings.register_profile("suite", deadline=None)
+    examples = 100 if os.environ.get("HARROW_LONG") == "1" else 40
+    settings.register_profile("suite", deadline=None, max_examples=examples)
     settings.load_profile("suite")
     if not hasattr(config, "workerinput") and "HARROW_RENDEZVOUS" not in os.environ:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from source_trees import last_name, nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
@@ -197,13 +198,15 @@ def table(text: str) -> set[str]:
 @cache
 def strings() -> frozenset[str]:
     """Return every string of the cluster's code that is not a docstring."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "cluster").rglob("*.py")]
     return frozenset(
         node.value
-        for tree in trees
-        for node in ast.walk(tree)
+        for path in (ROOT / "cluster").rglob("*.py")
+        for node in nodes_of(tree_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
     )
+
+
+EMITS = re.compile(r"(?:emit|_trace|PacedEvents)$")
 
 
 def emitted() -> set[str]:
@@ -211,15 +214,15 @@ def emitted() -> set[str]:
     return {
         argument.value
         for path in (ROOT / "cluster").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and re.search(r"(?:emit|_trace|PacedEvents)$", ast.unparse(node.func))
+        for node in nodes_of(tree_of(path))
+        if isinstance(node, ast.Call) and EMITS.search(last_name(node.func))
         for argument in node.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
         if re.fullmatch(r"[a-z]+\.[a-z_-]+", argument.value)
     }
 
 
+@pytest.mark.xdist_group("tidy")  # They read the same parsed files.
 def test_the_trace_documents_every_event() -> None:
     documented = table(head("cluster/host/trace.py"))
     assert len(documented) > 30
@@ -227,6 +230,7 @@ def test_the_trace_documents_every_event() -> None:
     assert documented - strings() == set()
 
 
+@pytest.mark.xdist_group("tidy")
 def test_the_control_socket_documents_every_operation() -> None:
     documented = table(head("cluster/host/knobs/control.py"))
     operations = {

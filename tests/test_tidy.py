@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from source_trees import nodes_of, tree_of
+from source_trees import last_name, nodes_of, tree_of
 
 # the files are parsed once, by one worker
 pytestmark = pytest.mark.xdist_group("tidy")
@@ -93,13 +93,6 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 BANNED_LAST_NAMES = {called.rpartition(".")[2] for called in BANNED_CALLS}
-
-
-def last_name(called: ast.expr) -> str:
-    """Return `c` of `a.b.c` or of `c`: much cheaper than the text of the whole expression."""
-    if isinstance(called, ast.Attribute):
-        return called.attr
-    return called.id if isinstance(called, ast.Name) else ""
 
 
 def machine_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:

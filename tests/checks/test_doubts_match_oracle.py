@@ -119,7 +119,7 @@ def inputs_of(
     )  # fmt: skip
 
 
-@examples(50, 750)
+@examples(30, 750)
 @given(
     ops=operations(),
     batches=tapped(),
@@ -158,7 +158,7 @@ def test_each_fault_is_met_by_the_operations_of_the_oracle(
     }
 
 
-@examples(50, 750)
+@examples(30, 750)
 @given(ops=operations(), batches=tapped(), stamped=st.booleans())
 def test_refused_records_that_the_log_lacks_are_those_of_the_oracle(
     ops: list[Row], batches: list[Row], stamped: bool

@@ -207,7 +207,7 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-@examples(100, 1_000)
+@examples(60, 1_000)
 @given(
     ops=operations(),
     pending=st.lists(

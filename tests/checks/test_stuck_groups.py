@@ -21,8 +21,9 @@ from harrow.harness.histories.group_states import (
     read_groups,
     write_groups,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from manual_host import ManualHost
 
 SECOND = 10**9
@@ -162,7 +163,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@examples(133, 400)
 @given(ROWS, st.integers(30, 120), STATES, st.integers(0, 50))
 def test_the_check_agrees_with_a_second_reading_of_its_definition(
     rows: list[Row], at_s: int, state: str, healed_s: int

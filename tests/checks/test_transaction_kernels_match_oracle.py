@@ -112,7 +112,7 @@ MEMBERS = st.fixed_dictionaries(
 )
 
 
-@examples(150, 2_000)
+@examples(60, 2_000)
 @given(
     seen=st.lists(SEEN, max_size=6),
     rows=log(),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks.oracle_of_watermarks import watermark_regressions
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from watermark_histories import FETCHED, LISTED, Row, anomalies_of, kernels_find, row
 
 LEGAL: dict[str, list[Row]] = {
@@ -102,7 +103,7 @@ SAID: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 ).map(lambda said: {**said, "completed_ns": said["invoked_ns"] + said["lasts"]})
 
 
-@settings(max_examples=400)
+@examples(133, 400)
 @given(rows=st.lists(SAID, max_size=9), unclean=st.lists(st.integers(0, 3), max_size=2))
 def test_kernels_find_the_same_regressions_as_the_oracle(
     rows: list[Row], unclean: list[int]

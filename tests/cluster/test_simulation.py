@@ -100,7 +100,7 @@ def test_nothing_acknowledged_is_lost_under_random_faults(seed: int) -> None:
     assert result.converged_ms >= 0
 
 
-@pytest.mark.parametrize("path", some(SCHEDULES, suite=10), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some(SCHEDULES, suite=6), ids=lambda path: path.stem)
 def test_stored_schedules_are_valid(path: Path) -> None:
     schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
     result = run_schedule(schedule)

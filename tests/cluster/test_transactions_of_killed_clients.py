@@ -65,7 +65,7 @@ def warm(harrow: Harrow) -> Iterator[Harrow]:
     harrow.cluster.await_full_isr()
 
 
-@pytest.mark.parametrize("step", some(STEPS, suite=7))
+@pytest.mark.parametrize("step", some(STEPS, suite=4))
 def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
     warm: Harrow, step: str
 ) -> None:

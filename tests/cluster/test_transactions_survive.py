@@ -93,7 +93,7 @@ def run_once(producer: Producer, job: Job, consumer: object) -> bool:
     return end(producer)
 
 
-@pytest.mark.parametrize("step", some(STEPS, suite=8))
+@pytest.mark.parametrize("step", some(STEPS, suite=5))
 def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
     servers, job = warm.bootstrap_servers, new_job(warm, "survivor")
     node = broker_at(warm, step, job.transactional_id, job.sink, job.group)

@@ -151,7 +151,7 @@ ELSEWHERE = {
 """Failpoints that these simulations do not reach; `test_real_failpoints.py` and `unit/storage/` do."""
 
 
-@pytest.mark.parametrize("place", some([*OF_EACH_START, *OF_A_REPLICA], suite=6))
+@pytest.mark.parametrize("place", some([*OF_EACH_START, *OF_A_REPLICA], suite=4))
 def test_two_crashes_of_starts_with_power_losses_lose_nothing(place: str) -> None:
     fault = failpoint_at_start(place, leader("orders"), times=2, power_loss=True)
     done = run(fault, power_loss=True, seconds=6)

@@ -14,8 +14,9 @@ from harrow.cluster import HarrowError
 from harrow.cluster.dump.java_text import json_text, text
 from harrow.cluster.wire.batches import build_batch
 from harrow.harness.commands import cli
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 NAME = f"{0:020d}"
 TIME = 1_600_000_000_000
@@ -195,7 +196,7 @@ def test_json_is_written_as_jackson_does() -> None:
     data=st.binary(max_size=300),
     suffix=st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
 )
-@settings(max_examples=60)
+@examples(20, 60)
 def test_random_and_damaged_bytes_are_printed_or_refused_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
 ) -> None:

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 from harrow.cluster.host.simulated.disk import SimDisk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 SEEDS = range(60)
 
@@ -196,7 +197,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=14), st.integers(0, 1_000))
-@settings(max_examples=150)
+@examples(50, 150)
 def test_power_loss_leaves_a_state_that_the_file_had_since_its_last_sync(
     steps: list[tuple[object, ...]], seed: int
 ) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from manual_host import ManualHost
 
 KEYS = "abc"
@@ -106,7 +107,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(STEPS, st.sampled_from([0, 3, 1000]))
 def test_random_actions_complete_the_same_operations_as_the_model(
     steps: list[tuple[object, ...]], purge_interval: int

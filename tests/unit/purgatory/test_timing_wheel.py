@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from harrow.cluster.purgatory import TimerEntry, TimingWheel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 WheelAction = tuple[str, int]
 STEPS = st.lists(
@@ -18,7 +19,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(STEPS, st.integers(0, 10_000), st.sampled_from([2, 4, 64]))
 def test_random_actions_return_the_same_entries_as_a_sorted_list(
     steps: list[WheelAction], now: int, size: int
@@ -50,7 +51,7 @@ def test_random_actions_return_the_same_entries_as_a_sorted_list(
             assert now < expiry <= first
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(st.lists(st.integers(1, 500_000), max_size=40))
 def test_advancing_to_each_bucket_expiry_returns_every_entry_at_its_deadline(
     delays: list[int],

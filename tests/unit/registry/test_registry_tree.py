@@ -28,8 +28,9 @@ from harrow.cluster.registry import (
 )
 from harrow.cluster.registry.operations import Multi, Operation, decode, encode
 from harrow.cluster.registry.store import MemoryStore
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z")
 
@@ -105,7 +106,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(100, 300)
 @given(steps)
 def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
     tree, model, store = RegistryTree(), Model(), MemoryStore()

@@ -6,8 +6,9 @@ import pytest
 from harrow.cluster.ids import Offset
 from harrow.cluster.replication import STRATEGIES
 from harrow.cluster.replication.truncation import TruncationPoint
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 
 from .model import Replica, state
 
@@ -107,7 +108,7 @@ def test_kip_279_truncates_its_own_later_epoch_and_requests_again() -> None:
 HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
 
 
-@settings(max_examples=200)
+@examples(66, 200)
 @given(st.integers(0, 4), HISTORY, HISTORY, st.sampled_from(("kip-279", "kip-320")))
 def test_any_two_logs_agree_after_truncation_and_fetches(
     common: int, leader_more: list[int], follower_more: list[int], rule: str

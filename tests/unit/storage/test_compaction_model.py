@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from compacted_logs import Compaction, KeyValue, Model, records
 from harrow.cluster.ids import Offset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from long_runs import examples
 from storage_host import StorageHost
 
 pairs = st.tuples(
@@ -84,7 +85,7 @@ class Machine:
         return self.log.log.segments[-1].base_offset
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(steps, st.sampled_from([1, 3, 1_000]))
 def test_compaction_keeps_the_newest_record_of_each_key(
     todo: list[tuple[str, Sequence[KeyValue], int]], entries: int

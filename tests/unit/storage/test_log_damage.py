@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from log_damage import STEPS, Damage, History, check
+from long_runs import examples
 from storage_host import StorageHost
 
 
@@ -22,7 +23,7 @@ def recovery_events(host: StorageHost) -> list[dict[str, Any]]:
     return [fields for event, fields in host.notes.events if event == "log.recovered"]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(
     st.lists(st.sampled_from(STEPS), max_size=45),
     st.booleans(),

@@ -14,6 +14,7 @@ from harrow.cluster.wire.decoding import reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio_entities import entities, kio_bytes
+from long_runs import examples
 
 # The oldest version, the first flexible one and the newest cover every shape that a field can take.
 APIS = (
@@ -68,7 +69,7 @@ def test_decoding_what_kio_wrote_returns_the_message(
         assert reader(entity_type)(b"head" + written, 4) == (entity, 4 + len(written))
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(key=st.sampled_from(SAMPLED), garbage=st.binary(max_size=80))
 def test_decoding_garbage_raises_nothing_but_a_wire_error(
     key: tuple[int, int], garbage: bytes
@@ -77,7 +78,7 @@ def test_decoding_garbage_raises_nothing_but_a_wire_error(
         messages.request_reader(*key)(garbage, 0)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(data=st.data())
 def test_decoding_a_truncated_message_is_a_wire_error(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(SAMPLED))

@@ -14,6 +14,7 @@ from harrow.cluster.wire.primitives import NodeEndpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio_entities import kio_bytes
+from long_runs import examples
 
 from .fake_requests import joined_bytes, request_of
 
@@ -111,7 +112,7 @@ def test_the_high_watermark_that_a_replica_of_version_18_sends_is_skipped(
     assert fetch.decode_fetch(request_of(1, 18, body)) == row
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
 def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, version: int) -> None:
     body = fetch.encode_fetch_request(version, data.draw(fetches(version)))
@@ -120,7 +121,7 @@ def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, versi
         fetch.decode_fetch(request_of(1, version, body[:cut]))
 
 
-@settings(max_examples=100)
+@examples(33, 100)
 @given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=80))
 def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage: bytes) -> None:
     with contextlib.suppress(WireError):

@@ -12,6 +12,7 @@ from harrow.cluster.wire.topic_ids import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio_entities import entities, kio_bytes
+from long_runs import examples
 
 from .fake_requests import request_of
 
@@ -41,7 +42,7 @@ def test_decoding_produce_requests_agrees_with_kio(version: int, data: st.DataOb
     assert read == expected
 
 
-@settings(max_examples=80)
+@examples(26, 80)
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
 def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, version: int) -> None:
     body = kio_bytes(data.draw(entities(messages.request_type(0, version))))
@@ -50,7 +51,7 @@ def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, versi
         produce.decode_produce(request_of(0, version, body[:cut]))
 
 
-@settings(max_examples=100)
+@examples(33, 100)
 @given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=60))
 def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage: bytes) -> None:
     with contextlib.suppress(WireError):

@@ -15,6 +15,7 @@ from harrow.harness.zoo.bug import Bug, unplanted
 from harrow.harness.zoo.catalog import bug_named
 from harrow.harness.zoo.fewest_faults import FAILURES, RUNS, fewest_faults
 from harrow.harness.zoo.trial import Observed, SimulatedRuns, run_trial
+from long_runs import long_run
 
 BUG = Bug(
     number=99,
@@ -112,6 +113,7 @@ def test_an_anomaly_without_the_bug_is_a_false_alarm() -> None:
     assert not planted(result.false_alarm)
 
 
+@long_run
 def test_a_simulated_schedule_of_transactions_is_shrunk_and_still_shows_the_bug() -> None:
     bug = bug_named("kafka_5376")
     trial = run_trial(bug, 7)

@@ -19,7 +19,7 @@ RUNS_MOST = 8
 NAMES = sorted(set(IN_ORDER) - TOO_FAST)
 
 
-@pytest.mark.parametrize("name", some(NAMES, suite=3))
+@pytest.mark.parametrize("name", some(NAMES, suite=2))
 def test_a_search_by_events_finds_the_bug_and_its_schedule_repeats_the_run(name: str) -> None:
     trial = run_trial(bug_named(name), 3, EVENTS)
     assert trial.found, trial
