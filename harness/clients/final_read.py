@@ -96,6 +96,7 @@ class _FinalReader:
         self._last_error: dict[tuple[str, int], str] = {}
 
     def run(self, topics: Sequence[str]) -> list[FinalRead]:
+        asked_ns = time.monotonic_ns()
         bounds = {
             (topic, partition): self._watermarks(topic, partition)
             for topic in topics
@@ -125,6 +126,7 @@ class _FinalReader:
                     high=high,
                     records=self._records[topic, partition],
                     markers=self._markers.get((topic, partition), 0),
+                    asked_ns=asked_ns,
                 )
             )
         return done

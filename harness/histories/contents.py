@@ -49,6 +49,8 @@ class FinalRead:
     """Records of aborted and open transactions included, though their contents are not kept."""
     markers: int = 0
     """Offsets of the markers of transactions, which are no records."""
+    asked_ns: int = 0
+    """Monotonic; what was written later may lie above `high`. 0: not known."""
 
     @property
     def removed(self) -> int:

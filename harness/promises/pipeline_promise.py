@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..checks.guarantees import parse
 from ..checks.log_changes import created_again
 from ..checks.traces import judged_events
 from ..engines import SPARK, Engine
-from ..histories.commits import CommitTimes, commit_times, read_commits
+from ..histories.commits import NEVER, CommitTimes, commit_times, read_commits
 from ..histories.contents import Contents, read_contents
 from ..topics import Topic
 from .findings import PromiseFindings
@@ -71,6 +72,8 @@ class PipelinePromise:
     ordered: bool
     retry_topics: tuple[str, ...] = ()
     """The topics in which the job keeps inputs that it works on again later."""
+    given_ns: int = field(default_factory=time.monotonic_ns)
+    """Monotonic; when the caller gave the sink."""
 
     @classmethod
     def of(
@@ -164,10 +167,11 @@ class _Judge:
     def run(self, spark: SparkHandle | None, engine: Engine, limit: int) -> PromiseFindings:
         """Run the join and explain what it found."""
         promise, contents = self._promise, self._contents
+        until_ns = self._sink_read_ns()
         sink = self._sink(contents)
         pairing = promise.pairing(loose=sink.loose)
         batches = self._batches()
-        commits = self._commits()
+        commits = self._commits(until_ns)
         inputs = PipelineInputs(
             pairing=pairing, source=contents.chunks_of([promise.source]), sink=sink.chunks, commits=commits,
             times=self._times(promise.sink_topic, OUTPUT_TIMES, batches), ordered=promise.ordered,
@@ -191,20 +195,34 @@ class _Judge:
         )  # fmt: skip
         return PipelineResults(run, found, words, limit).findings()
 
+    def _sink_read_ns(self) -> int:
+        """Return the time from which on the job may have written outputs that were not read.
+
+        A commit after it may cover such an output, so it is no evidence that an output is missing.
+        """
+        topic = self._promise.sink_topic
+        if topic is not None:
+            asked = [part.asked_ns for part in self._contents.partitions_of([topic])]
+            return min((ns for ns in asked if ns), default=NEVER)
+        if isinstance(self._promise.sink, (Table, Files)):
+            return time.monotonic_ns()
+        return self._promise.given_ns
+
     def _sink(self, contents: Contents) -> StagedSink:
         topic = self._promise.sink_topic
         if topic is not None:
             return StagedSink(name=topic, chunks=[*contents.chunks_of([topic])], loose=False)
         return stage(self._promise.sink, self._work / SINK_FOLDER)
 
-    def _commits(self) -> dict[str, dict[int, CommitTimes]]:
-        """Return the commits on the source, since it was created again where that has happened."""
+    def _commits(self, until_ns: int) -> dict[str, dict[int, CommitTimes]]:
+        """Return the commits on the source until a time, since it was created again where that has happened."""
         created_ns = self._created_ns.get(self._promise.source, 0)
         found = read_commits(self._folder / run_folder.CLUSTER, self._promise.source)
         chosen = [
             commit
             for commit in found
-            if self._promise.group in (None, commit.group) and commit.completed_ns >= created_ns
+            if self._promise.group in (None, commit.group)
+            and created_ns <= commit.completed_ns <= until_ns
         ]
         return {group: dict(partitions) for group, partitions in commit_times(chosen).items()}
 

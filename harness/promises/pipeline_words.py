@@ -161,7 +161,7 @@ class PipelineWords:
             else:
                 behind.append(
                     f"{group} has committed {self.source}-{given.partition} up to offset {times.end} of "
-                    f"{self._end(given.partition)}"
+                    f"{self._end(given.partition)} (harrow.await_caught_up({group!r}, {self.source!r}) waits for it)"
                 )
         if passed:
             return (

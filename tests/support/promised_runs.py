@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from confluent_kafka import Message
+from harrow.cluster.host.coordinator_tap import CoordinatorTap
+from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.ids import TopicPartition
 from harrow.harness import run_folder
 from harrow.harness.histories.contents import ContentsWriter, FinalRead
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
@@ -56,6 +59,8 @@ class PromisedRun:
         self._next = {(topic, p): 0 for topic in topics for p in range(partitions)}
         self._low: dict[tuple[str, int], int] = {}
         self._history: HistoryWriter | None = None
+        self.asked_ns = 0
+        """When the final read asked for the high watermarks."""
 
     def record(
         self, value: object, *, key: bytes | str | None = b"k", partition: int = 0, topic: str = TOPIC,
@@ -84,6 +89,17 @@ class PromisedRun:
             invoked_ns=at_ns, time_ns=at_ns + 1,
         )  # fmt: skip
 
+    def committed(self, offset: int, *, group: str = "billing", topic: str = TOPIC) -> int:
+        """Record a commit of partition 0 in a broker's tap; return a time after it, monotonic in ns."""
+        folder = self.folder / run_folder.CLUSTER / "broker-1"
+        folder.mkdir(parents=True, exist_ok=True)
+        clock = RealClock()
+        tap = CoordinatorTap(str(folder), clock)
+        now_ns = clock.monotonic_ns()
+        tap.committed(group, [(TopicPartition(topic, 0), offset)], error=0, invoked_ns=now_ns)
+        tap.close()
+        return clock.monotonic_ns()
+
     def write(self) -> Path:
         """Write the files of the final read; return the run folder."""
         drain = self.folder / run_folder.DRAIN
@@ -100,7 +116,14 @@ class PromisedRun:
 
     def _read(self, topic: str, partition: int, high: int) -> FinalRead:
         count = sum(message.partition() == partition for message in self._messages[topic])
-        return FinalRead(topic=topic, partition=partition, low=0, high=high, records=count)
+        return FinalRead(
+            topic=topic,
+            partition=partition,
+            low=0,
+            high=high,
+            records=count,
+            asked_ns=self.asked_ns,
+        )
 
 
 def by_name(anomalies: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
