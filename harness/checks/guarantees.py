@@ -18,7 +18,7 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `nonmonotonic-poll`, `poll-skip`: a recorded consumer went back, or passed over a record, although its position was
   not set since its last read, by the application (assign, seek) or by its group;
 * `unknown-origin`, `failed-write`, `read-before-send`: a record that no client sent; a record of a send that certainly
-  failed; a record that was read before its send began (`kernels/origins.py`);
+  failed; a record that was read before its send began (`kernels/origins.py`, and `unsent_batches.py` there);
 * `realtime-order`: a record has a lower offset than a record that was acknowledged before its send began;
 * `missed-rewind`: a consumer went on behind records that it had read in an aborted transaction (`kernels/rewinds.py`);
 * `replica-divergence`: replicas have different bytes at the same offset and leader epoch (LogMatching);

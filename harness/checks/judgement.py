@@ -50,6 +50,7 @@ from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Anomaly, Status, Verdict
+from .whole_taps import brokers_with_whole_taps
 
 ONLY_OPERATIONS = (
     "a history from elsewhere has only what clients did: the logs of replicas, leaders, coordinators and groups were "
@@ -102,8 +103,9 @@ def judge_laid_out(
     windows, fault_problems = read_fault_windows(place)
     events = judged_events(place)
     jobs, plan_problems = plan_jobs(
-        place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times
-    )
+        place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times,
+        brokers_with_whole_taps(place, events),
+    )  # fmt: skip
     with ThreadPoolExecutor(1) as beside:  # while Spark works, this process waits
         going = beside.submit(_judge_progress, place, layout, topics, events, started)
         results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)

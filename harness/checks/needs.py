@@ -66,7 +66,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),
     # of recording clients: a run without any has none to show
     (("failed-write", "read-before-send", "realtime-order"), (frozenset({R.OPERATIONS, R.FINAL_READ}),)),
-    # only a history from elsewhere has every send, and the transaction of each read
+    # only a history from elsewhere has every send, or a tap where no broker and no connection ended
+    # (kernels/unsent_batches.py), and only such a history the transaction of each read
     (("unknown-origin", "missed-rewind"), (frozenset(),)),
 )  # fmt: skip
 NEEDS: Mapping[str, tuple[Kinds, ...]] = {name: needs for names, needs in _FOR for name in names}

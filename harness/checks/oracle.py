@@ -11,13 +11,14 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..histories.format import BREAKS, OperationFunction, OperationType
 from ..histories.layout import DRAINED
 from .log_changes import LogChanges
+from .oracle_of_batches import batches_out_of_place
 from .oracle_of_origins import follows, origins, reads_before_sends, real_time_order, rewinds
 from .oracle_of_removals import Compaction, first_removed_early, incomplete_leaders, legal_changes
 
@@ -33,11 +34,13 @@ class Oracle:
         logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
         epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None, decisions: Sequence[Row] = (),
         sent: Sequence[Row] = (), all_sends: bool = False, reads_committed: bool = True,
+        whole_taps: Collection[int] = (),
     ) -> None:  # fmt: skip
         """`sent`: rows of `oracle_of_removals.untapped`, for the checks of removals and leaders where no tap wrote.
 
-        `all_sends`, `reads_committed`: as in `plans.PartitionJob`.
+        `all_sends`, `reads_committed`, `whole_taps`: as in `plans.PartitionJob`.
         """
+        self.whole_taps = whole_taps
         self.all_sends, self.reads_committed = all_sends, reads_committed
         self.logs = dict(logs or {})
         self.epochs = dict(epochs or {})
@@ -54,10 +57,10 @@ class Oracle:
         self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
         self.failed = [
             r
-            for r in recorded
+            for r in [*recorded, *pending]
             if r["kind"] == OperationFunction.SEND and r["outcome"] == OperationType.FAIL
         ]
-        self.pending = list(pending)
+        self.pending = [r for r in pending if r["outcome"] == OperationType.INFO]
         self.polls = [r for r in recorded if r["kind"] in (OperationFunction.POLL, *BREAKS)]
         bounds = [r for r in drained if r["kind"] == OperationFunction.BOUNDS]
         self.final: dict[int, Row] | None = None
@@ -69,6 +72,7 @@ class Oracle:
         starts = [log[0]["base_offset"] for log in self.logs.values() if log]
         self.low = bounds[-1]["op"] if bounds else max(starts, default=0)
         self.high = bounds[-1]["offset"] if bounds else None
+        self.end_ns = bounds[-1]["time_ns"] if bounds else 0
         self.to_the_end = not bounds or bounds[-1]["outcome"] == OperationType.OK
         self.sent = list(sent)
         early = first_removed_early(self.changes, [*batches, *sent])
@@ -278,6 +282,10 @@ class Oracle:
         ]  # fmt: skip
         if self.sends:
             found += reads_before_sends(reads, acked, offered, all_sends=self.all_sends)
+        found += batches_out_of_place(
+            self.produced, self.logs, self.final, self.failed, acked, changes=self.changes, low=self.low,
+            end_ns=self.end_ns, whole_taps=self.whole_taps,
+        )  # fmt: skip
         for name, offsets in found:
             self._add(name, *offsets)
 

@@ -58,8 +58,12 @@ def read_replicas(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], 
 def plan_jobs(
     folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[FaultWindow],
     changes: Mapping[tuple[str, int], LogChanges], limit: int, times: run_folder.RunTimes,
+    whole_taps: Sequence[int] = (),
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
-    """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
+    """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts.
+
+    `whole_taps`: what `whole_taps.py` found; a broker counts in the partitions in whose ISR it is when the run ends.
+    """
     reasons: list[str] = []
     data = run_folder.replica_folders(folder)
     stored = _stored_logs(data, topics)
@@ -72,10 +76,12 @@ def plan_jobs(
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
         logs = stored.get((topic, partition), {})
+        in_isr: set[int] = set()
         if replicas is not None and (topic, partition) in replicas:
             assigned = replicas[topic, partition]
             if not isinstance(assigned, PartitionReplicas):
                 assigned = PartitionReplicas(replicas=tuple(assigned), isr=tuple(assigned))
+            in_isr = set(assigned.isr)
             if set(assigned.isr) != set(assigned.replicas):
                 reasons.append(
                     f"the ISR of {topic}-{partition} is not full: it has brokers {sorted(assigned.isr)}, "
@@ -99,7 +105,7 @@ def plan_jobs(
                 deleted_heads={str(node): base for node, base in changed.deleted_heads.items()},
                 removals=changed.removals, cleanings=changed.cleanings, leaderships=changed.leaderships,
                 unclean_epochs=changed.unclean_epochs, wrong_clocks=changed.wrong_clocks, limit=limit,
-                all_sends=bool(imported.get("complete", False)),
+                whole_taps=sorted(in_isr & set(whole_taps)), all_sends=bool(imported.get("complete", False)),
                 reads_committed=bool(imported.get("reads_committed", True)),
                 size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )

@@ -54,6 +54,8 @@ class PartitionJob:
     """The numbers of Harrow's own clients, such as that of the final read."""
     untapped: list[int] = field(default_factory=list[int])
     """Brokers without a tap of their coordinators (`histories/recordings.py`)."""
+    whole_taps: list[int] = field(default_factory=list[int])
+    """Brokers whose tap has a row for each Produce request that they served (`whole_taps.py`)."""
     all_sends: bool = False
     """Whether the history has every send to the partition (of a history from elsewhere)."""
     reads_committed: bool = True
@@ -65,6 +67,12 @@ class PartitionJob:
     def __post_init__(self) -> None:
         assert all(start <= end for start, end in self.windows), self.windows
         assert self.windows == sorted(self.windows), self.windows
+
+    @property
+    def taps_of_all_leaders(self) -> bool:
+        """Whether the taps have each Produce request for the partition, of each of its leaders."""
+        leaders = {row.leader for row in self.leaderships}
+        return bool(leaders) and leaders <= set(self.whole_taps) and not self.created_ns
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job as plain JSON."""

@@ -194,6 +194,18 @@ def count_requests(run: Path) -> list[RequestCount]:
     return sorted(found, key=lambda row: row.first_ns)
 
 
+def brokers_that_always_responded(run: Path, api: str) -> set[int]:
+    """Return the brokers that sent a response to each request of an API, also of Harrow's clients, while they lived."""
+    from harrow.cluster.host.request_tap import REQUEST_BYTES_MOST
+
+    found: set[int] = set()
+    for path, rows, _ in _files(run, TAP_REQUESTS):
+        ended = (rows["flags"] & REQUEST_UNANSWERED) != 0
+        if not (ended & _of_apis(rows, [api])).any() and path.stat().st_size < REQUEST_BYTES_MOST:
+            found.add(node_id_of(path.parent))
+    return found
+
+
 def is_harrows(client: str) -> bool:
     """Whether a client is Harrow's own (topics, final read, questions of the harness) or a broker."""
     own = client == HARROWS_NAME or client.startswith(HARROWS_PREFIX)

@@ -9,10 +9,12 @@ from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
     OPS_SCHEMA,
+    PRODUCED,
     TRANSACTION_SCHEMA,
     arrange,
     rows_outside,
 )
+from harrow.harness.checks.kernels.unsent_batches import SETTLED_NS
 from harrow.harness.checks.log_changes import (
     NOT_TRACED,
     CleaningBegun,
@@ -82,11 +84,13 @@ def operations(draw: st.DrawFn) -> list[Row]:
         rows += [operation(OperationFunction.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
         low = draw(st.sampled_from([0, 0, 0, 2]))
         to_the_end = draw(st.sampled_from([OperationType.OK, OperationType.OK, OperationType.INFO]))
-        rows.append(
-            operation(
-                OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, outcome=to_the_end, source=DRAINED
-            )
+        bounds = operation(
+            OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, outcome=to_the_end, source=DRAINED
         )  # fmt: skip
+        # the last batches may still wait for their responses
+        rows.append(
+            {**bounds, "time_ns": draw(st.sampled_from([low, SETTLED_NS + 2, SETTLED_NS + 9]))}
+        )
     return rows
 
 
@@ -106,12 +110,14 @@ def tapped(draw: st.DrawFn) -> list[Row]:
     """Batches that a tap saw."""
     rows: list[Row] = []
     for number in range(draw(st.integers(0, 4))):
-        base = draw(OFFSETS)
+        kind, base = draw(st.integers(1, 2)), draw(OFFSETS)
+        error = draw(st.sampled_from([0, 0, 6, 10])) if kind == PRODUCED else 0
+        base, last = (-1, -1) if error else (max(base, 0), max(base, 0) + draw(st.integers(0, 1)))
         rows.append(
             {
-                "kind": draw(st.integers(1, 2)), "flags": draw(st.sampled_from([0, 0, 1])), "error": 0, "client": 0,
-                "base_offset": max(base, 0), "last_offset": max(base, 0) + draw(st.integers(0, 1)), "crc": draw(SMALL),
-                "count": 1, "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": 0, "acks": -1,
+                "kind": kind, "flags": draw(st.sampled_from([0, 0, 1])), "error": error, "client": 0,
+                "base_offset": base, "last_offset": last, "crc": draw(SMALL), "count": 1,
+                "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": 0, "acks": -1,
                 "base_sequence": draw(st.integers(0, 3)), "invoked_ns": number, "completed_ns": number,
                 "created_ns": number, "base_timestamp_ms": 0, "max_timestamp_ms": 0, "node": 1,
             }
@@ -212,9 +218,15 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     ops=operations(),
     pending=st.lists(
         st.builds(
-            operation, st.just(OperationFunction.SEND), st.just(99), st.just(-1), SMALL, SMALL
+            operation,
+            st.just(OperationFunction.SEND),
+            st.just(99),
+            st.just(-1),
+            SMALL,
+            SMALL,
+            outcome=st.sampled_from([OperationType.INFO, OperationType.FAIL]),
         ),
-        max_size=1,
+        max_size=2,
     ),
     batches=tapped(),
     logs=st.lists(log(), max_size=3),
@@ -234,6 +246,7 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     decided=decisions(),
     all_sends=st.booleans(),
     reads_committed=st.sampled_from([True, True, False]),
+    whole_taps=st.lists(st.integers(0, 2), unique=True),
 )
 def test_kernels_find_the_same_anomalies_as_the_oracle(
     ops: list[Row],
@@ -246,9 +259,9 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     decided: list[Row],
     all_sends: bool,
     reads_committed: bool,
+    whole_taps: list[int],
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
-    pending = [{**row, "outcome": int(OperationType.INFO)} for row in pending]
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
         PartitionJob(
@@ -265,6 +278,7 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
             wrong_clocks=changes.wrong_clocks,
             all_sends=all_sends,
             reads_committed=reads_committed,
+            whole_taps=whole_taps,
         ),
         frame(ops, OPS_SCHEMA),
         frame(pending, OPS_SCHEMA),
@@ -283,7 +297,7 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     }
     oracle = Oracle(
         ops, pending, batches, replicas, changes=changes, epochs=inputs.epochs, decisions=decided, all_sends=all_sends,
-        reads_committed=reads_committed,
+        reads_committed=reads_committed, whole_taps=whole_taps,
     )  # fmt: skip
     assert kernels == oracle.judge()
     for doubt in (

@@ -116,6 +116,10 @@ class RunFolder:
             acks, int(idempotent)
         )  # fmt: skip
 
+    def wait(self, seconds: float) -> None:
+        """Nothing happens for so long."""
+        self.clock_ns += int(seconds * 1e9)
+
     def final(
         self, values: Mapping[int, str], *, partition: int = 0, low: int = 0, high: int | None = None,
         key: str | None = "k", timestamps: Mapping[int, int] | None = None, topic: str = TOPIC,
@@ -131,8 +135,8 @@ class RunFolder:
             )  # fmt: skip
         end = max(values, default=-1) + 1 if high is None else high
         self._drain.append(
-            OperationFunction.BOUNDS, OperationType.OK, who, what, partition, end, low
-        )
+            OperationFunction.BOUNDS, OperationType.OK, who, what, partition, end, low, time_ns=self.tick()
+        )  # fmt: skip
 
     def log(
         self, node: int, *batches: bytes, partition: int = 0, data: str | Path = broker_folder.DATA

@@ -8,6 +8,7 @@
   doubts that this leaves; `compacted_replicas.py`: what compaction left in each replica;
 * `send_order.py`: the order of recorded sends, and what has no known order;
 * `origins.py`: records that no client sent, or that a send which failed has sent, or that were read before they were;
+* `unsent_batches.py`: batches of the log that no request has, or only requests that were refused;
 * `real_time.py`: records whose offsets are not in the order in which they were acknowledged and sent;
 * `rewinds.py`: readers after transactions that were aborted, or of which the outcome is unknown;
 * `ends_of_reads.py`: acknowledged records that no reader reached;
@@ -57,6 +58,7 @@ from . import (
     send_order,
     transactions,
     unknown_coordinators,
+    unsent_batches,
     watermarks,
 )
 from .findings import PartitionFindings
@@ -72,8 +74,10 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     records.reading_order,
     rewinds.after_transactions,
     real_time.real_time_order,
+    real_time.batches_in_real_time_order,
     origins.origins_of_records,
     origins.reads_before_sends,
+    unsent_batches.batches_without_request,
     batches.lost_batches,
     batches.inconsistent_batches,
     batches.duplicate_batches,

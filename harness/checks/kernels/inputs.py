@@ -143,6 +143,8 @@ class PartitionInputs:
     """Whether the final read went to the end; else what is at `high` and above was not looked for (`info` bounds)."""
     failed_sends: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
     """Recorded sends with the outcome fail: no log may have their records."""
+    failed_anywhere: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
+    """The same without a partition, as of a send that the client library refused: no partition may have them."""
     placed: Placed | None = None
     """The stored result of `acknowledged_by_offset`."""
     agreed: bool | None = None
@@ -152,6 +154,13 @@ class PartitionInputs:
     in_transactions: pl.DataFrame | None = None
     """The stored result of `log_transactions.transactional_batches`; the next one is that of `log_transactions`."""
     transactions: pl.DataFrame | None = None
+
+    def failed(self) -> pl.DataFrame:
+        """Return the sends that certainly failed, also those without a partition."""
+        if not len(self.failed_anywhere):
+            return self.failed_sends
+        columns = list(OPS_SCHEMA)
+        return pl.concat([self.failed_sends.select(columns), self.failed_anywhere.select(columns)])
 
     def visible(self) -> pl.DataFrame:
         """Return the final read, which exists, without the records of aborted transactions."""
@@ -317,6 +326,7 @@ def arrange(
         end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
         to_the_end=not len(bounds) or bounds["outcome"][-1] == OperationType.OK,
         failed_sends=chosen(ops, sends & (outcome == OperationType.FAIL)),
+        failed_anywhere=chosen(pending, (pending["outcome"] == OperationType.FAIL).to_numpy()),
     )
 
 

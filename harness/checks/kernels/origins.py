@@ -1,8 +1,8 @@
 """Where a record is from: `unknown-origin`, `failed-write` and `read-before-send` (L1).
 
 * `unknown-origin`: the final read or a reader has a record that no recorded send has sent. Decidable only where the
-  history has every send (`PartitionJob.all_sends`). With the taps it is not: a batch that a broker appended and whose
-  response it never sent has no row.
+  history has every send (`PartitionJob.all_sends`). Of the taps `unsent_batches.py` judges what is decidable: a batch
+  that a broker appended and whose response it never sent has no row.
 * `failed-write` (Jepsen's G1a): the record of a send that certainly failed, or whose transaction was aborted, and that
   no other send has sent. Decidable also where taps saw no batch at its offset and none with the CRC of its batch:
   another producer of the same bytes has a row, and so has a send that was refused after its effect. Where readers read
@@ -31,19 +31,20 @@ PLACE = ["offset", *VALUE]
 def origins_of_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """unknown-origin and failed-write."""
     job = inputs.job
-    if not job.all_sends and not (len(inputs.failed_sends) and len(inputs.produced)):
+    of_failed = inputs.failed()
+    if not job.all_sends and not (len(of_failed) and len(inputs.produced)):
         return
     if quick.accounted(inputs):
         return
     sent = pl.concat([inputs.sends.select(VALUE), inputs.pending.select(VALUE)])
     strange = _received(inputs).join(sent, on=VALUE, how="anti").sort(PLACE)
-    failed = strange.join(inputs.failed_sends.select(VALUE), on=VALUE, how="semi").sort(PLACE)
+    failed = strange.join(of_failed.select(VALUE), on=VALUE, how="semi").sort(PLACE)
     if not job.all_sends and len(failed):
         failed = failed.filter(pl.Series(~covered(failed["offset"].to_numpy(), _tapped(inputs))))
     if job.reads_committed:
         findings.add_each("failed-write", failed, lambda row: _describe_failed(inputs, row))
     if job.all_sends:
-        unknown = strange.join(inputs.failed_sends.select(VALUE), on=VALUE, how="anti").sort(PLACE)
+        unknown = strange.join(of_failed.select(VALUE), on=VALUE, how="anti").sort(PLACE)
         findings.add_each("unknown-origin", unknown, lambda row: _describe_unknown(inputs, row))
 
 
@@ -80,7 +81,7 @@ def _reads_of(inputs: PartitionInputs, row: Row) -> list[Row]:
 
 def _describe_failed(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
     same = pl.all_horizontal(pl.col(name) == row[name] for name in VALUE)
-    sends = inputs.failed_sends.filter(same)
+    sends = inputs.failed().filter(same)
     text = f"the record at offset {row['offset']} is of a send that had certainly failed, or of an aborted transaction"
     return [row["offset"]], [*operation_rows(sends), *_reads_of(inputs, row)], text
 
