@@ -6,8 +6,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA
+from harrow.harness.checks.kernels.evidence import collect
+from harrow.harness.checks.kernels.findings import PartitionFindings
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
 from harrow.harness.checks.kernels.resent_batches import as_stored
+from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.segments import LOG_COLUMNS
 
 STORED: dict[str, Any] = {
     "producer_id": 7, "producer_epoch": 0, "base_sequence": 23, "last_offset": 24, "count": 2, "crc": 111,
@@ -53,3 +57,34 @@ def test_the_order_of_the_rows_stays() -> None:
     )
     assert as_stored(frame, log())["crc"].to_list() == [111, 5, 111]
     assert as_stored(frame, {}).equals(frame)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attributes", "batches"),
+    [
+        ({"max_timestamp_ms": 8_000}, 0, 1),
+        ({"max_timestamp_ms": 5_000}, 0, 0),
+        ({"max_timestamp_ms": 8_000}, 0x08, 0),
+        ({"max_timestamp_ms": 8_000, "error": 7}, 0, 0),
+        ({"max_timestamp_ms": 8_000, "base_sequence": 22}, 0, 0),
+    ],
+    ids=["another time", "the same time", "the time of the append", "an error", "another sequence"],
+)
+def test_a_batch_that_a_broker_took_for_a_retry_is_a_fact(
+    fields: dict[str, Any], attributes: int, batches: int
+) -> None:
+    rows = pl.concat([produced(kind=1, base_offset=23), produced(kind=1, base_offset=23, **fields)])
+    stored = dict.fromkeys(LOG_COLUMNS, 0) | STORED | {"base_offset": 23, "attributes": attributes}
+    logs = {1: pl.DataFrame([stored | {"crc_good": True}])}
+    none = pl.DataFrame(schema=OPS_SCHEMA)
+    inputs = arrange(PartitionJob(topic="orders", partition=3), none, none, rows, logs, [])
+    findings = PartitionFindings("orders", 3, 5)
+    collect(inputs, findings)
+    assert sum(row["batches"] for row in findings.evidence) == batches
+    if batches:
+        (fact,) = findings.evidence
+        assert (fact["fact"], fact["partition"], fact["base_offset"]) == (
+            "sequence-used-again",
+            3,
+            23,
+        )

@@ -43,6 +43,7 @@ pytestmark = [pytest.mark.harrow(scope="session"), pytest.mark.xdist_group("othe
 ENOUGH = 30
 """Of orders that were acknowledged or read; each fault acts on one of the first requests."""
 RECOVERS_WITHIN_S = 10
+TAKEN_FOR_A_RETRY = "because the log had another batch under the same sequence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +55,16 @@ class ProducerBug:
     fault: Fault
     guarantee: str = "exactly-once"
     anomaly: str
+    cause: str = ""
 
 
 PRODUCER_BUGS = {
     "franz-go 1217": ProducerBug(
-        program="known_bugs/go", words=("send",), guarantee="no-loss", anomaly="missing",
+        program="known_bugs/go", words=("send",), guarantee="no-loss", anomaly="missing", cause=TAKEN_FOR_A_RETRY,
         fault=fail_response("Produce", "REQUEST_TIMED_OUT", nth=3, client="franz-orders"),
     ),
     "KafkaJS 1005": ProducerBug(
-        program="known_bugs/node", anomaly="missing",
+        program="known_bugs/node", anomaly="missing", cause=TAKEN_FOR_A_RETRY,
         fault=delay_request("Produce", nth=3, client="kafkajs-orders", delay_ms=500),
     ),
     "KAFKA-13598": ProducerBug(
@@ -128,6 +130,7 @@ def test_a_producer_with_a_known_bug_loses_or_doubles(harrow: Harrow, name: str)
         send_and_verify(harrow, bug, "old")
     verdict = failed.value.verdict
     assert bug.anomaly in verdict.anomaly_names(), str(verdict)
+    assert bug.cause in " ".join(verdict.causes.get(bug.anomaly, ())), str(verdict)
 
 
 @pytest.mark.parametrize("name", PRODUCER_BUGS)

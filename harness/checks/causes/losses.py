@@ -135,6 +135,9 @@ def not_stored(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
     """Return what became of records that the application believes to have sent: lost, refused, given up."""
     topics = {anomaly.topic for anomaly in anomalies}
     yield from lost(anomalies, evidence)
+    for fact in evidence.facts:
+        if fact["fact"] == "sequence-used-again" and fact["topic"] in topics:
+            yield fact["records"], _used_again(fact, evidence)
     for row in evidence.delivery_errors:
         if row["topic"] in topics:
             what = "produce() refused" if row["refused"] else "the delivery reports of"
@@ -147,6 +150,19 @@ def not_stored(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
     for row in evidence.refusals:
         if row["topic"] in topics:
             yield row["records"], refusal(row, evidence)
+
+
+def _used_again(fact: Row, evidence: RunEvidence) -> str:
+    number = fact["client"]
+    name = evidence.clients[number] if number < len(evidence.clients) else f"client {number}"
+    when = evidence.span(fact["first_ns"], fact["last_ns"])
+    return (
+        f"broker {fact['broker']} acknowledged {counted(fact['batches'], 'batch', 'batches')} of {name} without "
+        f"appending, {when}, because the log had another batch under the same sequence: a broker takes the later one "
+        f"for a retry. The first has base sequence {fact['base_sequence']} of producer id {fact['producer_id']} "
+        f"(offset {fact['base_offset']} of {fact['topic']}-{fact['partition']}). Either {name} sent a retry with a new "
+        "timestamp, or it gave the sequence of earlier records to other records"
+    )
 
 
 def refusal(row: Row, evidence: RunEvidence) -> str:

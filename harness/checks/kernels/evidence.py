@@ -1,7 +1,7 @@
 """Evidence of a cause: facts about lost and duplicated records that only the rows of a partition show.
 
-`collect` runs after the checks, and only on a partition with such anomalies. Each fact is a plain row for
-`checks/causes/`, with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`,
+`collect` runs after the checks, and looks for most facts only on a partition with such anomalies. Each fact is a plain
+row for `checks/causes/`, with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`,
 `last_ns`):
 
 * `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
@@ -13,7 +13,10 @@
   this error code: a fault put it there after the append (`fail_response`);
 * `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
   epoch, and no broker answered the request;
-* `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged.
+* `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged;
+* `sequence-used-again` (`broker`, `client`, `batches`; `producer_id`, `base_sequence`, `base_offset` of the first):
+  batches that were acknowledged, and instead of which the log has others under the same sequences, with other
+  timestamps. Looked for on every partition, because only the application knows that records are missing.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from .inputs import FLAG_LOST, LOG_APPEND_TIME, PartitionInputs
 
 CLIENTS_MOST = 3
 FACTS_MOST = 10
+SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
 APART_NS = 3_000_000_000
 """Losses that are so far apart in time are two facts, because they have two causes."""
 
@@ -41,6 +45,7 @@ def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         facts += _lost(inputs) if inputs.early is None else _removed_early(inputs, inputs.early)
     if findings.duplicate_offsets:
         facts += _duplicated(inputs, np.array(sorted(findings.duplicate_offsets), np.int64))
+    facts += _sequences_used_again(inputs)
     place = {"topic": inputs.job.topic, "partition": inputs.job.partition}
     findings.evidence += [{**place, **fact} for fact in facts]
 
@@ -131,6 +136,38 @@ def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtyp
             | {"first_ns": first, "last_ns": last}
         )
     return facts
+
+
+def _sequences_used_again(inputs: PartitionInputs) -> list[Row]:
+    """Return which acknowledged batches are not those that the log has under their sequences, by client."""
+    log = max(inputs.logs.values(), key=len)
+    ends, stored_ms = log["last_offset"].to_numpy(), log["max_timestamp_ms"].to_numpy()
+    asked = inputs.acked_batches
+    at = np.minimum(np.searchsorted(ends, asked["last_offset"].to_numpy()), max(len(ends) - 1, 0))
+    if not len(ends) or (stored_ms[at] == asked["max_timestamp_ms"].to_numpy()).all():
+        return []
+    own_time = (pl.col("attributes") & LOG_APPEND_TIME) == 0
+    stored = log.filter(own_time).select(
+        "last_offset", pl.col("max_timestamp_ms").alias("stored_ms"),
+        *(pl.col(name).cast(asked.schema[name]) for name in SEQUENCE),
+    )  # fmt: skip
+    again = (
+        asked.filter(pl.col("producer_id") >= 0)
+        .join(stored, on=["last_offset", *SEQUENCE], how="inner")
+        .filter(pl.col("stored_ms") != pl.col("max_timestamp_ms"))
+        .sort("completed_ns")
+        .group_by("node", "client", maintain_order=True)
+        .agg(
+            pl.len().alias("batches"),
+            pl.col("count").sum().alias("records"),
+            pl.col("producer_id", "base_sequence", "base_offset").first(),
+            pl.col("completed_ns").min().alias("first_ns"),
+            pl.col("completed_ns").max().alias("last_ns"),
+        )
+        .head(FACTS_MOST)
+        .rename({"node": "broker"})
+    )
+    return [{"fact": "sequence-used-again", **row} for row in again.iter_rows(named=True)]
 
 
 def _covering(copies: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:

@@ -191,6 +191,20 @@ def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only()
     )
 
 
+def test_missing_records_name_batches_that_a_broker_took_for_retries() -> None:
+    fact = {
+        "fact": "sequence-used-again", "topic": "orders", "partition": 0, "broker": 2, "client": 0, "batches": 1,
+        "records": 3, "producer_id": 7, "base_sequence": 5, "base_offset": 12, "first_ns": at(1), "last_ns": at(1),
+    }  # fmt: skip
+    (found,) = cause("missing", facts=[fact, {**fact, "topic": "bills"}], clients=["franz"])
+    assert found == (
+        "broker 2 acknowledged 1 batch of franz without appending, at 1.00 s, because the log had another batch under "
+        "the same sequence: a broker takes the later one for a retry. The first has base sequence 5 of producer id 7 "
+        "(offset 12 of orders-0). Either franz sent a retry with a new timestamp, or it gave the sequence of earlier "
+        "records to other records"
+    )
+
+
 def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None:
     commit = {
         "operation": "commit",
