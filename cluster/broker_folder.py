@@ -11,6 +11,7 @@ tap.groups       rows of states of groups                      (`host/coordinato
 tap.watermarks   rows of high watermarks and other ends of logs    (`host/watermark_tap.py`)
 tap.requests     rows of requests of clients                   (`host/request_tap.py`)
 tap.request_counts  how many requests of each client, API and error  (`host/request_tap.py`)
+tap.refused      the batches that the broker refused            (`host/refused_tap.py`)
 tap.names        the names that all these rows refer to by number  (`host/tap_files.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
@@ -36,6 +37,7 @@ TAP_GROUPS = "tap.groups"
 TAP_WATERMARKS = "tap.watermarks"
 TAP_REQUESTS = "tap.requests"
 TAP_REQUEST_COUNTS = "tap.request_counts"
+TAP_REFUSED = "tap.refused"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

@@ -1,9 +1,9 @@
 """The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
 Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended). `coordinator_tap.py` has the files of the coordinators,
-`watermark_tap.py` that of high watermarks, `request_tap.py` those of requests, and `tap_files.py` the names that all
-rows refer to by number. Rows are written with one `write` a call, before the response's bytes are sent: what a client
-received is in the tap.
+`watermark_tap.py` that of high watermarks, `request_tap.py` those of requests, `refused_tap.py` that of refused
+batches, and `tap_files.py` the names that all rows refer to by number. Rows are written with one `write` a call, before
+the response's bytes are sent: what a client received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
 numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..broker_folder import TAP
+from .refused_tap import RefusedBatches
 from .request_tap import RequestRows
 from .seam import Buffer, Clock, TappedRequest
 from .watermark_tap import NoWatermarkTap, WatermarkTap
@@ -134,6 +135,7 @@ class RealTap(WatermarkTap):
         super().__init__(folder, clock)
         self._rows = self.open_rows(TAP, TAP_ROW.size)
         self._requests = RequestRows(self, folder)
+        self._refused = RefusedBatches(self)
 
     def produced(
         self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
@@ -151,6 +153,8 @@ class RealTap(WatermarkTap):
         completed_ns = self.clock.monotonic_ns()
         wall_ms = self.clock.wall_ms()
         refused = base_offset < 0
+        if refused:
+            self._refused.keep(client, topic, partition, error, batches)
         rows = bytearray()
         for h in headers((batches,)):
             last = -1 if refused else base_offset + h.last_offset_delta

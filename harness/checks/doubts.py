@@ -17,8 +17,12 @@ from typing import Any
 from ..promises.findings import PromiseFindings
 from ..run_folder import RunTimes
 from ..wording import counted
-from .refused import Result, doubt_of_refused, note_of_refused
+from .refused import Result, doubt_of_refused, note_of_refused, refused_by_id
 
+BELIEF = (
+    "what the application believes about them is not known; say it with verify(…, expected=…), or send with Harrow's "
+    "recording Producer"
+)
 UNKNOWN_ORDER = "records_of_unknown_order"
 """The count of `kernels/send_order.py`."""
 
@@ -47,21 +51,43 @@ def partition_doubts(
         for about, reason in result.get("doubts", ()):
             if about not in promised.replaces:
                 (found.reasons if about in not_allowed else found.notes).append(reason)
+    unread = _unread(results, times)
     known = [
         result
         for result in results
-        if promised.accounts_for_sends or result["topic"] in promised.accounted_topics
+        if promised.accounts_for_sends or result.get("topic") in promised.accounted_topics
     ]
     unknown = [result for result in results if result not in known]
+    by_id = _known_by_id(unknown, promised)
+    unknown = [result for result in unknown if result.get("topic") not in by_id]
+    results = [result for result in results if result.get("topic") not in by_id]
+    lacking, sent_again = refused_by_id(by_id)
+    found.notes += sent_again
+    found.reasons += (f"{text}: {BELIEF}" for text in lacking)
     if doubt := doubt_of_refused(unknown, clients):
-        found.reasons.append(
-            f"{doubt}: what the application believes about them is not known; say it with verify(…, expected=…), "
-            "or send with Harrow's recording Producer"
-        )
+        found.reasons.append(f"{doubt}: {BELIEF}")
     if note := note_of_refused(known if doubt else results, clients):
         found.notes.append(note)
-    found.notes += _unread(results, times)
+    found.notes += unread
     return found
+
+
+def _known_by_id(
+    results: Sequence[Result], promised: PromiseFindings
+) -> dict[str, Mapping[str, Any]]:
+    """Return the refused ids of the topics of which they say everything: all sent again, or no send was recorded."""
+    sends = ("acknowledged", "unacknowledged", "failed")
+    recorded = {
+        result.get("topic")
+        for result in results
+        if any(result.get("operation_counts", {}).get(name) for name in sends)
+    }
+    topics = {result.get("topic") for result in results}
+    return {
+        topic: row
+        for topic, row in promised.refused_ids.items()
+        if topic in topics and not (row["lacking"] and topic in recorded)
+    }
 
 
 def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:

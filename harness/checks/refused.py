@@ -4,6 +4,9 @@ A kernel says for each client and partition how many refused records cannot be a
 partition (`kernels/refusals.py`). The client may have sent them again in another partition of the topic, so what was
 appended there later counts too. What is lacking then is a doubt; all other refused batches are a note, because the wire
 does not show whether their records were sent again.
+
+With `record_id=` the ids of the refused records are compared with those of the judged topics
+(`promises/refused_ids.py`). This replaces the above: what no topic has is a doubt, with the ids.
 """
 
 from __future__ import annotations
@@ -15,6 +18,11 @@ from harrow.cluster.errors import error_name
 
 from ..wording import counted
 
+NO_COMMIT = (48, 49, 90, 120)
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTION_ABORTABLE: no reader of committed data
+expects the records, and the application must send them in another transaction."""
+FENCED = 47
+"""INVALID_PRODUCER_EPOCH: for a transactional producer, that another has taken over and aborted its transaction."""
 Result = Mapping[str, Any]
 """What the kernels return for one partition (`PartitionFindings.result`)."""
 
@@ -74,6 +82,24 @@ def note_of_refused(results: Iterable[Result], clients: Sequence[str]) -> str:
         f"brokers refused {batches} of {names} with {errors}, each attempt counted: whether their records were sent "
         "again cannot be seen"
     )
+
+
+def refused_by_id(found: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Return the sentences on topics of which refused record ids are nowhere, and on those of which none is.
+
+    `found`: `PromiseFindings.refused_ids`.
+    """
+    lacking: list[str] = []
+    there: list[str] = []
+    for topic, row in found.items():
+        text = f"brokers refused {counted(row['ids'], 'record id')} of {topic}"
+        if row["lacking"]:
+            more = row["lacking"] - len(row["shown"])
+            shown = ", ".join([*row["shown"], *([f"{more:,} more"] if more else [])])
+            lacking.append(f"{text}, and no judged topic has {row['lacking']:,} of them ({shown})")
+        else:
+            there.append(f"{text}, and the judged topics have all of them")
+    return lacking, there
 
 
 def _names(numbers: Iterable[int], clients: Sequence[str]) -> str:

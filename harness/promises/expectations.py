@@ -128,13 +128,13 @@ def _write(path: Path, ids: list[str]) -> int:
     import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
     arrow: Any = pa
-    batch = arrow.record_batch({"id": _text_array(arrow, ids)})
+    batch = arrow.record_batch({"id": text_array(arrow, ids)})
     with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
     return int(batch.nbytes)
 
 
-def _text_array(arrow: Any, ids: list[str]) -> Any:
+def text_array(arrow: Any, ids: list[str]) -> Any:
     """Return a string column; lone surrogates, which JSON allows and UTF-8 does not, are written as their escapes."""
     try:
         return arrow.array(ids, arrow.string())

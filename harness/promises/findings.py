@@ -40,6 +40,11 @@ class PromiseFindings:
     """Topics of which these checks know all records by other topics: a refused send to them is a missing output."""
     added_guarantees: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Guarantees of extensions that were judged (`check_join.py`), each with the anomalies that it forbids."""
+    refused_ids: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
+    """By topic: how many record ids brokers refused (`ids`), how many of them no judged topic has (`lacking`), and the
+    first of these (`shown`). A topic is not there where this is not known."""
     knows_order: bool = False
     """Whether these checks judged the order of all records that have an order."""
 

@@ -7,7 +7,9 @@
 * duplicate: a topic has the record more often than the application believes that it sent it; without an expectation,
   more than once. One anomaly for each id and topic, whatever the partitions are.
 
-It also finds, for the second reducer, when each record was sent (`sent`, a position in the expectation or a time):
+It also says of the ids that brokers refused which of them no judged topic has: `{"counts", "refused"}`.
+
+It finds, for the second reducer, when each record was sent (`sent`, a position in the expectation or a time):
 
 * by position: where all copies of an id are in one partition. An id that is expected once gives its position to its
   first copy, and one that is expected as often as it is there gives its positions to the copies in their order. In
@@ -33,7 +35,7 @@ from typing import Any
 
 import polars as pl
 
-from .topic_rows import EXPECTED, PLACED, RECORD, SENT
+from .topic_rows import EXPECTED, PLACED, RECORD, REFUSED, SENT
 
 ID = ["hash", "low"]
 PLACE = ["topic", "partition", "offset"]
@@ -67,6 +69,8 @@ class IdReducer:
             _unexpected(findings, claimed, there, records)
         _duplicates(findings, claimed, there, records)
         yield findings.result()
+        if lacking := _refused(rows.filter(pl.col("kind") == REFUSED), records):
+            yield lacking
         if self.judges_order:
             yield _by_key(_positions(records, expected, there.join(claimed, on=ID, how="left")))
             placed, sends = (
@@ -104,6 +108,22 @@ class _Findings:
     def result(self) -> Result:
         """Return the findings as plain JSON."""
         return {"counts": self.counts, "anomalies": self.anomalies, "first": self.first}
+
+
+def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> Result:
+    """Return, by topic, how many refused ids there are, and the rows of those that no judged topic has.
+
+    An application may send a refused record to another topic, such as one of dead letters.
+    """
+    lacking = refused.join(records, on=ID, how="anti")
+    by_topic = {
+        row["topic"]: row["len"] for row in refused.group_by("topic").len().iter_rows(named=True)
+    }
+    found = [
+        {"topic": topic, "ids": ids, "lacking": lacking.filter(pl.col("topic") == topic)["row"].sort().to_list()}
+        for topic, ids in sorted(by_topic.items())
+    ]  # fmt: skip
+    return {"counts": {}, "refused": found} if found else {}
 
 
 def _records_with(records: pl.DataFrame, row: dict[str, Any], on: list[str]) -> list[list[int]]:

@@ -21,6 +21,7 @@ from .expectations import Expectations, check_expected, write_expectations
 from .findings import PromiseFindings
 from .join import NumberedChunk, run_join
 from .record_ids import IdReader, IdSource, check_source
+from .refused_ids import RefusedChunk, write_refused_ids
 from .topic_checks import IdReducer, OrderReducer
 from .topic_results import MergedResults
 from .topic_rows import TopicChunk, TopicMapper, sends_chunks
@@ -86,7 +87,10 @@ def judge_topics(
     if promise.expected is not None:
         assert promise.record_id is not None
         expectations = write_expectations(promise.expected, promise.record_id, work)
-    plan = JoinPlan(folder, topics, promise, contents, expectations)
+    refused = None
+    if promise.record_id is not None and expectations is None:
+        refused = write_refused_ids(folder, topics, promise.record_id, work)
+    plan = JoinPlan(folder, topics, promise, contents, expectations, refused)
     results = run_join(
         plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine
     )
@@ -106,6 +110,8 @@ class JoinPlan:
     promise: TopicPromise
     contents: Contents
     expectations: Expectations | None
+    refused: RefusedChunk | None = None
+    """The ids that brokers refused, where all are known and no expectation accounts for them."""
 
     @property
     def contents_chunks(self) -> list[Any]:
@@ -130,6 +136,8 @@ class JoinPlan:
             for chunks in judged
             for number, chunk in enumerate(chunks)
         ]
+        if self.refused is not None:
+            numbered.append(NumberedChunk(chunk=self.refused))
         if self.promise.judges_order and not self.by_position:
             files = run_folder.operation_files(self.folder / run_folder.HISTORY)
             numbered += [NumberedChunk(chunk=chunk) for chunk in sends_chunks(files)]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_SHOWN = 3
 PROBLEMS_SHOWN = 3
+REFUSED_SHOWN = 5
 
 
 class MergedResults:
@@ -38,11 +39,13 @@ class MergedResults:
         self._anomalies: Counter[str] = Counter()
         self._first: list[dict[str, Any]] = []
         self._problems: list[dict[str, Any]] = []
+        self._refused: list[dict[str, Any]] = []
         for result in results:
             self._counts.update(result["counts"])
             self._anomalies.update(result.get("anomalies", {}))
             self._first += result.get("first", [])
             self._problems += result.get("problems", [])
+            self._refused += result.get("refused", [])
         partitions = plan.contents.partitions_of(plan.topics)
         self._removed = sum(partition.removed for partition in partitions)
         self._removed_of = [partition for partition in partitions if partition.removed]
@@ -60,8 +63,27 @@ class MergedResults:
             anomalies=self._shown(), reasons=reasons, doubts=doubts, notes=notes,
             replaces=frozenset({"duplicate"}) if promise.record_id is not None else frozenset(),
             demands=self._demands(), accounts_for_sends=self._plan.expectations is not None,
+            refused_ids=self._refused_ids(),
             knows_order=order_known and not self._counts["problems_of_order_key"],
         )  # fmt: skip
+
+    def _refused_ids(self) -> dict[str, dict[str, Any]]:
+        """Return which refused ids the topics have, of topics of which every record and every id is known."""
+        chunk = self._plan.refused
+        if chunk is None or self._counts["problems_of_record_id"]:
+            return {}
+        removed = {partition.topic for partition in self._removed_of}
+        texts = chunk.ids()
+        found: dict[str, dict[str, Any]] = {}
+        for number, topic in enumerate(self._plan.topics):
+            rows = [row for row in self._refused if row["topic"] == number]
+            if rows and topic not in removed:
+                lacking = sorted(at for row in rows for at in row["lacking"])
+                found[topic] = {
+                    "ids": sum(row["ids"] for row in rows), "lacking": len(lacking),
+                    "shown": [texts[at] for at in lacking[:REFUSED_SHOWN]],
+                }  # fmt: skip
+        return found
 
     def _operation_counts(self) -> dict[str, int]:
         shown = ("expected", "matched", "record_ids", "records_with_order_key")

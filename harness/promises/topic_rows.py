@@ -4,6 +4,7 @@ Rows (`ROWS`), by `kind`; `hash` and `low` are the two halves of the hash by whi
 
 * RECORD: a record of the final read, by its record id;
 * EXPECTED: an expected record, by its id; `sent` is its position, where the expectation is ordered;
+* REFUSED: a record that a broker refused, by its id, once for each topic; `row` is its place in the chunk;
 * PLACED: a record of the final read, by its offset; SENT: an acknowledged send that a recording client wrote, by the
   offset of its acknowledgement; `sent` is the time of the call in nanoseconds of the monotonic clock. Both exist only
   where the order of sending is taken from recorded sends, or where no source knows it.
@@ -30,11 +31,12 @@ from .expectations import ExpectedChunk
 from .join import NumberedChunk
 from .record import Record
 from .record_ids import IdReader, RecordIdError, bytes_text, canonical, hashes
+from .refused_ids import RefusedChunk
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-RECORD, EXPECTED, PLACED, SENT = range(4)
+RECORD, EXPECTED, PLACED, SENT, REFUSED = range(5)
 ROWS = {
     "hash": pl.Int64, "low": pl.Int64, "kind": pl.Int8, "topic": pl.Int16, "partition": pl.Int32, "offset": pl.Int64,
     "chunk": pl.Int32, "row": pl.Int32, "sent": pl.Int64, "key_hash": pl.Int64, "key_low": pl.Int64,
@@ -53,7 +55,7 @@ class SendsChunk:
     size: int
 
 
-TopicChunk = ContentsChunk | ExpectedChunk | SendsChunk
+TopicChunk = ContentsChunk | ExpectedChunk | SendsChunk | RefusedChunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,11 @@ class TopicMapper:
                 yield self._expected(chunk, numbered.number)
             case SendsChunk() as chunk:
                 yield self._sends(chunk)
+            case RefusedChunk() as chunk:
+                ids = chunk.ids()
+                rows = np.arange(len(ids), dtype=np.int32)
+                columns = {**_hashed(ids, "hash", "low"), "topic": chunk.topics(), "row": rows}
+                yield _frame(REFUSED, columns)
 
     def _records(
         self, chunk: ContentsChunk, number: int

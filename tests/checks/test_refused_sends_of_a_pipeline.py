@@ -40,3 +40,9 @@ def test_refused_sends_to_the_sink_are_a_note_and_those_to_the_source_a_doubt(
 
 def test_refused_sends_are_a_note_where_the_caller_gave_what_was_sent() -> None:
     assert not judged("orders", PromiseFindings(accounts_for_sends=True)).reasons
+
+
+def test_a_partition_that_was_not_judged_has_a_doubt_and_no_topic() -> None:
+    result: dict[str, Any] = {"operation_counts": {}, "unknown": ["it was not judged"]}
+    found = partition_doubts([result], frozenset(), [], RunTimes(), PromiseFindings())
+    assert found.reasons == ["it was not judged"]

@@ -23,14 +23,11 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationType
+from ..refused import FENCED, NO_COMMIT
 from ..segments import CONTROL
 from .findings import PartitionFindings
 from .inputs import LOG_APPEND_TIME, PartitionInputs
 
-NO_COMMIT = (48, 49, 90, 120)
-"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTION_ABORTABLE: see the head."""
-FENCED = 47
-"""INVALID_PRODUCER_EPOCH: for a transactional producer, that another has taken over and aborted its transaction."""
 SENT = ["client", "base_timestamp_ms", "max_timestamp_ms", "count"]
 
 
