@@ -90,7 +90,7 @@ def shown_anomalies(
 def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
     """Return the known fields of an operation, with names of clients, groups and members instead of their numbers."""
     present = {name: value for name, value in row.items() if value is not None}
-    for name in NAMED & present.keys():
+    for name in (NAMED | {"reading_group"}) & present.keys():
         number = present[name]
         if isinstance(number, int) and 0 <= number < len(clients):
             present[name] = clients[number]

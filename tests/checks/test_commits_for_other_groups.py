@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from harrow.harness.checks.guarantees import FORBIDDEN
-from transaction_histories import PartitionHistory
+from transaction_histories import GROUP, PartitionHistory
 
 Story = Callable[[PartitionHistory], None]
 NAME = "commit-for-other-group"
@@ -112,6 +112,9 @@ def test_offsets_for_a_group_that_does_not_read_are_named(story: Story) -> None:
     (anomaly,) = history.found().result()["anomalies"]
     assert "after a restart its members read these records again" in anomaly["explanation"]
     assert anomaly["offsets"] == [2]
+    (commit,) = anomaly["operations"]
+    assert (commit["group"], commit["reading_group"]) == (OTHER, GROUP)
+    assert commit.get("producer_id", -1) == (-1 if "owner" in story.__name__ else 7)
 
 
 def test_only_exactly_once_forbids_it() -> None:

@@ -1,4 +1,4 @@
-"""Causes of outputs that are missing because a group committed too early."""
+"""Causes of commits: outputs that are missing because a group committed too early, and offsets for another group."""
 
 from __future__ import annotations
 
@@ -48,6 +48,41 @@ def committed_early(
         if rebalance is not None:
             text += f"; the group rebalanced at {evidence.at(rebalance['t_ns'])}"
         yield sum(count for _, _, count in commits), text
+
+
+def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    """Return how offsets of each group that does not read the partition were committed, by client."""
+    commits: dict[tuple[Any, ...], list[Row]] = {}
+    for anomaly in anomalies:
+        for row in anomaly.operations:
+            if row.get("operation") == "commit" and "reading_group" in row:
+                key = (row["client"], row["group"], row["reading_group"], _way(row))
+                commits.setdefault(key, []).append(row)
+    for (client, group, reading, way), rows in commits.items():
+        when = evidence.span(
+            min(row["completed_ns"] for row in rows), max(row["completed_ns"] for row in rows)
+        )
+        text = f"{client} committed {counted(len(rows), 'offset')} for group {group} {when} {way}"
+        first = min(row["completed_ns"] for row in rows)
+        again = _rebalance_after(reading, first, evidence)
+        if again is not None:
+            text += f"; group {reading}, which reads the partition, rebalanced at {evidence.at(again['t_ns'])}"
+        yield len(rows), text
+
+
+def _way(row: Row) -> str:
+    """Return with which request an offset was committed, and with whose metadata."""
+    if row.get("producer_id") is None:
+        return "by OffsetCommit: its group.id is not that of the consumer that read the records"
+    if row.get("member"):
+        return (
+            f"in its transaction, with the metadata of the member {row['member']} of that group: "
+            "send_offsets_to_transaction needs the metadata of the consumer that read the records"
+        )
+    return (
+        "in its transaction, with metadata that name a group and no member: send_offsets_to_transaction needs the "
+        "metadata of the consumer that read the records"
+    )
 
 
 def _rebalance_after(group: str, time_ns: int, evidence: RunEvidence) -> Row | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ..verdict import Anomaly
 from .busy_machine import refused_without_fault
 from .client_requests import stopped_clients
-from .commits import committed_early
+from .commits import committed_early, misplaced
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
 from .groups import group_waits
@@ -70,6 +70,7 @@ RULES: Mapping[str, Rule] = {
     "unexpected-output": outputs_unexpected,
     "duplicate-output": outputs_doubled,
     "commit-before-output": committed_early,
+    "commit-for-other-group": misplaced,
     "duplicate": duplicated,
     "unexpected": unexpected,
     "inconsistent-offsets": same_offsets,

@@ -114,7 +114,9 @@ def _describe(row: Row) -> tuple[list[int], list[Row], str]:
         "again"
     )
     names = ("group", "client", "member", "generation", "offset", "invoked_ns", "completed_ns")
-    shown = {name: row[name] for name in names}
+    shown = {name: row[name] for name in names} | {"reading_group": row["owner"]}
+    if row["producer_id"] >= 0:
+        shown["producer_id"] = row["producer_id"]
     if row["generation"] < 0:
         shown |= {"member": None, "generation": None}
     return [row["offset"]], [{"operation": "commit", **shown}], text

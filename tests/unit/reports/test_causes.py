@@ -191,6 +191,36 @@ def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only()
     )
 
 
+COMMIT: Row = {
+    "operation": "commit", "client": "billing-1", "group": "audit", "reading_group": "billing", "offset": 7,
+    "completed_ns": at(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"producer_id": 4, "member": "audit-2", "generation": 3}, "metadata of the member audit-2 of that group"),
+        ({"producer_id": 4}, "metadata that name a group and no member"),
+        ({}, "by OffsetCommit: its group.id is not that of the consumer"),
+    ],
+    ids=["another member", "no member", "another client"],
+)  # fmt: skip
+def test_offsets_for_another_group_name_how_they_were_committed(row: Row, expected: str) -> None:
+    later = {**COMMIT, **row, "completed_ns": at(2)}
+    state = {
+        "event": "group.state",
+        "group": "billing",
+        "state": "PreparingRebalance",
+        "t_ns": at(1.5),
+        "broker": 1,
+    }
+    (found,) = cause("commit-for-other-group", {**COMMIT, **row}, later, events=[state])
+    assert found.startswith("billing-1 committed 2 offsets for group audit from 1.00 s to 2.00 s ")
+    assert expected in found
+    assert found.endswith("; group billing, which reads the partition, rebalanced at 1.50 s")
+
+
 def test_missing_records_name_batches_that_a_broker_took_for_retries() -> None:
     fact = {
         "fact": "sequence-used-again", "topic": "orders", "partition": 0, "broker": 2, "client": 0, "batches": 1,
