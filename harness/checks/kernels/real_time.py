@@ -103,9 +103,13 @@ def batches_in_real_time_order(inputs: PartitionInputs, findings: PartitionFindi
 
 def _responded_in_order(inputs: PartitionInputs) -> bool:
     """Whether no request was read after a response with a higher offset was ready, which is usual."""
-    placed = inputs.produced.filter(pl.col("base_offset") >= 0).sort("base_offset")
-    columns = (placed[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns"))
-    return not len(placed) or not _sent_too_late(*columns).any()
+    columns: list[Column] = [
+        inputs.produced[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns")
+    ]
+    offset = columns[0]
+    rows = np.flatnonzero(offset >= 0)
+    rows = rows[np.argsort(offset[rows], kind="stable")]
+    return not len(rows) or not _sent_too_late(*(column[rows] for column in columns)).any()
 
 
 def _timed_batches(inputs: PartitionInputs) -> pl.DataFrame:
