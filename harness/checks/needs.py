@@ -120,17 +120,20 @@ def unjudged_anomalies(
         found.reasons.append(f"the run folder has no {there.lost[Recording.FAULTS]}: {NO_FAULTS}")
     lacking: dict[Kinds, dict[str, list[Place]]] = {}
     judged_elsewhere = set(replaced)
+    complete = there.complete
+    others = complete - OF_PARTITIONS
+    places = [(place, partitions[place] & complete) for place in sorted(partitions)]
     for name in sorted(set(forbidden) - judged_elsewhere, key=rank):
         if name not in NEEDS:  # of an extension, whose own check says what it could not judge
             continue
         of_partitions = any(needs & OF_PARTITIONS for needs in NEEDS[name])
-        for place in sorted(partitions) if of_partitions else [("", -1)]:
-            here = there.complete - OF_PARTITIONS | (
-                partitions.get(place, frozenset()) & there.complete
-            )
-            missing = min((needs - here for needs in NEEDS[name]), key=len)
-            if missing:
-                lacking.setdefault(missing, {}).setdefault(name, []).append(place)
+        missing: dict[Kinds, Kinds] = {}
+        """What is missing, by what the folder has of a partition: most partitions have the same."""
+        for place, own in places if of_partitions else [(("", -1), frozenset[Recording]())]:
+            if own not in missing:
+                missing[own] = min((needs - others - own for needs in NEEDS[name]), key=len)
+            if missing[own]:
+                lacking.setdefault(missing[own], {}).setdefault(name, []).append(place)
     for kinds, names in lacking.items():
         text = f"{_listed(list(names))} {'was' if len(names) == 1 else 'were'} not judged"
         if kinds <= there.unrecorded:

@@ -40,7 +40,7 @@ ROWS_MOST = 1 << 32
 
 
 class RowRange(NamedTuple):
-    """`rows` rows of an index file, or of a file of placed rows, from entry `start` on."""
+    """`rows` rows of an index file, or of a file of placed rows, from entry `start` on; also of several partitions."""
 
     path: str
     start: int
@@ -77,7 +77,8 @@ class IndexedRows:
         with open(path, "rb") as file:
             line = file.readline()
         self.header = ChunkHeader(**json.loads(line))
-        self.numbers: RowNumbers = np.memmap(path, "<u4", "r", offset=len(line))
+        # the slices of a plain array cost a fifth of those of a memmap
+        self.numbers: RowNumbers = np.memmap(path, "<u4", "r", offset=len(line)).view(np.ndarray)
         self.clients = np.array(self.header.clients, np.uint32)
         self.rows = _shared_rows(Path(path), self.header)
 
@@ -92,7 +93,8 @@ class IndexedRows:
         for at in range(0, rows, BLOCK_ROWS):
             block = numbers[at : at + BLOCK_ROWS]
             first = int(block[0])
-            if int(block[-1]) - first + 1 == len(block):  # ascending, so without gaps
+            # ascending in each topic-partition, but a range may go over several
+            if int(block[-1]) - first + 1 == len(block) and (block[1:] > block[:-1]).all():
                 yield self.rows[first : first + len(block)]
             else:
                 yield plain.take(block).view(self.rows.dtype)

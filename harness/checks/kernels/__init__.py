@@ -1,6 +1,6 @@
 """Vectorised checks of one topic-partition: `judge_partition(job)` runs all of them inside a Spark task.
 
-* `inputs.py`: `PartitionInputs`, the rows that the checks read;
+* `inputs.py`, `loading.py`: `PartitionInputs`, the rows that the checks read, and how they are read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
 * `leaders.py`: leaders that were elected without committed records;
@@ -62,7 +62,8 @@ from . import (
     watermarks,
 )
 from .findings import PartitionFindings
-from .inputs import FLAG_LOST, Files, PartitionInputs, chosen, load
+from .inputs import FLAG_LOST, PartitionInputs, chosen
+from .loading import Files, in_groups, load
 
 CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     replicas.convergence,
@@ -111,15 +112,17 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
 def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[dict[str, Any]]:
     """Return the result of each topic-partition of a task, in the order of the jobs."""
     files = Files()
-    for job in jobs:
-        yield judge_partition(job, files)
+    for group in in_groups([_job(job) for job in jobs]):
+        files.hold(group)
+        for job in group:
+            yield judge_partition(job, files)
 
 
 def judge_partition(
     job: PartitionJob | Mapping[str, Any], files: Files | None = None
 ) -> dict[str, Any]:
     """Return the findings of one topic-partition as plain JSON. Never raises: a crash becomes a doubt."""
-    job = job if isinstance(job, PartitionJob) else PartitionJob.from_dict(job)
+    job = _job(job)
     try:
         inputs = load(job, files or Files())
     except Exception:
@@ -129,6 +132,10 @@ def judge_partition(
         )
         return findings.result()
     return judge_inputs(inputs).result()
+
+
+def _job(job: PartitionJob | Mapping[str, Any]) -> PartitionJob:
+    return job if isinstance(job, PartitionJob) else PartitionJob.from_dict(job)
 
 
 def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:

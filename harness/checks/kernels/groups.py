@@ -200,9 +200,11 @@ def _is_current(read: Row, last: Row, rows: list[Row]) -> bool:
 def beyond_the_end(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """commit-beyond-lso: beyond the end of the log, or beyond the last stable offset of a reader of committed data."""
     rows = inputs.coordinators.offsets
+    if not len(rows) or inputs.high is None:
+        return
     kinds = pl.col("kind").is_in([OFFSET_COMMITTED, OFFSET_SENT])
     rows = rows.filter(kinds & (pl.col("error") == 0) & (pl.col("completed_ns") <= inputs.end_ns))
-    if not len(rows) or inputs.high is None:
+    if not len(rows):
         return
     ends = [int(log["last_offset"][-1]) + 1 for log in inputs.logs.values() if len(log)]
     end = max([inputs.high, *ends])

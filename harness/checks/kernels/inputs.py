@@ -1,15 +1,19 @@
 """The input of the kernels: the job of one topic-partition, and its rows as polars frames.
 
-`PartitionJob` is plain JSON, because it is sent to a Spark task; `load` reads its files. A frame is empty, never None,
-when nothing was recorded. `final` is None when there was no final read, and `logs` is empty when the run folder has no
-replica's log. Kernels read nothing else.
+`PartitionJob` is plain JSON, because it is sent to a Spark task; `loading.py` reads its files, and `arrange` divides
+the rows. A frame is empty, never None, when nothing was recorded. `final` is None when there was no final read, and
+`logs` is empty when the run folder has no replica's log. Kernels read nothing else.
+
+A task has many partitions, and a polars query takes some tenths of a millisecond however few rows it has. So nothing
+here queries a frame without rows, and rows that are together already are sliced.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -18,17 +22,9 @@ import polars as pl
 
 from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED
-from ...histories.row_index import RangeReader, RowRange
 from ..log_changes import Removal
 from ..plans import PartitionJob
-from ..segments import (
-    ABORT_MARKER,
-    SegmentError,
-    last_segment,
-    read_epochs,
-    read_log,
-    transaction_ranges,
-)
+from ..segments import ABORT_MARKER, transaction_ranges
 from .early_removals import first_too_early, legal_heads
 from .incarnations import since_creation
 from .resent_batches import as_stored
@@ -71,15 +67,37 @@ PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 LOG_APPEND_TIME = 0x08
 
 
+NO_OPS = pl.DataFrame(schema=OPS_SCHEMA)
+"""A frame without rows; making one takes longer than most checks of a small partition."""
+NO_TRANSACTIONS = pl.DataFrame(schema=TRANSACTION_SCHEMA)
+NO_OFFSETS = pl.DataFrame(schema=OFFSET_SCHEMA)
+NO_MEMBERS = pl.DataFrame(schema=MEMBER_SCHEMA)
+NO_WATERMARKS = pl.DataFrame(schema=WATERMARK_SCHEMA)
+
+
+class Role(IntEnum):
+    """What a row of an operation is for the checks."""
+
+    SENT = 0
+    """A send with the outcome ok or info."""
+    FAILED = 1
+    """A send with the outcome fail."""
+    READ = 2
+    """A read, or a row of `BREAKS`."""
+    COMMIT = 3
+    FINAL = 4
+    """A record of the final read; the next one is its bounds."""
+    BOUNDS = 5
+    OTHER = 6
+
+
 @dataclass(slots=True, kw_only=True)
 class CoordinatorRows:
     """What the coordinators recorded of one topic-partition, each by time."""
 
-    transactions: pl.DataFrame = field(
-        default_factory=lambda: pl.DataFrame(schema=TRANSACTION_SCHEMA)
-    )
-    offsets: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OFFSET_SCHEMA))
-    members: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MEMBER_SCHEMA))
+    transactions: pl.DataFrame = field(default_factory=NO_TRANSACTIONS.clone)
+    offsets: pl.DataFrame = field(default_factory=NO_OFFSETS.clone)
+    members: pl.DataFrame = field(default_factory=NO_MEMBERS.clone)
 
     def since(self, created_ns: int) -> CoordinatorRows:
         """Return the rows since the topic was created, by time."""
@@ -91,6 +109,8 @@ class CoordinatorRows:
 
 
 def _since(frame: pl.DataFrame, time: str, created_ns: int) -> pl.DataFrame:
+    if not len(frame):
+        return frame
     return frame.filter(pl.col(time) >= created_ns).sort(time, maintain_order=True)
 
 
@@ -133,7 +153,7 @@ class PartitionInputs:
     )
     """By broker, the leader epoch cache of its log, where it is known: epochs and their start offsets."""
     coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
-    watermarks: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=WATERMARK_SCHEMA))
+    watermarks: pl.DataFrame = field(default_factory=NO_WATERMARKS.clone)
     """What leaders said in responses of high watermarks and last stable offsets, since the topic was created."""
     early: Removal | None = None
     """A removal that was too early (`early_removals.py`)."""
@@ -141,7 +161,7 @@ class PartitionInputs:
     """When the final read of the partition was complete; 0 without one."""
     to_the_end: bool = True
     """Whether the final read went to the end; else what is at `high` and above was not looked for (`info` bounds)."""
-    failed_sends: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
+    failed_sends: pl.DataFrame = field(default_factory=NO_OPS.clone)
     """Recorded sends with the outcome fail: no log may have their records."""
     failed_anywhere: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
     """The same without a partition, as of a send that the client library refused: no partition may have them."""
@@ -241,55 +261,6 @@ def rows_outside(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.D
     return frame.filter(pl.Series(~within))
 
 
-class Files:
-    """Reads rows for the jobs of one task as frames; a file that several jobs need is mapped once."""
-
-    def __init__(self) -> None:
-        self._ranges = RangeReader()
-
-    def read(
-        self, parts: Sequence[RowRange], schema: Mapping[str, type[pl.DataType]]
-    ) -> pl.DataFrame:
-        """Return the rows of all parts in the parts' order."""
-        if not parts:
-            return pl.DataFrame(schema=dict(schema))
-        dtypes = {name: NUMPY_TYPES[dtype] for name, dtype in schema.items()}
-        return pl.DataFrame(self._ranges.read(parts, dtypes))
-
-
-def load(job: PartitionJob, files: Files) -> PartitionInputs:
-    """Read the files of `job`. A log that cannot be read becomes a problem of the result."""
-    ops = files.read(job.ops, OPS_SCHEMA)
-    batches = files.read(job.batches, BATCH_SCHEMA)
-    for frame, parts in ((ops, job.ops), (batches, job.batches)):
-        assert len(frame) == sum(part.rows for part in parts), (job.topic, job.partition, parts)
-    logs: dict[int, pl.DataFrame] = {}
-    ends: dict[int, int] = {}
-    epochs: dict[int, list[tuple[int, int]]] = {}
-    problems: list[str] = []
-    for node, folder in job.logs.items():
-        try:
-            logs[int(node)] = read_log(folder)
-            ends[int(node)] = last_segment(folder)
-            cache = read_epochs(folder)
-            if cache is not None:
-                epochs[int(node)] = cache
-        except (SegmentError, OSError) as error:
-            problems.append(
-                f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
-            )
-    inputs = arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
-    inputs.log_ends, inputs.epochs = ends, epochs
-    inputs.coordinators = CoordinatorRows(
-        transactions=files.read(job.transactions, TRANSACTION_SCHEMA),
-        offsets=files.read(job.offsets, OFFSET_SCHEMA),
-        members=files.read(job.members, MEMBER_SCHEMA),
-    ).since(job.created_ns)
-    watermarks = files.read(job.watermarks, WATERMARK_SCHEMA)
-    inputs.watermarks = watermarks.filter(pl.col("invoked_ns") >= job.created_ns)
-    return inputs
-
-
 def arrange(
     job: PartitionJob, ops: pl.DataFrame, pending: pl.DataFrame, batches: pl.DataFrame,
     logs: dict[int, pl.DataFrame], problems: list[str],
@@ -301,21 +272,17 @@ def arrange(
     if early is not None:
         low = early[0]
         job = replace(job, deleted_heads=legal_heads(job, low))
-    kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
-    drained, sends = source == DRAINED, kind == OperationFunction.SEND
-    happened = sends & ((outcome == OperationType.OK) | (outcome == OperationType.INFO))
-    bounds = chosen(ops, (kind == OperationFunction.BOUNDS) & drained)
+    roles = roles_of(*(ops[name].to_numpy() for name in ("kind", "outcome", "source")))
+    bounds = chosen(ops, roles == Role.BOUNDS)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
     batch_kind = batches["kind"].to_numpy()
     return PartitionInputs(
         job=job,
-        sends=chosen(ops, happened),
-        pending=chosen(pending, (pending["outcome"] == OperationType.INFO).to_numpy()),
-        polls=chosen(ops, ((kind == OperationFunction.POLL) | np.isin(kind, BREAKS)) & ~drained),
-        commits=chosen(ops, (kind == OperationFunction.COMMIT) & ~drained),
-        final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
-        if len(bounds)
-        else None,
+        sends=chosen(ops, roles == Role.SENT),
+        pending=chosen(pending, pending["outcome"].to_numpy() == OperationType.INFO),
+        polls=chosen(ops, roles == Role.READ),
+        commits=chosen(ops, roles == Role.COMMIT),
+        final=_by_offset(chosen(ops, roles == Role.FINAL)) if len(bounds) else None,
         low=min(low, int(bounds["op"][-1]) if len(bounds) else max(starts, default=0)),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
         produced=produced,
@@ -325,9 +292,35 @@ def arrange(
         problems=[*problems, *doubts],
         end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
         to_the_end=not len(bounds) or bounds["outcome"][-1] == OperationType.OK,
-        failed_sends=chosen(ops, sends & (outcome == OperationType.FAIL)),
-        failed_anywhere=chosen(pending, (pending["outcome"] == OperationType.FAIL).to_numpy()),
+        failed_sends=chosen(ops, roles == Role.FAILED),
+        failed_anywhere=chosen(pending, pending["outcome"].to_numpy() == OperationType.FAIL),
     )
+
+
+def roles_of(
+    kind: npt.NDArray[np.uint8], outcome: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Return the `Role` of each operation, from its columns."""
+    place = (np.minimum(kind, KIND_MOST) << 3) | np.minimum(outcome, OUTCOME_MOST)
+    roles: npt.NDArray[np.uint8] = ROLES[place | ((source == DRAINED).view(np.uint8) << 7)]
+    return roles
+
+
+def _roles() -> npt.NDArray[np.uint8]:
+    """Return the role by source, kind and outcome, as `roles_of` combines them."""
+    roles = np.full((2, KIND_MOST + 1, OUTCOME_MOST + 1), Role.OTHER, np.uint8)
+    roles[:, OperationFunction.SEND, [OperationType.OK, OperationType.INFO]] = Role.SENT
+    roles[:, OperationFunction.SEND, OperationType.FAIL] = Role.FAILED
+    roles[0, [OperationFunction.POLL, *BREAKS]] = Role.READ
+    roles[0, OperationFunction.COMMIT] = Role.COMMIT
+    roles[1, OperationFunction.POLL] = Role.FINAL
+    roles[1, OperationFunction.BOUNDS] = Role.BOUNDS
+    return roles.reshape(-1)
+
+
+KIND_MOST, OUTCOME_MOST = 15, 7
+"""Kinds and outcomes have 4 and 3 bits in the place of a role."""
+ROLES = _roles()
 
 
 def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:

@@ -21,18 +21,19 @@ import numpy.typing as npt
 import polars as pl
 from harrow.cluster.host.seam import PREPARE_COMMIT
 
-from ...histories.format import OperationFunction
+from ...histories.format import OperationFunction, OperationType
 from .findings import PartitionFindings
-from .inputs import PartitionInputs
+from .inputs import PartitionInputs, chosen
 
 Times = npt.NDArray[np.int64]
+NO_COMMITS = pl.DataFrame(schema={"completed_ns": pl.Int64, "time_ns": pl.Int64})
 
 
 def operation_times(inputs: PartitionInputs) -> tuple[Times, Times]:
     """Return when each operation of a client began and ended, in nanoseconds of the monotonic clock."""
-    recorded = [inputs.sends, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
-    recorded.append(inputs.commits)
-    fetched = inputs.fetched.filter(~pl.col("client").is_in(inputs.job.own_clients))
+    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == OperationFunction.POLL)
+    recorded = [inputs.sends, reads, inputs.commits]
+    fetched = _fetched_by_users(inputs)
     began = [frame["invoked_ns"].to_numpy() for frame in recorded]
     began += [_produced_from(inputs), fetched["invoked_ns"].to_numpy()]
     ended = [frame["time_ns"].to_numpy() for frame in recorded]
@@ -52,8 +53,18 @@ def _produced_from(inputs: PartitionInputs) -> Times:
     return np.where(created >= earliest, np.minimum(created, invoked), invoked)
 
 
+def _fetched_by_users(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return the batches that other clients than Harrow's own received."""
+    if not len(inputs.fetched):
+        return inputs.fetched
+    client = inputs.fetched["client"].to_numpy()
+    return chosen(inputs.fetched, ~np.isin(client, inputs.job.own_clients))
+
+
 def _commits(inputs: PartitionInputs) -> pl.DataFrame:
     """Return `completed_ns`, the last response to a produce before each decision to commit, and `time_ns` of this."""
+    if not len(inputs.coordinators.transactions):
+        return NO_COMMITS
     produced = inputs.produced.select("producer_id", "completed_ns").sort("completed_ns")
     transactions = inputs.coordinators.transactions
     decided = transactions.filter(pl.col("state") == PREPARE_COMMIT).select(
@@ -97,13 +108,14 @@ def acknowledged_before_faults(inputs: PartitionInputs) -> int:
     if not inputs.job.windows:
         return 0
     first = min(start for start, _ in inputs.job.windows)
-    records = inputs.acked.filter(pl.col("time_ns") < first)
-    return len(records) + len(inputs.acked_batches.filter(pl.col("completed_ns") < first))
+    outcome, ended = inputs.sends["outcome"].to_numpy(), inputs.sends["time_ns"].to_numpy()
+    records = int(((outcome == OperationType.OK) & (ended < first)).sum())
+    return records + int((inputs.acked_batches["completed_ns"].to_numpy() < first).sum())
 
 
 def unread_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Note the records after the last one that a client received, where clients read the partition at all."""
-    fetched = inputs.fetched.filter(~pl.col("client").is_in(inputs.job.own_clients))
+    fetched = _fetched_by_users(inputs)
     if not len(fetched) or inputs.final is None:
         return
     last = int(fetched["last_offset"].to_numpy().max())

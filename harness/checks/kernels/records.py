@@ -183,7 +183,8 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
     Acknowledgements without an offset exist with acks=0, and where librdkafka concludes from a later success that an
     earlier request was persisted.
     """
-    if not (inputs.sends["offset"].to_numpy() < 0).any():
+    outcome, offset = (inputs.sends[name].to_numpy() for name in ("outcome", "offset"))
+    if not ((outcome == OperationType.OK) & (offset < 0)).any():
         return
     unplaced = inputs.acked.filter(pl.col("offset") < 0)
     if inputs.final is None or inputs.low > 0 or inputs.job.cleaned_end or not len(unplaced):

@@ -75,6 +75,8 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 def _appended(inputs: PartitionInputs) -> list[list[int]]:
     """Return for each client how many records were appended for it, and when the last response was sent."""
     produced = inputs.produced
+    if not len(produced):
+        return []
     base, client, count, ended = (
         produced[name].to_numpy() for name in ("base_offset", "client", "count", "completed_ns")
     )

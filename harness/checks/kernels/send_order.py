@@ -32,13 +32,14 @@ def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Compare the offsets of each client's sends with the same key, and count what has no known order."""
     outcome, offset = (inputs.sends[name].to_numpy() for name in ("outcome", "offset"))
     everywhere_placed = not ((outcome == OperationType.OK) & (offset < 0)).any()
-    acked = inputs.acked if everywhere_placed else _placed(inputs)
-    unplaced = 0 if everywhere_placed else _unplaced_beside_others(acked)
-    unknown = max(unplaced, _unsequenced(inputs, acked))
+    placed = None if everywhere_placed else _placed(inputs)
+    unplaced = 0 if placed is None else _unplaced_beside_others(placed)
+    unknown = max(unplaced, _unsequenced(inputs, placed))
     if unknown:
         findings.operation_counts[UNKNOWN_ORDER] = unknown
-    if everywhere_placed and quick.in_order(inputs):
+    if placed is None and quick.in_order(inputs):
         return
+    acked = inputs.acked if placed is None else placed
     # compares neighbours after one sort: a window over as many groups as there are keys takes ten times as long
     same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in OF_A_KEY)
     bad = (
@@ -94,13 +95,17 @@ def _unplaced_beside_others(acked: pl.DataFrame) -> int:
     return int(several.filter(pl.col("sends") > 1)["unplaced"].sum())
 
 
-def _unsequenced(inputs: PartitionInputs, acked: pl.DataFrame) -> int:
-    """Count the records of batches without sequences that have no recorded send."""
+def _unsequenced(inputs: PartitionInputs, placed: pl.DataFrame | None) -> int:
+    """Count the records of batches without sequences that have no recorded send.
+
+    `placed`: the acknowledged sends with their offsets; None: as they were recorded.
+    """
     produced = inputs.produced
     plain = (produced["error"].to_numpy() == 0) & (produced["producer_id"].to_numpy() < 0)
     if not plain.any():
         return 0
     batches = produced.filter(pl.Series(plain))
+    acked = inputs.acked if placed is None else placed
     offsets = np.sort(acked["offset"].to_numpy())
     first = np.searchsorted(offsets, batches["base_offset"].to_numpy(), "left")
     beyond = np.searchsorted(offsets, batches["last_offset"].to_numpy(), "right")
