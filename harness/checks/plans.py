@@ -7,7 +7,7 @@ that makes a plan imports neither polars nor pyspark; the tasks import the kerne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..histories.row_index import RowRange
@@ -16,8 +16,8 @@ from .log_changes import CleaningBegun, Leadership, Removal
 TASK_BYTES = 32 << 20
 ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks")
 """The fields of a job that hold row ranges."""
-JOBS_MOST = 64
-"""A job costs about 5 ms however small it is; a task about 40 ms."""
+JOB_BYTES = 128 << 10
+"""What a job costs however small it is, about a millisecond, as bytes of its task; a task costs about 40 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,8 @@ class PartitionJob:
         return bool(leaders) and leaders <= set(self.whole_taps) and not self.created_ns
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the job as plain JSON."""
-        return asdict(self)
+        """Return the job as plain JSON. Lists are shared with the job; `asdict` would copy all of them."""
+        return {name: getattr(self, name) for name in JOB_FIELDS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
@@ -91,14 +91,23 @@ class PartitionJob:
         return cls(**fields)
 
 
+JOB_FIELDS = tuple(field.name for field in fields(PartitionJob))
+
+
 def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
-    """Divide the jobs into tasks: the largest jobs first, each task filled up to `TASK_BYTES`."""
-    tasks: list[list[dict[str, Any]]] = []
+    """Divide the jobs into tasks: the largest jobs first, each task filled up to `TASK_BYTES`.
+
+    In a task the jobs are in the order of their partitions, because neighbours in the index files are read together.
+    """
+    tasks: list[list[PartitionJob]] = []
     room = 0
     for job in sorted(jobs, key=lambda job: -job.size):
-        if not tasks or job.size > room or len(tasks[-1]) >= JOBS_MOST:
+        size = job.size + JOB_BYTES
+        if not tasks or size > room:
             tasks.append([])
             room = TASK_BYTES
-        tasks[-1].append(job.to_dict())
-        room -= job.size
-    return tasks
+        tasks[-1].append(job)
+        room -= size
+    for task in tasks:
+        task.sort(key=lambda job: (job.topic, job.partition))
+    return [[job.to_dict() for job in task] for task in tasks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from harrow.harness.checks.fault_windows import (
     read_fault_windows,
 )
 from harrow.harness.checks.kernels import judge_partition
-from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.log_changes import Leadership
+from harrow.harness.checks.plans import JOB_BYTES, TASK_BYTES, PartitionJob, pack
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.histories.layout import lay_out
+from harrow.harness.histories.row_index import RowRange
 from harrow.harness.run_folder import RunTimes
 
 
@@ -164,3 +167,29 @@ def test_partition_with_fewer_rows_than_were_laid_out_is_unknown(tmp_path: Path)
     assert judge_partition(whole)["unknown"] == []
     short = PartitionJob(topic="t", partition=0, ops=[part._replace(rows=3)])
     assert "could not be read" in judge_partition(short)["unknown"][0]
+
+
+def test_tasks_have_bounded_bytes_and_the_neighbours_of_a_task_are_in_order() -> None:
+    sizes = [random.Random(1).randrange(80_000) for _ in range(2_000)]
+    jobs = [PartitionJob(topic="t", partition=n, size=size) for n, size in enumerate(sizes)]
+    tasks = pack(jobs)
+    judged = [[job["partition"] for job in task] for task in tasks]
+    assert sorted(number for task in judged for number in task) == list(range(2_000))
+    assert all(task == sorted(task) for task in judged)
+    costs = [sum(sizes[number] + JOB_BYTES for number in task) for task in judged]
+    assert max(costs) <= TASK_BYTES
+    assert len(tasks) <= sum(costs) // (TASK_BYTES - 80_000 - JOB_BYTES) + 1
+
+
+def test_job_larger_than_a_task_is_a_task_of_its_own() -> None:
+    jobs = [PartitionJob(topic="t", partition=n, size=TASK_BYTES * (n == 1)) for n in range(3)]
+    judged = [[job["partition"] for job in task] for task in pack(jobs)]
+    assert judged == [[1], [0, 2]]
+
+
+def test_job_is_the_same_after_it_was_written_and_read_as_json() -> None:
+    job = PartitionJob(
+        topic="t", partition=3, ops=[RowRange("0.rows", 5, 7)], logs={"1": "/log"}, windows=[(1, 2)],
+        leaderships=[Leadership(5, 1, 2, 3)], size=9,
+    )  # fmt: skip
+    assert PartitionJob.from_dict(json.loads(json.dumps(job.to_dict()))) == job
