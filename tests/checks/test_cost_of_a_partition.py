@@ -6,14 +6,16 @@ Counted, not timed: calls of Python functions and queries of polars, so that a b
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import peak_of_a_partition
 import pytest
 from harrow.harness import run_folder
 from harrow.harness.checks.kernels import judge_partition, judge_task, loading
@@ -25,6 +27,8 @@ from synthetic_run import LOST_IN, TOPIC, TWICE_IN, make_run
 
 CALLS_MOST = 2_500
 """Of a sound partition; 11,400 before the rows of many partitions were read at once."""
+BYTES_MOST = 130
+"""Of an operation, whose columns have 67 bytes; 200 before the checks queried only the rows that disagree."""
 
 
 def jobs_of(folder: Path, topics: Sequence[str]) -> list[PartitionJob]:
@@ -32,6 +36,10 @@ def jobs_of(folder: Path, topics: Sequence[str]) -> list[PartitionJob]:
     assert layout.problems == []
     jobs, _ = plan_jobs(folder, layout, topics, None, [], {}, 20, run_folder.RunTimes())
     return jobs
+
+
+def results_of(jobs: Sequence[PartitionJob]) -> list[dict[str, Any]]:
+    return list(judge_task(jobs))
 
 
 def calls_of(work: Callable[[], object]) -> Counter[str]:
@@ -59,8 +67,8 @@ def test_sound_partition_costs_no_query_and_a_bounded_number_of_calls(tmp_path: 
         run = tmp_path / str(partitions)
         make_run(run, partitions * 300, partitions=partitions)
         jobs = [job for job in jobs_of(run, [TOPIC]) if job.partition not in {LOST_IN, TWICE_IN}]
-        list(judge_task(jobs))  # imports are no cost of a partition
-        found[len(jobs)] = calls_of(partial(deque, judge_task(jobs), 0))
+        results_of(jobs)  # imports are no cost of a partition
+        found[len(jobs)] = calls_of(partial(results_of, jobs))
     (few, calls_of_few), (many, calls_of_many) = found.items()
     assert calls_of_few["collect"] == calls_of_many["collect"] == 0
     assert calls_of_many["calls"] - calls_of_few["calls"] < CALLS_MOST * (many - few)
@@ -106,3 +114,14 @@ def test_partition_that_cannot_be_read_leaves_the_others_of_its_group(tmp_path: 
     results = list(judge_task(jobs))
     assert [bool(result["unknown"]) for result in results] == [n == 2 for n in range(8)]
     assert f"the rows of {TOPIC}-2 could not be read" in results[2]["unknown"][0]
+
+
+def test_operation_of_a_partition_with_a_lost_record_costs_a_bounded_number_of_bytes(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path, 1_800_000, partitions=6)
+    script = [sys.executable, peak_of_a_partition.__file__, str(tmp_path), TOPIC, str(LOST_IN)]
+    child = subprocess.run(script, check=True, capture_output=True, text=True, timeout=60)
+    rows, peak = map(int, child.stdout.split())
+    assert rows > 290_000
+    assert peak / rows < BYTES_MOST

@@ -173,7 +173,7 @@ def test_tasks_have_bounded_bytes_and_the_neighbours_of_a_task_are_in_order() ->
     sizes = [random.Random(1).randrange(80_000) for _ in range(2_000)]
     jobs = [PartitionJob(topic="t", partition=n, size=size) for n, size in enumerate(sizes)]
     tasks = pack(jobs)
-    judged = [[job["partition"] for job in task] for task in tasks]
+    judged: list[list[int]] = [[job["partition"] for job in task] for task in tasks]
     assert sorted(number for task in judged for number in task) == list(range(2_000))
     assert all(task == sorted(task) for task in judged)
     costs = [sum(sizes[number] + JOB_BYTES for number in task) for task in judged]

@@ -169,6 +169,8 @@ class PartitionInputs:
     """The stored result of `acknowledged_by_offset`."""
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
+    strays: tuple[pl.DataFrame, pl.DataFrame] | None = None
+    """The stored result of `quick.strays`."""
     committed: pl.DataFrame | None = None
     """The stored result of `visible`, which two checks need."""
     in_transactions: pl.DataFrame | None = None
@@ -215,10 +217,13 @@ class PartitionInputs:
 def _placed(sends: pl.DataFrame) -> Placed:
     outcome, offset = sends["outcome"].to_numpy(), sends["offset"].to_numpy()
     known = (outcome == OperationType.OK) & (offset >= 0)
-    rows = np.arange(len(known)) if known.all() else np.flatnonzero(known)
-    order, distinct = order_of(offset[rows])
-    rows = rows if order is None else rows[order]
+    rows = None if known.all() else np.flatnonzero(known)
+    order, distinct = order_of(offset if rows is None else offset[rows])
+    if order is not None:
+        rows = order if rows is None else rows[order]
     invoked, time = sends["invoked_ns"].to_numpy(), sends["time_ns"].to_numpy()
+    if rows is None:  # in order and complete, as the sends of one producer often are: no copy
+        return Placed(offset, invoked, time, distinct)
     return Placed(offset[rows], invoked[rows], time[rows], distinct)
 
 

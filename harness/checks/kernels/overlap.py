@@ -14,6 +14,7 @@ transaction, which may be the coordinator's own when the transaction has timed o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,22 +27,31 @@ from .findings import PartitionFindings
 from .inputs import PartitionInputs, chosen
 
 Times = npt.NDArray[np.int64]
+BLOCK = 1 << 18
+"""Operations that are counted at a time."""
 NO_COMMITS = pl.DataFrame(schema={"completed_ns": pl.Int64, "time_ns": pl.Int64})
 
 
-def operation_times(inputs: PartitionInputs) -> tuple[Times, Times]:
-    """Return when each operation of a client began and ended, in nanoseconds of the monotonic clock."""
+def operation_times(inputs: PartitionInputs) -> Iterator[tuple[Times, Times]]:
+    """Yield when operations of clients began and ended, in nanoseconds of the monotonic clock; `BLOCK` at a time."""
     reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == OperationFunction.POLL)
     recorded = [inputs.sends, reads, inputs.commits]
     fetched = _fetched_by_users(inputs)
-    began = [frame["invoked_ns"].to_numpy() for frame in recorded]
-    began += [_produced_from(inputs), fetched["invoked_ns"].to_numpy()]
-    ended = [frame["time_ns"].to_numpy() for frame in recorded]
-    ended += [frame["completed_ns"].to_numpy() for frame in (inputs.produced, fetched)]
     commits = _commits(inputs)
-    began.append(commits["completed_ns"].to_numpy())
-    ended.append(commits["time_ns"].to_numpy())
-    return np.concatenate(began), np.concatenate(ended)
+    columns: list[tuple[Times, Times]] = [
+        *(_columns(frame, "invoked_ns", "time_ns") for frame in recorded),
+        (_produced_from(inputs), inputs.produced["completed_ns"].to_numpy()),
+        _columns(fetched, "invoked_ns", "completed_ns"),
+        _columns(commits, "completed_ns", "time_ns"),
+    ]
+    for began, ended in columns:
+        for start in range(0, len(began), BLOCK):
+            block = slice(start, start + BLOCK)
+            yield began[block], ended[block]
+
+
+def _columns(frame: pl.DataFrame, began: str, ended: str) -> tuple[Times, Times]:
+    return frame[began].to_numpy(), frame[ended].to_numpy()
 
 
 def _produced_from(inputs: PartitionInputs) -> Times:
@@ -78,25 +88,25 @@ def _commits(inputs: PartitionInputs) -> pl.DataFrame:
 
 def traffic(inputs: PartitionInputs) -> dict[str, Any]:
     """Return when the traffic began and ended, and how many operations met each fault and any fault."""
-    began, ended = operation_times(inputs)
-    if not len(began):
-        return {}
     windows = np.array(inputs.job.windows, np.int64).reshape(-1, 2)
-    begins, ends = np.sort(began, kind="stable"), np.sort(ended, kind="stable")
-    over_before = np.searchsorted(ends, windows[:, 0], "left")
-    begun_by_end = np.searchsorted(begins, windows[:, 1], "right")
+    met, met_any = np.zeros(len(windows), np.int64), 0
+    bounds: list[int] = []
+    for began, ended in operation_times(inputs):
+        bounds += int(began.min()), int(ended.max())
+        if len(windows):
+            over_before = np.searchsorted(np.sort(ended, kind="stable"), windows[:, 0], "left")
+            begun_by_end = np.searchsorted(np.sort(began, kind="stable"), windows[:, 1], "right")
+            met += begun_by_end - over_before
+            met_any += _met_any(began, ended, windows)
+    if not bounds:
+        return {}
     return {
-        "began_ns": int(begins[0]),
-        "ended_ns": int(ends[-1]),
-        "met": (begun_by_end - over_before).tolist(),
-        "met_any": _met_any(began, ended, windows),
-    }
+        "began_ns": min(bounds[::2]), "ended_ns": max(bounds[1::2]), "met": met.tolist(), "met_any": met_any,
+    }  # fmt: skip
 
 
 def _met_any(began: Times, ended: Times, windows: npt.NDArray[np.int64]) -> int:
     """Return how many operations overlap at least one window."""
-    if not len(windows):
-        return 0
     # by their starts, an operation meets the last window that begins before its end, or an earlier one that ends later
     last = np.searchsorted(windows[:, 0], ended, "right") - 1
     latest_end = np.maximum.accumulate(windows[:, 1])

@@ -3,8 +3,9 @@
 A polars query costs some tenths of a millisecond however few its rows are, and a small history must be judged at once.
 In a large history the operations are mostly in order already, so that comparing neighbours replaces joins and groups.
 
-Each function returns True only when its check in `records.py` cannot find an anomaly. After False the check itself
-runs. The functions never report anomalies themselves.
+A function that returns True or False returns True only when its check in `records.py` cannot find an anomaly. After
+False the check itself runs. `strays` and `repeated_values` return what a check has to look at: it queries these rows
+only, so that its memory does not grow with the partition. The functions never report anomalies themselves.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
-from .inputs import PartitionInputs, Placed
+from .inputs import PartitionInputs, Placed, chosen
 
 Column = npt.NDArray[Any]
+BLOCK = 1 << 18
+"""Rows that are compared at a time, so that what is only needed meanwhile does not grow with the partition."""
 
 
 def _columns(frame: Any, *names: str) -> list[Column]:
@@ -32,31 +36,52 @@ def agrees(inputs: PartitionInputs) -> bool:
 
 
 def _agrees(inputs: PartitionInputs) -> bool:
-    final = inputs.final
-    if final is None:
+    if inputs.final is None:
         return False
-    there, keys, values = _columns(final, "offset", "key_hash", "value_hash")
-    for frame, column, wanted in (
-        (inputs.sends, "outcome", OperationType.OK),
-        (inputs.polls, "kind", OperationFunction.POLL),
-    ):
-        chosen, offset, key, value = _columns(frame, column, "offset", "key_hash", "value_hash")
-        judged = (chosen == wanted) & (offset >= max(inputs.low, 0))
+    for frame in strays(inputs):
+        offset = frame["offset"].to_numpy()
+        judged = offset >= inputs.low
         if not inputs.to_the_end:
             judged &= offset < (inputs.high or 0)
-        if not judged.any():
-            continue
-        if not len(there):
-            return False
-        at = _places(there, offset[judged])
-        same = (
-            (there[at] == offset[judged])
-            & (keys[at] == key[judged])
-            & (values[at] == value[judged])
-        )
-        if not same.all():
+        if judged.any():
             return False
     return True
+
+
+def strays(inputs: PartitionInputs) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the acknowledged sends and the reads, with an offset, that the final read has not, or not unchanged.
+
+    There must be a final read. Computed once: the checks query these rows only, and in most runs they are few or none.
+    """
+    if inputs.strays is None:
+        inputs.strays = (
+            _strays(inputs, inputs.sends, "outcome", OperationType.OK),
+            _strays(inputs, inputs.polls, "kind", OperationFunction.POLL),
+        )
+    return inputs.strays
+
+
+def _strays(inputs: PartitionInputs, frame: pl.DataFrame, column: str, wanted: int) -> pl.DataFrame:
+    assert inputs.final is not None, "there was no final read"
+    there, keys, values = _columns(inputs.final, "offset", "key_hash", "value_hash")
+    kind, offset, key, value = _columns(frame, column, "offset", "key_hash", "value_hash")
+    found = (kind == wanted) & (offset >= 0)
+    for start in range(0, len(offset), BLOCK) if len(there) else ():
+        block = slice(start, start + BLOCK)
+        at = _places(there, offset[block])
+        same = (there[at] == offset[block]) & (keys[at] == key[block])
+        found[block] &= ~(same & (values[at] == value[block]))
+    return chosen(frame, found)
+
+
+def final_rows(inputs: PartitionInputs, offsets: Column) -> pl.DataFrame:
+    """Return the rows of the final read, which exists, that have one of the offsets."""
+    assert inputs.final is not None, "there was no final read"
+    there = inputs.final["offset"].to_numpy()
+    if not len(there) or not len(offsets):
+        return inputs.final.clear()
+    at = np.unique(_places(there, offsets))
+    return inputs.final[at[np.isin(there[at], offsets)]]
 
 
 def _places(there: Column, offsets: Column) -> Column:
@@ -69,13 +94,13 @@ def _places(there: Column, offsets: Column) -> Column:
     return at
 
 
-def unrepeated(inputs: PartitionInputs) -> bool:
-    """True when no two records of the final read have the same value."""
+def repeated_values(inputs: PartitionInputs) -> Column:
+    """Return the values that several records of the final read have; none without a final read."""
     final = inputs.final
     if final is None:
-        return True
+        return np.empty(0, np.uint64)
     values = np.sort(final["value_hash"].to_numpy())  # np.unique hashes: forty times slower
-    return not (values[1:] == values[:-1]).any()
+    return np.unique(values[1:][values[1:] == values[:-1]])
 
 
 def in_order(inputs: PartitionInputs) -> bool:

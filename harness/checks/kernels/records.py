@@ -44,7 +44,12 @@ def holders(inputs: PartitionInputs, offsets: pl.Series) -> npt.NDArray[np.int64
 
 
 def confirmed_records(inputs: PartitionInputs) -> pl.DataFrame:
-    """Return the records that a client has with an offset: acknowledged sends, and reads."""
+    """Return the records that a client has with an offset: acknowledged sends, and reads.
+
+    With a final read, only those which it has not, or not unchanged: a check of records finds nothing in the others.
+    """
+    if inputs.final is not None:
+        return pl.concat([frame.select(CONFIRMED) for frame in quick.strays(inputs)])
     confirmed = [inputs.acked, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
     return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(pl.col("offset") >= 0)
 
@@ -68,7 +73,7 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if inputs.final is None:
         _lost_in_logs(inputs, findings, confirmed)
         return
-    final = inputs.final.select(
+    final = quick.final_rows(inputs, confirmed["offset"].to_numpy()).select(
         "offset", *(pl.col(name).alias(f"final_{name}") for name in IDENTITY)
     )
     compared = confirmed.join(final, on="offset", how="left")
@@ -228,8 +233,15 @@ def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -
     if whole and quick.agrees(inputs):  # which compares only what the final read may have
         return
     frames = [confirmed_records(inputs)]
-    if inputs.final is not None:
-        frames.append(inputs.final.select(CONFIRMED))
+    if inputs.final is not None:  # the records at the offsets of the others
+        offsets = frames[0]["offset"].unique()
+        if not len(offsets):
+            return
+        there = quick.final_rows(inputs, offsets.to_numpy())
+        at = pl.col("offset").is_in(offsets.implode())
+        acked = inputs.sends.filter(at & (pl.col("outcome") == OperationType.OK))
+        reads = inputs.polls.filter(at & (pl.col("kind") == OperationFunction.POLL))
+        frames = [frame.select(CONFIRMED) for frame in (acked, reads, there)]
     key, value = pl.col("key_hash"), pl.col("value_hash")
     bad = (
         pl.concat(frames)
@@ -251,11 +263,20 @@ def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -
 
 def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """duplicate: the final read has a recorded record more often than it can have been sent."""
-    if inputs.final is None or quick.unrepeated(inputs):
+    repeated = quick.repeated_values(inputs)
+    if inputs.final is None or not len(repeated):
         return
-    sent = pl.concat([inputs.sends.select(IDENTITY), inputs.pending.select(IDENTITY)])
+    several = pl.col("value_hash").is_in(pl.Series(repeated).implode())
+    sent = pl.concat(
+        [frame.filter(several).select(IDENTITY) for frame in (inputs.sends, inputs.pending)]
+    )
     counted = sent.group_by(IDENTITY).agg(pl.len().alias("sent"))
-    there = inputs.visible().group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
+    there = (
+        inputs.visible()
+        .filter(several)
+        .group_by(IDENTITY)
+        .agg(pl.len().alias("there"), pl.col("offset"))
+    )
     bad = (
         there.join(counted, on=IDENTITY)
         .filter(pl.col("there") > pl.col("sent"))
