@@ -1,9 +1,10 @@
 """Compares the verdict with polars alone and DuckDB alone, in the same run, at 1e3, 1e6 and 2.5e7 operations.
 
-    python benchmarks/bench_verdict.py [--sizes 1e3,1e6,2.5e7] [--rounds 5]
+    python benchmarks/bench_verdict.py [--sizes 1e3,1e6,1e6/2000,2.5e7] [--rounds 5]
 
-For each size a run folder is synthesised (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
-duplicate). Each engine judges the same raw history files, warm, in alternating turns. Prints the medians:
+For each size a run folder is synthesised (`synthetic_run.py`: 16 partitions, or as many as the size names after a
+slash; a planted lost-write and a planted duplicate). Each engine judges the same raw history files, warm, in
+alternating turns. Prints the medians:
 
 * harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
 * kernels: the same without Spark, all partitions in this process; the difference is the cost or the gain of Spark;
@@ -13,8 +14,8 @@ duplicate). Each engine judges the same raw history files, warm, in alternating 
 
 An operation is a send, a read or a record of the final read, a third each. There are no replica logs, because polars
 and DuckDB read no segments. All engines must find the same counts and the same two anomalies. Exit code 1 when the
-whole verdict on at most 1e3 operations takes more than 200 ms, or when the whole verdict on 2.5e7 operations or more
-is slower than polars.
+whole verdict on at most 1e3 operations takes more than 200 ms, when that on 1e6 operations in 2,000 partitions takes
+more than 3 s, or when that on 2.5e7 operations or more is slower than polars.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ from typing import TypeVar
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
 from harrow.harness.checks.judgement import judge_laid_out
 from harrow.harness.histories.layout import Layout, lay_out
-from synthetic_run import TOPIC, Truth, make_run
+from synthetic_run import PARTITIONS, TOPIC, Truth, make_run
 from verdict_peers import Findings, duckdb_alone, polars_alone
 
 T = TypeVar("T")
 PROMISED = ("exactly-once", "ordered")
 FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
+SPREAD, SPREAD_S = 2_000, 3.0
+"""So many partitions of 1e6 operations are judged in this time."""
 WARM_FEW = 15
 """Turns before the measured ones: the JVM compiles code that runs often; larger runs are warm after the first."""
 
@@ -50,6 +53,7 @@ class Row:
     """The medians of a size, in seconds."""
 
     operations: int
+    partitions: int
     lay_out: float
     whole: float
     times: dict[str, float]
@@ -63,7 +67,12 @@ class Row:
         figures = [self.lay_out, self.whole, *self.times.values()]
         peers = ("polars", "duckdb")
         ratios = [f"{self.ratio(peer):>11.2f}x" for peer in peers]
-        return f"{self.operations:>11,}" + "".join(map(_shown, figures)) + "  " + "  ".join(ratios)
+        return (
+            f"{self.operations:>11,}{self.partitions:>11,}"
+            + "".join(map(_shown, figures))
+            + "  "
+            + "  ".join(ratios)
+        )
 
 
 def _shown(seconds: float) -> str:
@@ -97,14 +106,16 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - began, result
 
 
-def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
+def measure(folder: Path, size: int, partitions: int, rounds: int, spark: SparkHandle) -> Row:
     """Measures a size: makes the run, lays it out, and lets the engines take turns."""
-    truth = make_run(folder, size)
+    truth = make_run(folder, size, partitions=partitions)
     layout = lay_out(folder, [TOPIC])
     lay_outs = [timed(lambda: lay_out(folder, [TOPIC]))[0] for _ in range(rounds)]
     times = _turns(folder, layout, truth, rounds, spark)
     whole = times.pop("whole")
-    return Row(operations=truth.operations, lay_out=median(lay_outs), whole=whole, times=times)
+    return Row(
+        operations=truth.operations, partitions=partitions, lay_out=median(lay_outs), whole=whole, times=times
+    )  # fmt: skip
 
 
 def _turns(
@@ -144,11 +155,13 @@ def _turns(
 
 
 def shortfalls(rows: Sequence[Row]) -> list[str]:
-    """Returns which of the two goals are missed."""
+    """Returns which of the goals are missed."""
     missed: list[str] = []
     for row in rows:
         if row.operations <= FEW and row.whole * 1000 > FEW_MS:
             missed.append(f"{row.operations:,} operations took {row.whole * 1000:.0f} ms")
+        if row.partitions >= SPREAD and row.operations <= 1_010_000 and row.whole > SPREAD_S:
+            missed.append(f"{row.partitions:,} partitions took {row.whole:.1f} s")
         if row.operations >= MANY * 0.99 and row.ratio("polars") > 1:
             missed.append(f"{row.operations:,} operations: slower than polars")
     return missed
@@ -156,7 +169,7 @@ def shortfalls(rows: Sequence[Row]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sizes", default="1e3,1e6,2.5e7")
+    parser.add_argument("--sizes", default="1e3,1e6,1e6/2000,2.5e7")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="harrow-bench-verdict-"))
@@ -165,11 +178,15 @@ def main() -> int:
     try:
         spark.session()
         names = ("lay-out", "whole", "harrow", "kernels", "polars", "duckdb")
-        head = f"{'operations':>11}" + "".join(f"{name:>12}" for name in names)
+        head = f"{'operations':>11}{'partitions':>11}" + "".join(f"{name:>12}" for name in names)
         print(head + "   whole/polars  whole/duckdb", flush=True)
-        for size in (int(float(text)) for text in options.sizes.split(",")):
-            run = folder / f"run-{size}"
-            rows.append(measure(run, size, options.rounds, spark))
+        for text in options.sizes.split(","):
+            size, _, partitions = text.partition("/")
+            run = folder / "run"
+            measured = measure(
+                run, int(float(size)), int(partitions or PARTITIONS), options.rounds, spark
+            )
+            rows.append(measured)
             shutil.rmtree(run)
             print(rows[-1].line(), flush=True)
     finally:
