@@ -1,4 +1,4 @@
-"""What must not grow with the size of a run: the calls for each partition, and the bytes for each operation (L6).
+"""What must not grow with the size of a run: the calls for each partition, and the bytes for each operation (L7).
 
 Counted, not timed: calls of Python functions and queries of polars, so that a busy machine changes nothing.
 """
