@@ -163,7 +163,7 @@ class PartitionInputs:
     """Whether the final read went to the end; else what is at `high` and above was not looked for (`info` bounds)."""
     failed_sends: pl.DataFrame = field(default_factory=NO_OPS.clone)
     """Recorded sends with the outcome fail: no log may have their records."""
-    failed_anywhere: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OPS_SCHEMA))
+    failed_anywhere: pl.DataFrame = field(default_factory=NO_OPS.clone)
     """The same without a partition, as of a send that the client library refused: no partition may have them."""
     placed: Placed | None = None
     """The stored result of `acknowledged_by_offset`."""
