@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -106,10 +106,11 @@ def judge_laid_out(
         place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times,
         brokers_with_whole_taps(place, events),
     )  # fmt: skip
-    with ThreadPoolExecutor(1) as beside:  # while Spark works, this process waits
-        going = beside.submit(_judge_progress, place, layout, topics, events, started)
-        results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
-        progress = going.result()
+    results, progress = _side_by_side(
+        lambda: _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine),
+        lambda: _judge_progress(place, layout, topics, events, started),
+        engine,
+    )
     promised = promised or read_findings(place, topics) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
     imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
@@ -157,6 +158,23 @@ def judge_laid_out(
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
     return verdict
+
+
+def _side_by_side(
+    judge_jobs: Callable[[], list[dict[str, Any]]],
+    judge_progress: Callable[[], ProgressFindings],
+    engine: Engine,
+) -> tuple[list[dict[str, Any]], ProgressFindings]:
+    """Return the results of both; while Spark works, this process waits, so a thread judges the progress meanwhile.
+
+    Inline, a second thread would save nothing. Both would import modules at the same time, which pytest may rewrite:
+    CPython 3.11 then raises SystemError, "AST constructor recursion depth mismatch" (python/cpython#106905).
+    """
+    if engine == INLINE:
+        return judge_jobs(), judge_progress()
+    with ThreadPoolExecutor(1) as beside:
+        going = beside.submit(judge_progress)
+        return judge_jobs(), going.result()
 
 
 def _judge_progress(
