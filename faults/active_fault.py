@@ -35,6 +35,11 @@ class ActiveFault:
     """Only of a fault that waits for traffic; None before it is first asked."""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it had its effect, waits for traffic, or is being healed."""
+        return self.healing or self.waits or self.heal_at_ms is not None
+
+    @property
     def waits(self) -> bool:
         """Whether the fault takes effect only through traffic."""
         return self.heal_at_ms is None and self.injection.fault.waits_for_traffic

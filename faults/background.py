@@ -59,6 +59,7 @@ class BackgroundNemesis:
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._done = threading.Event()
+        self._begun = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="harrow-nemesis", daemon=True)
 
@@ -72,6 +73,10 @@ class BackgroundNemesis:
     def start(self) -> None:
         """Begin to wait for traffic."""
         self._thread.start()
+
+    def await_begun(self) -> None:
+        """Return when each fault took effect, or waits for the request at which it acts; or after a failure."""
+        self._begun.wait(self._longest_s)
 
     def finish(self, timeout_s: float | None = None) -> bool:
         """Let the schedule end by itself, no more traffic expected; False when it did not in time, a failure of `stop`.
@@ -138,6 +143,8 @@ class BackgroundNemesis:
                 if self._finish.is_set():
                     nemesis.finish(self._now_ms())
                 next_ms = nemesis.turn(self._now_ms())
+                if nemesis.has_begun:
+                    self._begun.set()
                 notes.look(nemesis.waits_for)
                 if next_ms is not None:
                     self._wake.wait(max(0, next_ms - self._now_ms()) / 1000)
@@ -145,6 +152,7 @@ class BackgroundNemesis:
         except BaseException as error:  # such as a full disk under the log
             nemesis.problems.append(f"the nemesis failed: {error!r}")
         finally:
+            self._begun.set()
             self._done.set()
 
     def _append(self, row: Row) -> None:

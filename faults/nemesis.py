@@ -149,6 +149,11 @@ class Nemesis:
 
     # --------------------------------------------------------------------------------- the host's
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether every step fired, and each of the faults had its effect or waits for traffic."""
+        return not self._waiting and all(active.has_begun for active in self._active)
+
     def finish(self, now_ms: int) -> None:
         """No more traffic is expected: fire what is required, and come to an end."""
         if self._closing_ms is None:
@@ -219,9 +224,7 @@ class Nemesis:
 
     def _advance_fault(self, active: ActiveFault) -> None:
         injection = active.injection
-        with contextlib.suppress(
-            HarrowError
-        ):  # a process that does not respond: again in the next turn
+        with contextlib.suppress(HarrowError):  # a process that does not respond: again later
             injection.fault.advance(self._system, injection, self._now_ms)
 
     def _is_done(self, active: ActiveFault, heal_at_ms: int) -> bool:
@@ -369,7 +372,7 @@ class Nemesis:
         active = ActiveFault(
             step=step,
             injection=injection,
-            deadline_ms=self._now_ms + self._effect_timeout_of(injection),
+            deadline_ms=self._now_ms + injection.effect_within_ms(self._effect_timeout_ms),
         )
         self._active.append(active)
         self._rows.report(
@@ -433,11 +436,8 @@ class Nemesis:
             return True
         if not active.injection.fault.may_miss:
             return False
-        begun_ms = active.deadline_ms - self._effect_timeout_of(active.injection)
+        begun_ms = active.deadline_ms - active.injection.effect_within_ms(self._effect_timeout_ms)
         return self._now_ms >= begun_ms + active.injection.duration_ms
-
-    def _effect_timeout_of(self, injection: Injection) -> int:
-        return max(self._effect_timeout_ms, injection.fault.effect_timeout_ms)
 
     def _probe_last(self, active: ActiveFault) -> None:
         evidence = self._probed(active.injection)

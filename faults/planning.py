@@ -228,9 +228,30 @@ def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> F
     return kind(**given)
 
 
-def drawn_fault(kind: str, role: Target) -> Fault:
+def drawn_fault(kind: str, role: Target, seconds: Seconds | None = None) -> Fault:
     """Return a random fault of `kind`, as `random_schedule` draws it for `role`."""
-    return _random_fault(_drawable(kind), role, None)
+    return _random_fault(_drawable(kind), role, seconds)
+
+
+def weighted_kinds(faults: Sequence[str] | Mapping[str, int]) -> list[str]:
+    """Return the kinds of which random faults are drawn, each as often as its weight says.
+
+    ConfigError for none, for a kind that cannot be drawn, and for a weight that is no number from 1 to `WEIGHT_MAX`.
+    """
+    check_drawable(faults)
+    if not faults:
+        raise ConfigError(f"kinds={faults!r}: expected at least one kind, such as 'kill'")
+    return [name for name in faults for _ in range(_weight(name, faults))]
+
+
+def random_roles(topic: TopicLike | None = None, group: str | None = None) -> list[Target]:
+    """Return the roles of which random faults are drawn, for a topic and a group that were drawn before."""
+    roles: list[Target] = [controller(), one]
+    if topic is not None:
+        roles += [leader(topic), leader(topic), follower(topic)]
+    if group is not None:
+        roles.append(group_coordinator(group))
+    return roles
 
 
 def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
@@ -243,13 +264,9 @@ def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
 
 
 def _random_role(rng: random.Random, topics: Sequence[TopicLike], groups: Sequence[str]) -> Target:
-    roles: list[Target] = [controller(), one]
-    if topics:
-        topic = rng.choice(list(topics))
-        roles += [leader(topic), leader(topic), follower(topic)]
-    if groups:
-        roles.append(group_coordinator(rng.choice(list(groups))))
-    return rng.choice(roles)
+    topic = rng.choice(list(topics)) if topics else None
+    group = rng.choice(list(groups)) if groups else None
+    return rng.choice(random_roles(topic, group))
 
 
 # ---------------------------------------------------------------------------- the mix of simulations

@@ -48,6 +48,10 @@ class Injection:
     notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
     """What `inject` noted for the probes (affected incarnations, armed rules); not recorded."""
 
+    def effect_within_ms(self, usual_ms: int) -> int:
+        """Return how long its effect may take: the usual time, or longer for a kind that needs it."""
+        return max(usual_ms, self.fault.effect_timeout_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(abc.ABC):
@@ -94,6 +98,11 @@ class Fault(abc.ABC):
         given = [] if self.has_fixed_target else [str(self.target)]
         given += [f"{name}={value!r}" for name, value in self.parameters().items()]
         return f"{self.kind}({', '.join(given)})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print the call that makes it, for the examples of Hypothesis."""
+        del cycle
+        printer.text(str(self))
 
     @property
     def disturbs(self) -> bool:

@@ -18,6 +18,7 @@ async with harrow.chaos(kill(leader(orders))):          # the end of the block d
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
@@ -65,12 +66,14 @@ class Chaos:
         `reached_within`: how many seconds of traffic a fault waits for its request. `must_inject`: whether a block in
         which no fault took effect is an error.
         """
-        self._nemesis = BackgroundNemesis(
+        self._new_nemesis = partial(
+            BackgroundNemesis,
             system,
             schedule,
             log=folder / run_folder.FAULTS,
             reached_within_ms=round(reached_within * 1000),
         )
+        self._nemesis = self._new_nemesis()
         self._must_inject = must_inject
         self._entered = False
         self._groups = groups
@@ -121,13 +124,33 @@ class Chaos:
         more = ", …" if len(steps) > NAMED_MOST else ""
         return f"harrow.chaos({', '.join(str(step.fault) for step in steps[:NAMED_MOST])}{more})"
 
-    def __enter__(self) -> Self:
+    def inject(self) -> None:
+        """Enter the block and inject its faults at once, without waiting for traffic; `heal` ends the block.
+
+        It returns when each fault took effect, or waits for the request at which it acts.
+        """
+        self._enter()
+        self._nemesis = self._new_nemesis(has_traffic=lambda: True)
+        self._nemesis.start()
+        self._nemesis.await_begun()
+
+    def heal(self) -> None:
+        """Heal every fault, and end a block that `inject` began; NemesisError for a fault without effect."""
+        try:
+            self._nemesis.stop()
+        finally:
+            self._on_end(self._nemesis.schedule)
+
+    def _enter(self) -> None:
         if self._entered:
             raise ConfigError(
                 "a chaos block runs once, and this one was entered before; make another: "
                 "with harrow.chaos(…):"
             )
         self._entered = True
+
+    def __enter__(self) -> Self:
+        self._enter()
         self._nemesis.start()
         return self
 

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
     from harrow.faults import Schedule
 
+    from .checks import Verdict
     from .clusters import ClusterSource
+    from .examples import HarrowExamples
     from .options import Options
     from .run import Harrow
     from .workers import Worker
@@ -168,8 +170,18 @@ def harrow_session_fixture(
     return pytest.fixture(scope="session")(harrow_session)
 
 
+def _make_examples_fixture() -> Any:
+    def harrow_examples(request: pytest.FixtureRequest) -> Iterator[HarrowExamples]:
+        """A cluster and a verdict for each example of a property-based test (`harrow.HarrowExamples`)."""
+        yield _examples(request.config.stash[WORKER], str(request.fixturename))
+
+    setattr(harrow_examples, ARGUMENTS, options.NOTHING)
+    return pytest.fixture(scope="session")(harrow_examples)
+
+
 harrow = harrow_fixture()
 harrow_session = harrow_session_fixture()
+harrow_examples = _make_examples_fixture()
 
 
 def wants_verdict(item: pytest.Item) -> bool:
@@ -241,6 +253,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
         seed_names=(original_nodeid(item), name), clusters=_source(worker, chosen),
     )  # fmt: skip
     run.replays = replays.of_fixture(name)
+    run.on_verdict(lambda verdict: _record(worker, run, verdict))
     _begin(item, run)
     try:
         yield run
@@ -279,7 +292,7 @@ def _new_run(
     from .terminal_notes import show_on
 
     show_on(lambda: worker.stderr, lambda: worker.item.nodeid if worker.item is not None else name)
-    run = Harrow(
+    return Harrow(
         worker.folder(chosen) / folder,
         seed=chosen.seed,
         seed_names=seed_names,
@@ -292,8 +305,6 @@ def _new_run(
         early_spark=False,  # the plugin starts Spark at collection when the test calls verify
         clusters=clusters,
     )
-    run.on_verdict(lambda verdict: _record(worker, run, verdict))
-    return run
 
 
 def runs_of(item: pytest.Item) -> list[Harrow]:
@@ -324,19 +335,50 @@ def _begin(item: pytest.Item, run: Harrow) -> None:
     run.repeat = repeat_line(item)
 
 
-def _record(worker: Worker, run: Harrow, verdict: Any) -> None:
+def _record(worker: Worker, run: Harrow, verdict: Verdict) -> None:
     """Store a verdict in the user properties: JUnit, the terminal summary and xdist's controller read them."""
     item = worker.item
     if item is None:
         return
     number = sum(name.startswith("harrow.verdict") for name, _ in item.user_properties) + 1
+    item.user_properties += _properties_of(run, verdict, number)
+
+
+def _properties_of(run: Harrow, verdict: Verdict, number: int) -> list[tuple[str, object]]:
+    """Return the user properties of the test's verdict with this number, from 1 up."""
     suffix = "" if number == 1 else f"-{number}"
-    item.user_properties += [
+    return [
         (f"harrow.verdict{suffix}", run.verdict_line(verdict)),
         (f"harrow.seed{suffix}", str(run.seed)),
         (f"harrow.folder{suffix}", str(run.folder)),
+        *((f"harrow.planted{suffix}", bug) for bug in verdict.planted),
     ]
-    item.user_properties += [(f"harrow.planted{suffix}", bug) for bug in verdict.planted]
+
+
+# ------------------------------------------------------------------------ a cluster for an example of a test
+
+
+def _examples(worker: Worker, name: str) -> HarrowExamples:
+    from .examples import HarrowExamples
+    from .repeating import original_nodeid
+
+    def begin(item: pytest.Item, number: int) -> Harrow:
+        chosen = _options(worker, item, options.NOTHING)
+        folder = f"{folder_name(item.nodeid, name, attempt_of(item))}-{number}"
+        run = _new_run(
+            worker, chosen, name, folder=folder, seed_names=(original_nodeid(item), name),
+            clusters=_source(worker, replace(chosen, scope="test")),
+        )  # fmt: skip
+        item.stash[RUNS] = [row for row in runs_of(item) if row.name != name]  # the last example
+        _begin(item, run)
+        return run
+
+    return HarrowExamples(
+        lambda: worker.item,
+        begin,
+        _properties_of,
+        lambda item: _options(worker, item, options.NOTHING).keep,
+    )
 
 
 # --------------------------------------------------------------------- a cluster for all tests of a worker
@@ -351,6 +393,7 @@ def _serve_session(
     run = _new_run(
         worker, chosen, name, folder=name, seed_names=(name,), clusters=_source(worker, replace(chosen, scope="test")),
     )  # fmt: skip
+    run.on_verdict(lambda verdict: _record(worker, run, verdict))
     worker.session_runs[name] = run
     try:
         yield run

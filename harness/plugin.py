@@ -28,6 +28,7 @@ from .fixtures import (
     begin_test_run,
     explain_scope,
     harrow,
+    harrow_examples,
     harrow_session,
     runs_of,
     unused_in,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-__all__ = ["harrow", "harrow_session"]
+__all__ = ["harrow", "harrow_examples", "harrow_session"]
 
 REPORTERS = ("html", "allure_listener")
 """Plugins whose reports get the pages (`attached_pages.py`)."""

@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.errors import WaitTimeoutError as WaitTimeoutError
+    from harrow.harness.examples import HarrowExamples as HarrowExamples
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
     from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.promises.record import Record as Record
@@ -198,6 +199,7 @@ _HOME = {
     "Finding": "harrow.harness.promises.record_check",
     "Harrow": "harrow.harness.run",
     "HarrowError": "harrow.cluster",
+    "HarrowExamples": "harrow.harness.examples",
     "Record": "harrow.harness.promises.record",
     "RecordCheck": "harrow.harness.promises.record_check",
     "Topic": "harrow.harness.topics",
@@ -217,6 +219,7 @@ __all__ = [
     "Finding",
     "Harrow",
     "HarrowError",
+    "HarrowExamples",
     "KeyedRelation",
     "Record",
     "RecordCheck",

@@ -70,3 +70,10 @@ def test_no_required_distribution_has_a_pytest_plugin() -> None:
     groups = {"pytest11", "pytest_randomly.random_seeder"}
     plugins = {name for name in seen for p in distribution(name).entry_points if p.group in groups}
     assert plugins == {"pytest-harrow"}
+
+
+def test_strategies_without_hypothesis_say_which_extra_installs_it() -> None:
+    code = "import sys; sys.modules['hypothesis'] = None; import harrow.strategies"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "ImportError: harrow.strategies needs Hypothesis" in done.stderr
+    assert 'pip install "pytest-harrow[hypothesis]"' in done.stderr
