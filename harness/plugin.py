@@ -236,6 +236,10 @@ def pytest_runtest_makereport(
         item.stash[USED] = TestState.PASSED
     if call.when == "call":
         _note_folders(item, report)
+        if "opentelemetry.trace" in sys.modules:  # else the user has configured no provider
+            from .telemetry import export_test
+
+            export_test(item, call, report)
     if any(map(item.config.pluginmanager.hasplugin, REPORTERS)) and (
         call.when == "call" or (call.when == "setup" and report.failed)
     ):
