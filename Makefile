@@ -11,7 +11,7 @@ SOURCES := pyproject.toml setup.py
 RUNS ?= 1
 LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests)
 
-.PHONY: help setup demo gallery test long conformance lint type wheels wheel environments image bench clean
+.PHONY: help setup demo gallery test long conformance lint type docs wheels wheel environments image bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,12 @@ type: $(STAMP)  ## mypy and pyright, strict
 	@$(BIN)/mypy cluster faults harness package tests benchmarks
 	@$(BIN)/pyright
 
+docs:  ## build the documentation as a site into build/docs; a broken link fails
+	@test -x .venv-docs/bin/uv || { $(PYTHON) -m venv .venv-docs && .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check uv; }
+	@.venv-docs/bin/uv pip install --quiet --system-certs --python .venv-docs/bin/python --group docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@echo "build/docs/index.html"
+
 # pyspark has no wheel, but it has no native code either: its source needs no compiler.
 wheels: $(STAMP)  ## check that each dependency installs without a compiler on every Python that is allowed
 	@for version in 3.11 3.12 3.13 3.14; do \
@@ -76,4 +82,4 @@ bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $${failed:-0}
 
 clean:  ## remove what the commands made
-	rm -rf $(VENV) harrow-out build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	rm -rf $(VENV) .venv-docs harrow-out build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info

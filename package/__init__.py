@@ -323,5 +323,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def public_homes() -> dict[str, str]:
+    """Return the module of each public name; the reference of the documentation reads it."""
+    return dict(_HOME)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)
