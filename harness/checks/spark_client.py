@@ -35,6 +35,7 @@ from harrow.cluster.unix_sockets import reachable
 from harrow.cluster.wait_notes import noted
 
 from .connect_channel import SparkError, too_late, verdict_seconds
+from .installed_spark import check_client, check_server
 from .jvm import cluster_master
 from .plan_queries import quiet
 
@@ -122,6 +123,7 @@ class SparkHandle:
         return client
 
     def _start(self) -> socket.socket:
+        check_server()
         self.run_folder.mkdir(parents=True, exist_ok=True)
         self.rendezvous.parent.mkdir(parents=True, exist_ok=True)
         with open(self.rendezvous.with_suffix(".lock"), "w") as file:
@@ -189,6 +191,7 @@ class SparkHandle:
 
         with self._lock:
             if self._queries is None:
+                check_client()
                 address = self._remote or str(self._ready()["remote"])
                 self._queries = PlanQueries(
                     address,

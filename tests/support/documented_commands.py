@@ -92,6 +92,17 @@ def _installs(arguments: Sequence[str]) -> str:
     return "" if "install" in arguments else "expected an installation"
 
 
+def _uv(arguments: Sequence[str]) -> str:
+    """The words after `uv pip` are those of pip; `--override FILE` is uv's."""
+    if arguments[:2] != ["pip", "install"]:
+        return "expected uv pip install"
+    words = [*arguments[1:]]
+    if "--override" in words:
+        at = words.index("--override")
+        del words[at : at + 2]
+    return _pip(words)
+
+
 def _docker(arguments: Sequence[str]) -> str:
     """The words after the image `harrow` are those of `python -m harrow.cluster`."""
     if arguments[:1] != ["run"]:
@@ -112,6 +123,7 @@ CHECKS: dict[str, Callable[[Sequence[str]], str]] = {
     "python": _python,
     "make": _make,
     "pip": _pip,
+    "uv": _uv,
     "apt-get": _installs,
     "docker": _docker,
 }
