@@ -17,7 +17,7 @@ class Loader(yaml.SafeLoader):
     """Reads the tags of Python objects in mkdocs.yml as nothing."""
 
 
-Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)  # type: ignore[no-untyped-call]
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
 def settings() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.harness.checks import judge
 from harrow.harness.checks.imported import judge_history, read_history_file
 from harrow.harness.commands import cli
 from harrow.harness.engines import AUTO, INLINE, INLINE_MOST, SPARK, engine_for
@@ -93,6 +94,15 @@ def test_harrow_check_judges_with_the_chosen_engine(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, [*words, "inline"])
     assert done.exit_code == 0, done.output
     assert "engine inline, without Spark" in done.output
+
+
+def test_inline_no_second_thread_judges_and_imports_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    good_with_logs(run)
+    monkeypatch.setattr("harrow.harness.checks.judgement.ThreadPoolExecutor", None)
+    assert judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine=INLINE).valid
 
 
 def test_the_size_of_a_history_from_elsewhere_is_that_of_its_run_folder(
