@@ -22,13 +22,24 @@ import pytest
 from _pytest.runner import runtestprotocol
 from harrow.faults.schedule import Schedule
 
-from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, runs_of, uses_harrow
+from ..fixtures import (
+    REPLAYS,
+    RUNS,
+    USED,
+    Replays,
+    TestState,
+    harrow_fixtures,
+    runs_of,
+    uses_harrow,
+)
 from ..repeating import PROPERTY_FAILURE
 from .pasted import pasted_test
 from .shrinking import Shrunk, shrink, with_roles
 
 REPEATS = 2
 FOLDER = "-shrink"
+EXAMPLES = "harrow_examples"
+"""The fixture of property-based tests, whose examples Hypothesis shrinks."""
 UNKNOWN = "unknown"
 Block = tuple[str, int]
 """The name of a fixture, and the number of the chaos block in the test."""
@@ -44,7 +55,7 @@ class ShrinkFailures:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
         """Run a test that uses Harrow: when it fails, again with ever fewer faults."""
-        if not uses_harrow(item):
+        if not uses_harrow(item) or EXAMPLES in harrow_fixtures(item):
             return None
         run_and_shrink(item, nextitem, self._runs_most)
         return True

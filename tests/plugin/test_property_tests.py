@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from harrow.harness.search.in_tests import ShrinkFailures
 from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error")
@@ -104,6 +105,11 @@ def test_a_machine_without_the_fixture_says_what_to_write(project: pytest.Pytest
     result = project.runpytest_subprocess(*QUIET, "-k", "TestWithoutFixture")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*call RightShop.run(harrow_examples)*"])
+
+
+def test_shrinking_of_schedules_leaves_examples_to_hypothesis(pytester: pytest.Pytester) -> None:
+    item = pytester.getitem("def test_it(harrow_examples): raise ValueError", "test_it")
+    assert ShrinkFailures(3).pytest_runtest_protocol(item, None) is None
 
 
 @long_run
