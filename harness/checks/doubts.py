@@ -44,7 +44,10 @@ def partition_doubts(
     results: Sequence[Result], not_allowed: frozenset[str], clients: Sequence[str], times: RunTimes,
     promised: PromiseFindings,
 ) -> Doubts:  # fmt: skip
-    """Return what the kernels doubted; what the checks of promises judge better is left out."""
+    """Return what the kernels doubted; what the checks of promises judge better is left out.
+
+    The result of a job for which Spark returned none has no topic.
+    """
     found = Doubts()
     for result in results:
         found.reasons += result["unknown"]
