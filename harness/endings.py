@@ -4,8 +4,8 @@
 | --- | --- | --- |
 | skipped | `pytest.skip`, `unittest.SkipTest` | nothing |
 | interrupted | KeyboardInterrupt, `pytest.exit` | at once the verdict unknown and a page, without Spark |
-| harness | NemesisError and the like, but no WaitTimeoutError | the same: the faults did not do what the test asked |
-| failed | all else: `pytest.fail`, `pytest.xfail`, timeouts, `sys.exit`, a cancelled task | a verdict and a page |
+| harness | NemesisError and the like | the same: the faults did not do what the test asked |
+| failed | all else: `pytest.fail`, `pytest.xfail`, timeouts, `sys.exit`, a cancelled task, and `OF_THE_TEST` | a verdict and a page |
 
 A test that ended while its verdict was made gets the verdict unknown too: a second try would last as long.
 `pytest.fail`, `pytest.xfail` and CancelledError of asyncio are no `Exception`; `pytest.exit` is one. May fail: nothing.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import HarrowError
 
-from .errors import VerdictError, WaitTimeoutError
+from .errors import ProgramDiedError, VerdictError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .topics import Topic
 
 REASON_MOST = 300
+OF_THE_TEST = (VerdictError, WaitTimeoutError, ProgramDiedError)
+"""Errors of Harrow's that say what the application did: the faults did what the test asked."""
 
 
 class Ending(enum.Enum):
@@ -48,7 +50,7 @@ def ending_of(error: BaseException) -> Ending:
         return Ending.SKIPPED
     if isinstance(error, KeyboardInterrupt | Exit):
         return Ending.INTERRUPTED
-    if isinstance(error, HarrowError) and not isinstance(error, VerdictError | WaitTimeoutError):
+    if isinstance(error, HarrowError) and not isinstance(error, OF_THE_TEST):
         return Ending.HARNESS
     return Ending.FAILED
 

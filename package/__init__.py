@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
+    from harrow.harness.errors import ProgramDiedError as ProgramDiedError
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.errors import WaitTimeoutError as WaitTimeoutError
     from harrow.harness.examples import HarrowExamples as HarrowExamples
@@ -200,6 +201,7 @@ _HOME = {
     "Harrow": "harrow.harness.run",
     "HarrowError": "harrow.cluster",
     "HarrowExamples": "harrow.harness.examples",
+    "ProgramDiedError": "harrow.harness.errors",
     "Record": "harrow.harness.promises.record",
     "RecordCheck": "harrow.harness.promises.record_check",
     "Topic": "harrow.harness.topics",
@@ -221,6 +223,7 @@ __all__ = [
     "HarrowError",
     "HarrowExamples",
     "KeyedRelation",
+    "ProgramDiedError",
     "Record",
     "RecordCheck",
     "RecordRelation",

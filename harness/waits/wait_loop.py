@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.cluster.wait_notes import WaitNotes
 
-from ..errors import WaitTimeoutError
+from ..errors import ProgramDiedError, WaitTimeoutError
 from .conditions import Look
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def wait_for(
 ) -> int:  # fmt: skip
     """Return the value of a condition when it holds; WaitTimeoutError says what was there instead.
 
-    `state` says in brackets which brokers do not run. HarrowError as soon as a program of the test has died by itself.
+    `state` says in brackets which brokers do not run. ProgramDiedError as soon as a program of the test has died by itself.
     """
     began, began_ns = time.monotonic(), time.monotonic_ns()
     notes = WaitNotes(most_s=timeout_s)
@@ -66,7 +66,7 @@ def wait_for(
         if look.holds:
             return look.value
         if death := programs.died(began_ns):
-            raise HarrowError(f"{condition} ends: {death}. There is: {look.there}")
+            raise ProgramDiedError(f"{condition} ends: {death}. There is: {look.there}")
         now = time.monotonic()
         if now >= began + timeout_s:
             ended = programs.ended()

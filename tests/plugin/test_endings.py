@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from harrow.faults.errors import NemesisError
 from harrow.harness.endings import Ending, ending_of
+from harrow.harness.errors import ProgramDiedError, WaitTimeoutError
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_WITHOUT_A_CLUSTER = """
@@ -50,6 +51,8 @@ JUDGED_WITHOUT_A_CLUSTER = """
         (SystemExit(1), Ending.FAILED),
         (pytest.fail.Exception("by pytest.fail and by pytest-timeout"), Ending.FAILED),
         (pytest.xfail.Exception("known"), Ending.FAILED),
+        (WaitTimeoutError("not within 60 s"), Ending.FAILED),
+        (ProgramDiedError("the program 'billing' has ended"), Ending.FAILED),
         (NemesisError("no fault fired"), Ending.HARNESS),
         (KeyboardInterrupt(), Ending.INTERRUPTED),
         (pytest.exit.Exception("enough"), Ending.INTERRUPTED),

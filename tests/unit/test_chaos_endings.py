@@ -11,6 +11,7 @@ from harrow.faults import BackgroundNemesis, Schedule, ScheduledFault, broker, p
 from harrow.faults.system import RUNNING
 from harrow.harness.chaos import Chaos
 from harrow.harness.endings import VerdictsOfFailures
+from harrow.harness.errors import ProgramDiedError
 from waiting import until
 
 
@@ -66,9 +67,10 @@ class Run(VerdictsOfFailures):
     [
         (AssertionError(), ["harrow: the verdict on this run:\nthe verdict"]),
         (TimeoutError(), ["harrow: the verdict on this run:\nthe verdict"]),
+        (ProgramDiedError("exit code 3"), ["harrow: the verdict on this run:\nthe verdict"]),
         (pytest.exit.Exception("enough"), []),
     ],
-    ids=["AssertionError", "TimeoutError", "pytest.exit"],
+    ids=["AssertionError", "TimeoutError", "ProgramDiedError", "pytest.exit"],
 )
 def test_the_end_of_a_block_judges_a_failure_and_no_interrupt(
     error: Exception, notes: list[str]
