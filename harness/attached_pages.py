@@ -44,13 +44,16 @@ def pages_of(item: pytest.Item) -> list[tuple[str, Path]]:
     """Return the pages of the running attempt, each with its name: `Harrow`, `Harrow 2`."""
     properties = item.user_properties
     own = number_in(properties)
-    folders = [
-        Path(value)
+    noted = [
+        (name.partition("-")[0], Path(value))
         for attempt, name, value in properties_by_attempt(properties)
-        if attempt == own and name.startswith("folder")
+        if attempt == own
     ]
-    pages = [folder / run_folder.REPORT for folder in dict.fromkeys(folders)]
-    existing = [page for page in pages if page.is_file()]
+    pages = [path for name, path in noted if name == "page"]
+    without = [path for name, path in noted if name == "folder"]
+    judged = {page.parent for page in pages}
+    pages += [folder / run_folder.REPORT for folder in without if folder not in judged]
+    existing = [page for page in dict.fromkeys(pages) if page.is_file()]
     return [(NAME if n == 1 else f"{NAME} {n}", page) for n, page in enumerate(existing, 1)]
 
 

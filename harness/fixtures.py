@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from . import options
+from . import options, run_folder
 from .attempts import attempt_of, begin_attempt
 from .workers import WORKER, folder_name
 
@@ -351,6 +351,7 @@ def _properties_of(run: Harrow, verdict: Verdict, number: int) -> list[tuple[str
         (f"harrow.verdict{suffix}", run.verdict_line(verdict)),
         (f"harrow.seed{suffix}", str(run.seed)),
         (f"harrow.folder{suffix}", str(run.folder)),
+        (f"harrow.page{suffix}", str(run_folder.page_of(run.file_of(verdict)))),
         *((f"harrow.planted{suffix}", bug) for bug in verdict.planted),
     ]
 

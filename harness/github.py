@@ -89,14 +89,14 @@ def table(tests: Sequence[JudgedTest], about: str) -> str:
 def _row(test: JudgedTest) -> str:
     row, verdict = test.row, test.verdict
     guarantees = ", ".join(verdict["guarantees"]) if verdict else ""
-    pages = [run_folder.shown(folder / run_folder.REPORT) for folder in row.folders]
+    pages = [run_folder.shown(page) for page in test.pages() if page.is_file()]
     cells = [
         f"<code>{_cell(row.test)}</code>",
         f"**{test.state.upper()}**",
         _cell(guarantees),
         "<br>".join(map(_cell, test.sentences())),
         f"<code>{_cell(row.command)}</code>" if row.command else "",
-        "<br>".join(f"<code>{_cell(page)}</code>" for page in pages if Path(page).is_file()),
+        "<br>".join(f"<code>{_cell(page)}</code>" for page in pages),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -36,7 +36,7 @@ from .fixtures import (
     wants_verdict,
 )
 from .plain_text import write_plainly
-from .run_index import RunIndex
+from .run_index import WITHOUT_VERDICT, RunIndex
 from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker
 
@@ -282,7 +282,7 @@ def _note_folders(item: pytest.Item, report: pytest.TestReport) -> None:
     noted = {value for _, value in item.user_properties}
     folders = [run.folder for run in item.stash[RUNS] if str(run.folder) not in noted]
     for number, folder in enumerate((path for path in folders if path.exists()), 1):
-        row = (f"{PROPERTY}folder-without-verdict-{number}", str(folder))
+        row = (f"{PROPERTY}{WITHOUT_VERDICT}-{number}", str(folder))
         item.user_properties.append(row)
         report.user_properties.append(row)
 

@@ -37,6 +37,7 @@ from .checks.guarantees import GUARANTEE_OF_SIMULATIONS, Guarantees
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .endings import VerdictsOfFailures
 from .errors import VerdictError
+from .made_verdicts import MadeVerdicts
 from .other_topics import check_existing
 from .pipelines import PipelineVerifier
 from .programs import RunningPrograms
@@ -68,7 +69,9 @@ AFTER_FAULTS_S = 2.0
 
 
 @checked
-class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures, Waits):
+class Harrow(
+    MadeVerdicts, RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures, Waits
+):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -95,6 +98,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         """
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
+        MadeVerdicts.__init__(self)
         VerdictsOfFailures.__init__(self)
         Waits.__init__(self)
         show_on_stderr()
@@ -121,7 +125,6 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         self._bounds: dict[str, float] = {}
         """`recovers_within` of chaos blocks in seconds, by the number of the fault."""
         self._steps = 0
-        self._listeners: list[Callable[[Verdict], None]] = []
         self._topics_of_test: set[str] = set()
         self._before_test = (0, 0)
         """How many chaos blocks and verdicts there were when the running test began."""
@@ -133,8 +136,6 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
         """The schedules of all chaos blocks of the running test, resolved."""
         self.replays: Mapping[int, Schedule] = {}
         """What chaos blocks of the running test run instead of their own schedules: the first block is 0."""
-        self.verdicts: list[Verdict] = []
-        """All verdicts so far, the newest last."""
 
     def __enter__(self) -> Self:
         return self
@@ -182,8 +183,7 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
             started_ns = time.monotonic_ns()
             self.folder.mkdir(parents=True, exist_ok=True)
             run_folder.remove_data(self.folder)  # left by an earlier run in the same folder
-            for name in run_folder.RESULT_FILES:
-                (self.folder / name).unlink(missing_ok=True)
+            run_folder.remove_results(self.folder)
             self._cluster = self._source.acquire(
                 self.folder,
                 brokers=self.brokers,
@@ -371,10 +371,6 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
 
     # ---------------------------------------------------------------------------------- verdict
 
-    def on_verdict(self, call: Callable[[Verdict], None]) -> None:
-        """Call `call` with each verdict."""
-        self._listeners.append(call)
-
     def verify(
         self,
         *topics: Topic | str,
@@ -433,33 +429,19 @@ class Harrow(RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFail
             )
             run_folder.note_progress(self.folder, progress)
             self.record_program_ends()
-            verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
+            verdict = self._verifier.judge(
+                self.cluster, names, guarantee, promise, notes, self._next_number
+            )
         return self._publish(verdict)
 
     def _judged_without_spark(self, reason: str) -> Verdict:
         names = [topic.name for topic in self._topics.values()]
-        return self._publish(self._verifier.end_unjudged(names, reason))
-
-    def _publish(self, verdict: Verdict) -> Verdict:
-        self.verdicts.append(verdict)
-        for call in self._listeners:
-            call(verdict)
-        return verdict
+        return self._publish(self._verifier.end_unjudged(names, reason, self._next_number))
 
     @property
     def _needs_no_verdict(self) -> bool:
         blocks, verdicts = self._before_test
         return len(self.verdicts) > verdicts or self._blocks == blocks or not self._topics
-
-    def _explain(self, verdict: Verdict) -> str:
-        report = run_folder.shown(self.folder / run_folder.REPORT)
-        return f"{verdict}\n  report: {report}\n  repeat with: {self.repeat or f'seed {self.seed}'}"
-
-    def verdict_line(self, verdict: Verdict) -> str:
-        """Return one line for the terminal or a JUnit property."""
-        from .checks.verdict_text import summary_line
-
-        return f"{summary_line(verdict)} · {run_folder.shown(self.folder / run_folder.REPORT)}"
 
     # ------------------------------------------------------------------------------------- end
 

@@ -10,7 +10,8 @@ history.index/      which rows of these and of the taps belong to which partitio
 schedule.json       what was planned and resolved, replayable             (`faults/schedule.py`, schema 1)
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
-verdict.json        the verdict                                           (`checks/verdict.py`)
+verdict.json        the first verdict                                     (`checks/verdict.py`)
+verdict-<n>.json    the n-th verdict, from the second one on; promises-<n>.json and report-<n>.html belong to it
 programs/*/         the output of each of the user's programs     (`user_program.py`)
 programs.json       how they ended until the verdict                  (`histories/program_ends.py`, schema 1)
 jobs/*.log          what each process of `exactly_once/` logged
@@ -57,7 +58,8 @@ _Number = int | float
 RUN_FIELDS: Mapping[str, Any] = {
     "schema_version": int, "started_ns": int, "seed": int, "brokers": int, "config": Mapping[str, object],
     "log_dirs": Mapping[str, Sequence[str]], "unrecorded": Sequence[str], "topics": Sequence[str], "histories": int,
-    "chaos_blocks": int, "promised": bool, "replicas": Mapping[str, Mapping[str, Sequence[int]]],
+    "chaos_blocks": int, "promised": bool, "verdicts": Sequence[Mapping[str, object]],
+    "replicas": Mapping[str, Mapping[str, Sequence[int]]],
     "progress": Mapping[str, _Number | Mapping[str, _Number] | None],
     "imported": Mapping[str, object],
 }  # fmt: skip
@@ -78,9 +80,44 @@ def remove_data(run: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def remove_results(run: Path) -> None:
+    """Remove what an earlier run in the same folder found."""
+    for name in RESULT_FILES:
+        for path in [run / name, *(file for _, file in numbered_files(run, name))]:
+            path.unlink(missing_ok=True)
+
+
+def numbered(name: str, number: int) -> str:
+    """Return the name of the `number`-th file of a kind, from 1 up: `verdict.json`, `verdict-2.json`."""
+    return name if number == 1 else name.replace(".", f"-{number}.")
+
+
+def numbered_files(run: Path, name: str) -> list[tuple[int, Path]]:
+    """Return the files of a kind that exist, in their order, each with its number."""
+    found = [(1, run / name)] if (run / name).is_file() else []
+    stem, _, suffix = name.partition(".")
+    for path in run.glob(f"{stem}-*.{suffix}"):
+        digits = path.name.removeprefix(f"{stem}-").removesuffix(f".{suffix}")
+        if digits.isdecimal() and int(digits) > 1:
+            found.append((int(digits), path))
+    return sorted(found)
+
+
 def schedule_name(block: int) -> str:
     """Return the name of the schedule of the `block`-th chaos block, from 1 up."""
-    return SCHEDULE if block == 1 else SCHEDULE.replace(".", f"-{block}.")
+    return numbered(SCHEDULE, block)
+
+
+def verdict_files(run: Path) -> list[Path]:
+    """Return the files of all verdicts on the run, the first one first."""
+    return [path for _, path in numbered_files(run, VERDICT)]
+
+
+def page_of(verdict: Path) -> Path:
+    """Return the page that shows the verdict of a file `verdict.json` or `verdict-<n>.json`."""
+    return verdict.with_name(
+        verdict.name.replace(Path(VERDICT).stem, Path(REPORT).stem).replace(".json", ".html")
+    )
 
 
 def schedule_files(run: Path) -> list[Path]:
@@ -158,6 +195,20 @@ def note_progress(run: Path, facts: Mapping[str, object]) -> None:
     """
     if facts or read_run(run).get("progress"):
         note(run, progress=dict(facts))
+
+
+def note_verdict(run: Path, number: int, topics: Sequence[str], *, promised: bool) -> None:
+    """Write into `run.json` what the `number`-th verdict judges: its topics, and whether it has promises."""
+    before: list[Mapping[str, object]] = read_run(run).get("verdicts", [])[: number - 1]
+    before += [{} for _ in range(number - 1 - len(before))]
+    rows = [*before, {"topics": list(topics), "promised": promised}]
+    note(run, verdicts=rows, promised=any(row.get("promised") for row in rows))
+
+
+def topics_of_verdict(run: Path, number: int) -> list[str]:
+    """Return the topics that the `number`-th verdict judged; empty where `run.json` does not say it."""
+    rows: list[dict[str, Any]] = read_run(run).get("verdicts", [])
+    return list(rows[number - 1].get("topics", ())) if len(rows) >= number else []
 
 
 def topics_of(run: Path) -> list[str]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .reports.index_page import IndexRow
 
 REPEAT = "repeat with: "
+WITHOUT_VERDICT = "folder-without-verdict"
+"""How the property of a folder begins on whose cluster the test asked for no verdict."""
 _VERDICT = re.compile(r"([\w.]+\.)?VerdictError\b")
 
 
@@ -34,6 +36,10 @@ class _TestOfRun:
     """Until the report of its call: a run that is interrupted ends after the report of the set-up."""
     duration_s: float = 0.0
     folders: list[Path] = field(default_factory=list[Path])
+    pages: list[Path] = field(default_factory=list[Path])
+    """Of its verdicts."""
+    unjudged: list[Path] = field(default_factory=list[Path])
+    """Folders of clusters on which it asked for no verdict; other tests may have."""
     seed: str = ""
     command: str = ""
     reason: str = ""
@@ -61,6 +67,9 @@ class RunIndex:
             owner.uses_harrow = True
             if name.startswith("folder") and Path(value) not in owner.folders:
                 owner.folders.append(Path(value))
+                owner.unjudged += [Path(value)] if name.startswith(WITHOUT_VERDICT) else []
+            elif name.startswith("page") and Path(value) not in owner.pages:
+                owner.pages.append(Path(value))
             elif name.startswith("seed"):
                 owner.seed = owner.seed or value
         for title, text in report.sections:
@@ -119,7 +128,8 @@ class RunIndex:
                 rows.append(
                     IndexRow(
                         test=named(nodeid, attempt, attempts[nodeid]), outcome=test.outcome,
-                        folders=tuple(folders), seed=test.seed or _seed(folders), command=test.command,
+                        folders=tuple(folders), pages=tuple(test.pages), unjudged=tuple(test.unjudged),
+                        seed=test.seed or _seed(folders), command=test.command,
                         duration_s=test.duration_s, reason=test.reason, place=test.place,
                     )
                 )  # fmt: skip

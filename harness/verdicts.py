@@ -42,7 +42,7 @@ DRAIN_TIMEOUT_S = 60.0
 
 
 class RunVerifier:
-    """Produces verdicts on one run folder; each call of `judge` makes a new verdict."""
+    """Produces verdicts on one run folder; each call of `judge` makes a new verdict, with files of its number."""
 
     def __init__(
         self, folder: Path, spark: Callable[[], SparkHandle] | UserSpark | str, *, seed: int, repeat: str,
@@ -75,12 +75,12 @@ class RunVerifier:
 
     def judge(
         self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
-        notes: Sequence[str] = (),
+        notes: Sequence[str] = (), number: int = 1,
     ) -> Verdict:  # fmt: skip
         """Return the verdict on `topics`, write it to verdict.json and draw report.html.
 
         `promise`: what the application promised of the topics; the caller has checked it. `notes`: what the verdict
-        also says.
+        also says. `number`: of the verdict among those on this run, from 1 up; the second one is in verdict-2.json.
         """
         if guarantee is not None:
             from .checks.guarantees import parse
@@ -92,7 +92,8 @@ class RunVerifier:
         checks = checks_for(guarantee)
         run_folder.add_topics(self._folder, topics)
         histories = len(run_folder.operation_files(self._folder / run_folder.HISTORY))
-        run_folder.note(self._folder, histories=histories, promised=promise is not None)
+        run_folder.note(self._folder, histories=histories)
+        run_folder.note_verdict(self._folder, number, topics, promised=promise is not None)
         contents = promise is not None or bool(checks)
         reasons = self._bring_to_rest(cluster, topics, contents=contents)
         self._engine = engine_for(self._choice, self._folder, topics)
@@ -101,22 +102,23 @@ class RunVerifier:
             promised = self._judge_promise(topics, promise)
         if checks and not reasons:
             promised = self._judge_checks(topics, checks, promised)
-        write_findings(self._folder, topics, promised)
-        verdict = self._ask(cluster, topics, guarantee, promised)
+        write_findings(self._folder, topics, promised, number=number)
+        verdict = self._ask(cluster, topics, guarantee, promised, number)
         if reasons:
             verdict = _with_reasons(verdict, reasons)
         if lost := elsewhere(cluster, topics):
             verdict = _with_sentence(verdict, lost)
-        verdict = replace(verdict, notes=(*verdict.notes, *notes))
-        verdict.write(self._folder / run_folder.VERDICT)
-        return self._draw(verdict)
+        return self._written(replace(verdict, notes=(*verdict.notes, *notes)), number)
 
-    def end_unjudged(self, topics: Sequence[str], reason: str) -> Verdict:
+    def end_unjudged(self, topics: Sequence[str], reason: str, number: int = 1) -> Verdict:
         """Return the verdict unknown, write it to verdict.json and draw report.html; the cluster is not asked."""
         run_folder.add_topics(self._folder, topics)
-        verdict = _unknown(reason, None, self._folder)
-        verdict.write(self._folder / run_folder.VERDICT)
-        return self._draw(verdict)
+        run_folder.note_verdict(self._folder, number, topics, promised=False)
+        return self._written(_unknown(reason, None, self._folder), number)
+
+    def _written(self, verdict: Verdict, number: int) -> Verdict:
+        verdict.write(self._folder / run_folder.numbered(run_folder.VERDICT, number))
+        return self._draw(verdict, number)
 
     def _bring_to_rest(
         self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool
@@ -184,7 +186,8 @@ class RunVerifier:
         return with_findings(promised, found)
 
     def _ask(
-        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None
+        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None,
+        number: int,
     ) -> Verdict:  # fmt: skip
         from .checks import judge
         from .checks.partition_jobs import write_replicas
@@ -200,6 +203,7 @@ class RunVerifier:
                 engine=self._engine,
                 replicas=replicas,
                 promised=promised,
+                number=number,
             )
         except ConfigError:
             raise
@@ -209,11 +213,11 @@ class RunVerifier:
             )
             return _unknown(why, guarantee, self._folder)
 
-    def _draw(self, verdict: Verdict) -> Verdict:
+    def _draw(self, verdict: Verdict, number: int) -> Verdict:
         try:
             from .reports.picture import write_picture
 
-            write_picture(self._folder, seed=self._seed, command=self.repeat)
+            write_picture(self._folder, seed=self._seed, command=self.repeat, number=number)
         except Exception as error:  # a report that cannot be drawn must not lose the verdict
             verdict = replace(
                 verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")

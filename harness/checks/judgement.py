@@ -70,7 +70,7 @@ class PlanCollector(Protocol):
 def judge(
     folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: PlanCollector | None = None,
     replicas: Replicas | None = None, engine: Engine = SPARK, limit: int = 20,
-    promised: PromiseFindings | None = None,
+    promised: PromiseFindings | None = None, number: int = 1,
 ) -> Verdict:  # fmt: skip
     """Judge `topics` of the run in `folder`.
 
@@ -79,6 +79,7 @@ def judge(
     ids for each (topic, partition); by default every broker whose folder has the partition. `limit`: how many anomalies
     of each name and partition the verdict shows. `promised`: what the checks of the application's promises found, to be
     merged into the verdict; by default what the run folder keeps of them. `engine`: `spark` or `inline` (`..engines`).
+    `number`: of the verdict among those on this run, from 1 up; its file is named after it (`run_folder.numbered`).
     Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
     """
     began = time.perf_counter()
@@ -86,14 +87,14 @@ def judge(
     layout = lay_out(Path(folder).absolute(), topics)
     return judge_laid_out(
         folder, layout, topics=topics, guarantees=guarantees, spark=spark, replicas=replicas, engine=engine,
-        limit=limit, began=began, promised=promised,
+        limit=limit, began=began, promised=promised, number=number,
     )  # fmt: skip
 
 
 def judge_laid_out(
     folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
     spark: PlanCollector | None = None, replicas: Replicas | None = None, engine: Engine = SPARK,
-    limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None,
+    limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None, number: int = 1,
 ) -> Verdict:  # fmt: skip
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
@@ -111,7 +112,7 @@ def judge_laid_out(
         lambda: _judge_progress(place, layout, topics, events, started),
         engine,
     )
-    promised = promised or read_findings(place, topics) or PromiseFindings()
+    promised = promised or read_findings(place, topics, number=number) or PromiseFindings()
     groups = _judge_groups(place, windows or [])
     imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
     claims = [row for row in imported.get("claims", []) if row["topic"] in topics]
@@ -156,7 +157,7 @@ def judge_laid_out(
         added_guarantees=added, progress=tuple(progress.table), engine=engine,
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
-    verdict.write(place / run_folder.VERDICT)
+    verdict.write(place / run_folder.numbered(run_folder.VERDICT, number))
     return verdict
 
 

@@ -4,6 +4,9 @@ Without `--topic` the topics of the run's own verdict are judged, without `--gua
 prints its verdict and leaves `verdict.json` as the run wrote it, because the run knew more: the state of the cluster
 when it ended, and what the test promised. Only a folder without a verdict gets one.
 
+A run with several verdicts (`verdict-2.json`, …) has each of them judged again, in their order, with its own topics,
+guarantees and promises. A verdict whose topics the last final read did not read is printed as the run stored it.
+
 The data of a passed test is removed (`--harrow-keep` keeps it). Then the stored verdict is printed, and the command
 says that the data is gone; another guarantee cannot be judged.
 
@@ -110,7 +113,51 @@ def _check_folder(
 ) -> int:
     """Judge a run folder again; return the exit code."""
     run_folder.check_run(folder)
-    stored, broken = read_verdict(folder)
+    found = [number for number, _ in run_folder.numbered_files(folder, run_folder.VERDICT)] or [1]
+    if len(found) > 1 and (topics or guarantee):
+        found = [_number_of(folder, topics, found)]
+    codes: list[int] = []
+    for number in found:
+        if len(found) > 1:
+            click.echo(f"verdict {number} of {len(found)}:")
+        stored_topics = run_folder.topics_of_verdict(folder, number)
+        if number != found[-1] and not _was_read(folder, stored_topics, found[-1]):
+            codes.append(_as_stored(folder, number))
+            continue
+        names = list(topics) or stored_topics
+        codes.append(_check_verdict(folder, number, names, guarantee, spark))
+    return max(codes)
+
+
+def _number_of(folder: Path, topics: tuple[str, ...], numbers: list[int]) -> int:
+    """Return the newest verdict on these topics; without topics, or without such a verdict, the newest of all."""
+    wanted = set(topics)
+    same = [n for n in numbers if set(run_folder.topics_of_verdict(folder, n)) == wanted]
+    return (same or numbers)[-1]
+
+
+def _was_read(folder: Path, topics: list[str], last: int) -> bool:
+    """Whether the final read that is in the folder, that of the last verdict, read these topics."""
+    return set(topics) <= set(run_folder.topics_of_verdict(folder, last))
+
+
+def _as_stored(folder: Path, number: int) -> int:
+    """Print a verdict that cannot be judged again; return the exit code."""
+    stored, broken = read_verdict(folder, number)
+    if stored is None:
+        raise click.ClickException(f"{broken}; its topics cannot be judged again")
+    click.echo(str(stored))
+    click.echo(
+        "this is the stored verdict: the final read of a later verdict, on other topics, replaced its own"
+    )
+    return 0 if stored.valid else 1
+
+
+def _check_verdict(
+    folder: Path, number: int, topics: list[str], guarantee: str | None, spark: UserSpark
+) -> int:
+    """Judge the `number`-th verdict of a run folder again; return the exit code."""
+    stored, broken = read_verdict(folder, number)
     missing = run_folder.missing_data(folder)
     if run_folder.CLUSTER in missing:
         if broken:
@@ -120,16 +167,19 @@ def _check_folder(
         return _without_data(folder, stored, guarantee)
     if broken:
         click.echo(f"{broken}; it is judged again, and the file is replaced", err=True)
-    names = list(topics) or run_folder.topics_of(folder)
+    names = topics or run_folder.topics_of(folder)
     if not names:
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
     if guarantee is None and stored is not None and stored.guarantee_reason is None:
         guarantee = ",".join(stored.guarantees)
-    verdict = judge_again(folder, names, guarantee, spark, keep=stored is not None)
+    verdict = judge_again(
+        folder, names, guarantee, spark, keep=stored is not None, number=number
+    )
     click.echo(str(verdict))
     if stored is not None and stored.status is not verdict.status:
         click.echo(
-            f"the verdict of the run itself is {stored.status.value}; verdict.json was not changed"
+            f"the verdict of the run itself is {stored.status.value}; "
+            f"{run_folder.numbered(run_folder.VERDICT, number)} was not changed"
         )
     if missing:
         click.echo(
@@ -138,9 +188,9 @@ def _check_folder(
     return 0 if verdict.valid else 1
 
 
-def read_verdict(folder: Path) -> tuple[Verdict | None, str]:
-    """Return the verdict of the run, or what is wrong with its verdict.json; neither where there is none."""
-    path = folder / run_folder.VERDICT
+def read_verdict(folder: Path, number: int = 1) -> tuple[Verdict | None, str]:
+    """Return the `number`-th verdict of the run, or what is wrong with its file; neither where there is none."""
+    path = folder / run_folder.numbered(run_folder.VERDICT, number)
     try:
         return Verdict.from_json(path.read_text(encoding="utf-8")), ""
     except FileNotFoundError:
@@ -150,20 +200,20 @@ def read_verdict(folder: Path) -> tuple[Verdict | None, str]:
 
 
 def judge_again(
-    folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark, *, keep: bool
-) -> Verdict:
-    """Judge the run. `keep`: what the run wrote stays in `verdict.json`."""
+    folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark, *, keep: bool, number: int = 1
+) -> Verdict:  # fmt: skip
+    """Judge the run. `keep`: what the run wrote stays in the file of its `number`-th verdict."""
     from ..checks import judge
     from ..checks.partition_jobs import read_replicas
     from ..verdicts import spark_of_run
 
-    path = folder / run_folder.VERDICT
+    path = folder / run_folder.numbered(run_folder.VERDICT, number)
     text = path.read_bytes() if keep else None
     try:
         return judge(
             folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark),
             engine=engine_for(spark.engine, folder, topics),
-            replicas=read_replicas(folder, topics) or None,
+            replicas=read_replicas(folder, topics) or None, number=number,
         )  # fmt: skip
     finally:
         if text is not None:

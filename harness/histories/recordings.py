@@ -172,8 +172,10 @@ def _missing_faults(files: _RunFiles) -> str:
 
 
 def _missing_promises(files: _RunFiles) -> str:
-    path = files.run / run_folder.PROMISE_FINDINGS
-    return run_folder.PROMISE_FINDINGS if files.facts.get("promised") and not path.exists() else ""
+    rows: list[Mapping[str, object]] = files.facts.get("verdicts") or [files.facts]
+    promised = [number for number, row in enumerate(rows, 1) if row.get("promised")]
+    names = [run_folder.numbered(run_folder.PROMISE_FINDINGS, number) for number in promised]
+    return next((name for name in names if not (files.run / name).exists()), "")
 
 
 def _missing_groups(files: _RunFiles) -> str:

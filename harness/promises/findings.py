@@ -63,9 +63,11 @@ class PromiseFindings:
         )
 
 
-def write_findings(folder: Path, topics: Iterable[str], findings: PromiseFindings | None) -> None:
-    """Keep the findings of the newest verdict on a run; None removes those of an earlier one."""
-    path = folder / run_folder.PROMISE_FINDINGS
+def write_findings(
+    folder: Path, topics: Iterable[str], findings: PromiseFindings | None, *, number: int = 1
+) -> None:
+    """Keep the findings of the `number`-th verdict on a run; None removes those that an earlier run left there."""
+    path = folder / run_folder.numbered(run_folder.PROMISE_FINDINGS, number)
     if findings is None:
         path.unlink(missing_ok=True)
         return
@@ -74,10 +76,13 @@ def write_findings(folder: Path, topics: Iterable[str], findings: PromiseFinding
     path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
-def read_findings(folder: Path, topics: Iterable[str]) -> PromiseFindings | None:
-    """Return the findings of the newest verdict on a run; None where it judged no promise of these topics."""
+def read_findings(
+    folder: Path, topics: Iterable[str], *, number: int = 1
+) -> PromiseFindings | None:
+    """Return the findings of the `number`-th verdict on a run; None where it judged no promise of these topics."""
+    path = folder / run_folder.numbered(run_folder.PROMISE_FINDINGS, number)
     try:
-        text = (folder / run_folder.PROMISE_FINDINGS).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         body: dict[str, Any] = json.loads(text)
     except (OSError, ValueError):
         return None

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["terminal_summary", "write_picture"]
 
 
-def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None) -> Path:
-    """Write the page `report.html` of the run in `folder` and return its path (`picture`)."""
+def write_picture(
+    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
+) -> Path:
+    """Write the page of the `number`-th verdict on the run in `folder`, and return its path (`picture`)."""
     from .picture import write_picture as write
 
-    return write(folder, seed=seed, command=command)
+    return write(folder, seed=seed, command=command, number=number)
 
 
 def terminal_summary(folder: Path, console: rich.console.Console) -> None:

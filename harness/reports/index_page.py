@@ -2,7 +2,7 @@
 
 Owns: `IndexRow`, one test, `worst_first`, which reads the verdicts, and `write_index`. The page has no script and uses
 no network. Its size is bounded: `ROWS_MOST` tests, and of each the first sentences of its verdict. It reads only
-verdict.json of each run folder.
+the files of the verdicts in each run folder.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class IndexRow:
     """pytest's: passed, failed, skipped, xfailed; or interrupted, when the run ended before the test."""
     folders: tuple[Path, ...] = ()
     """The folders of its Harrow fixtures."""
+    pages: tuple[Path, ...] = ()
+    """The pages of its verdicts; of a folder that has none of them, all pages count: the test reported nothing."""
+    unjudged: tuple[Path, ...] = ()
+    """Those of `folders` on whose cluster it asked for no verdict; other tests may have."""
     seed: str = ""
     command: str = ""
     """The command that repeats the test."""
@@ -110,10 +114,33 @@ class JudgedTest:
 
     def __init__(self, row: IndexRow) -> None:
         self.row = row
-        models = [verdict_model(read_object(folder / run_folder.VERDICT)) for folder in row.folders]
-        known = sorted((m for m in models if m is not None), key=lambda m: ORDER.index(m["status"]))
+        self._verdicts = {
+            run_folder.page_of(path): model
+            for path in self._files()
+            if (model := verdict_model(read_object(path))) is not None
+        }
+        known = sorted(self._verdicts.values(), key=lambda model: ORDER.index(model["status"]))
         self.verdict: Row | None = known[0] if known else None
+        """The worst one: a valid verdict does not hide another of the same test."""
         self.state = self._state()
+
+    def _files(self) -> list[Path]:
+        """Return the files of the verdicts of this test, also where other tests share its folder."""
+        found: list[Path] = []
+        for folder in self.row.folders:
+            if folder in self.row.unjudged:
+                continue
+            files = run_folder.verdict_files(folder)
+            own = [path for path in files if run_folder.page_of(path) in self.row.pages]
+            found += own or files
+        return found
+
+    def pages(self) -> list[Path]:
+        """Return the pages of the verdicts, and the page of each folder without a verdict."""
+        pages = list(self._verdicts)
+        judged = {page.parent for page in pages}
+        without = [folder for folder in self.row.folders if folder not in judged]
+        return pages + [folder / run_folder.REPORT for folder in without]
 
     def _state(self) -> str:
         status = self.verdict["status"] if self.verdict else ""
@@ -129,7 +156,7 @@ class JudgedTest:
         look = self.state if self.state in ("invalid", "unknown", "valid") else "plain"
         badge = f'<span class="badge {look}">{self.state.upper()}</span>'
         name = f'<code class="name">{_text(row.test)}</code>'
-        links = [self._link(folder, base) for folder in row.folders]
+        links = [self._link(page, base) for page in self.pages()]
         facts = [f"{row.duration_s:.1f} s" if row.duration_s is not None else ""]
         facts += [f"seed <code>{_text(row.seed)}</code>" if row.seed else "", *links]
         parts = [f'<div class="top">{badge}{name}</div>']
@@ -139,12 +166,13 @@ class JudgedTest:
             parts.append(f'<p class="repeat">Repeat with <code>{_text(row.command)}</code></p>')
         return f'<section class="card found test {look}">{"".join(parts)}</section>'
 
-    def _link(self, folder: Path, base: Path) -> str:
-        report = folder / run_folder.REPORT
-        shown = report if report.is_file() else folder
+    def _link(self, page: Path, base: Path) -> str:
+        shown = page if page.is_file() else page.parent
         if not shown.exists():
             return ""
-        label = "report" if shown is report else "folder"
+        label = "report" if shown is page else "folder"
+        if len(self._verdicts) > 1 and page in self._verdicts:
+            label += f": {self._verdicts[page]['status']}"
         return f'<a href="{quote(os.path.relpath(shown, base))}">{label}</a>'
 
     def sentences(self) -> list[str]:

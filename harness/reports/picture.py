@@ -25,16 +25,18 @@ FAULTS_MOST = 200
 NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 
 
-def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None) -> Path:
-    """Write `report.html` into `folder` and return its path.
+def write_picture(
+    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
+) -> Path:
+    """Write the page of the `number`-th verdict (`report.html`, `report-2.html`) into `folder`; return its path.
 
     The page shows `seed` and `command` (the command that repeats the run); the defaults are those of `run.json` or
     of the schedule.
     """
     folder = Path(folder)
-    model = build_model(folder, seed=seed, command=command)
-    target = folder / run_folder.REPORT
-    partial = folder / "report.html.partial"
+    model = build_model(folder, seed=seed, command=command, number=number)
+    target = folder / run_folder.numbered(run_folder.REPORT, number)
+    partial = target.with_suffix(".html.partial")
     partial.write_text(render(model), encoding="utf-8")
     partial.replace(target)
     return target
@@ -57,9 +59,11 @@ def render(model: Row) -> str:
     return page
 
 
-def build_model(folder: Path, *, seed: int | None = None, command: str | None = None) -> Row:
+def build_model(
+    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
+) -> Row:
     """Return all data of the page as JSON values; times are seconds since the start of the run."""
-    run = RecordedRun(folder)
+    run = RecordedRun(folder, number)
     sources = completions(folder)
     begin_ns, end_ns = _bounds(run, span(sources))
     bucket_ns, buckets = _buckets(end_ns - begin_ns)

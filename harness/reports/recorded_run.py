@@ -23,13 +23,13 @@ def read_object(path: Path) -> Row | None:
 
 
 class RecordedRun:
-    """The files of one run folder."""
+    """The files of one run folder, and one of its verdicts: the `number`-th."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int = 1) -> None:
         self.folder = folder
         self.traces = _traces(folder)
         self.faults = read_faults(folder / run_folder.FAULTS)
-        self.verdict = read_object(folder / run_folder.VERDICT)
+        self.verdict = read_object(folder / run_folder.numbered(run_folder.VERDICT, number))
         self.about = read_object(folder / run_folder.RUN) or {}
         self.schedules = [
             body for path in run_folder.schedule_files(folder) if (body := read_object(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from harrow import Harrow, lose_response
-from harrow.harness.checks import Status, judge
+from harrow import Harrow, VerdictError, lose_response
+from harrow.harness.checks import Status, Verdict, judge
 from harrow.harness.checks.partition_jobs import read_replicas
 from harrow.harness.commands import cli
+from harrow.harness.run_folder import verdict_files
 
 HARROW = str(Path(sys.executable).with_name("harrow"))
 
@@ -64,6 +66,35 @@ def test_a_stored_verdict_survives_the_removal_of_the_data(judged: Harrow) -> No
     assert code == 1
     assert "'ordered' cannot be judged; the stored verdict is valid (exactly-once)" in said
     assert (judged.folder / "verdict.json").read_text() == before
+
+
+def test_each_verdict_of_a_run_is_judged_again_with_its_own_promise(harrow: Harrow) -> None:
+    orders, bills = harrow.topic("orders"), harrow.topic("bills")
+    producer = harrow.producer()
+    for number in range(5):
+        producer.produce(orders.name, f'{{"order": {number}}}')
+        producer.produce(bills.name, str(number))
+    producer.flush(30)
+    harrow.verify(bills, guarantee="ordered")
+    with pytest.raises(VerdictError, match="report-2.html"):
+        harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=range(6))
+    harrow.verify(orders, guarantee="no-loss")
+    before = [path.read_text() for path in verdict_files(harrow.folder)]
+    assert [Verdict.from_json(text).status.value for text in before] == ["valid", "invalid", "valid"]
+    harrow.close()
+    code, said = check(harrow.folder)
+    assert code == 1, said
+    assert [line for line in said.splitlines() if re.match("verdict|[A-Z]+:", line)] == [
+        "verdict 1 of 3:", "VALID: ordered holds",
+        "verdict 2 of 3:", "INVALID: exactly-once does not hold",
+        "verdict 3 of 3:", "VALID: no-loss holds",
+    ]  # fmt: skip
+    assert "the final read of a later verdict, on other topics, replaced its own" in said
+    assert "1 record that the application counts as sent is not in the topic (missing)" in said
+    assert [path.read_text() for path in verdict_files(harrow.folder)] == before
+    code, said = check(harrow.folder, "--guarantee", "at-most-once", "--topic", "orders")
+    assert code == 0, said
+    assert said.startswith("VALID: at-most-once holds")
 
 
 def test_a_run_that_ended_before_its_verdict_is_not_valid(harrow: Harrow) -> None:
