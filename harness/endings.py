@@ -5,7 +5,7 @@
 | skipped | `pytest.skip`, `unittest.SkipTest` | nothing |
 | interrupted | KeyboardInterrupt, `pytest.exit` | at once the verdict unknown and a page, without Spark |
 | harness | NemesisError and the like | the same: the faults did not do what the test asked |
-| failed | all else: `pytest.fail`, `pytest.xfail`, timeouts, `sys.exit`, a cancelled task, and `OF_THE_TEST` | a verdict and a page |
+| failed | all else, and `OF_THE_TEST`: `pytest.fail`, `pytest.xfail`, timeouts, `sys.exit`, … | a verdict and a page |
 
 A test that ended while its verdict was made gets the verdict unknown too: a second try would last as long.
 `pytest.fail`, `pytest.xfail` and CancelledError of asyncio are no `Exception`; `pytest.exit` is one. May fail: nothing.

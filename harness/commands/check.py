@@ -172,9 +172,7 @@ def _check_verdict(
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
     if guarantee is None and stored is not None and stored.guarantee_reason is None:
         guarantee = ",".join(stored.guarantees)
-    verdict = judge_again(
-        folder, names, guarantee, spark, keep=stored is not None, number=number
-    )
+    verdict = judge_again(folder, names, guarantee, spark, keep=stored is not None, number=number)
     click.echo(str(verdict))
     if stored is not None and stored.status is not verdict.status:
         click.echo(

@@ -56,7 +56,8 @@ def wait_for(
 ) -> int:  # fmt: skip
     """Return the value of a condition when it holds; WaitTimeoutError says what was there instead.
 
-    `state` says in brackets which brokers do not run. ProgramDiedError as soon as a program of the test has died by itself.
+    `state` says in brackets which brokers do not run. ProgramDiedError as soon as a program of the test has died by
+    itself.
     """
     began, began_ns = time.monotonic(), time.monotonic_ns()
     notes = WaitNotes(most_s=timeout_s)

@@ -43,7 +43,9 @@ def run(pytester: pytest.Pytester, source: str) -> pytest.RunResult:
 def pages_by_line(said: str) -> list[tuple[str, str]]:
     """The test and the status of each verdict line, each with the status on the page that it links."""
     found: list[tuple[str, str]] = []
-    for words, page in re.findall(r"^test_shop.py::(\w+: \w+) .* · (\S+\.html)$", said, re.M):
+    for words, page in re.findall(
+        r"^test_shop.py::(\w+: \w+) .* · (\S+\.html)$", said, re.MULTILINE
+    ):
         shown = re.search(r'"status":"(\w+)"', Path(page).read_text())
         assert shown
         found.append((words, shown[1]))

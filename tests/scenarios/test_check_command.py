@@ -76,11 +76,15 @@ def test_each_verdict_of_a_run_is_judged_again_with_its_own_promise(harrow: Harr
         producer.produce(bills.name, str(number))
     producer.flush(30)
     harrow.verify(bills, guarantee="ordered")
-    with pytest.raises(VerdictError, match="report-2.html"):
+    with pytest.raises(VerdictError, match=r"report-2\.html"):
         harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=range(6))
     harrow.verify(orders, guarantee="no-loss")
     before = [path.read_text() for path in verdict_files(harrow.folder)]
-    assert [Verdict.from_json(text).status.value for text in before] == ["valid", "invalid", "valid"]
+    assert [Verdict.from_json(text).status.value for text in before] == [
+        "valid",
+        "invalid",
+        "valid",
+    ]
     harrow.close()
     code, said = check(harrow.folder)
     assert code == 1, said

@@ -1,4 +1,4 @@
-"""A partition for which Spark returned no result is a doubt with its name, and no reader of results fails on it (L6)."""
+"""A partition for which Spark returned no result is a doubt with its name; no reader of results fails on it (L6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from harrow.harness.checks import judgement
 from harrow.harness.checks.doubts import empty_topics, partition_doubts
 from harrow.harness.checks.merged_results import merged
-from harrow.harness.checks.partition_jobs import PartitionJob
+from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.run_folder import RunTimes
 
