@@ -110,6 +110,12 @@ class Verdict:
 
         return verdict_text(self)
 
+    def _repr_html_(self) -> str:
+        """Return the verdict as a table, which notebooks show."""
+        from .verdict_html import verdict_html
+
+        return verdict_html(self)
+
     def to_json(self) -> str:
         """Return the verdict as a JSON object, which `from_json` reads."""
         return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1)

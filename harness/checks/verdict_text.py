@@ -17,7 +17,7 @@ its first anomaly whose records are known. Times are seconds since the start of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harrow.cluster.errors import error_name
@@ -57,8 +57,9 @@ def verdict_text(verdict: Verdict) -> str:
     lines = [shortened(f"PLANTED BUG {bug}", LINE_MOST) for bug in verdict.planted[:REASONS_MOST]]
     lines.append(_headline(verdict))
     kinds = kinds_by_severity(verdict)
+    causes = causes_of_kinds(verdict, kinds)
     for name in kinds[:KINDS_MOST]:
-        lines += [f"  {line}" for line in _kind(verdict, name)]
+        lines += [f"  {line}" for line in _kind(verdict, name, causes[name])]
     if len(kinds) > KINDS_MOST:
         more = ", ".join(
             described(name, verdict.anomaly_counts[name]) for name in kinds[KINDS_MOST:]
@@ -74,15 +75,20 @@ def verdict_text(verdict: Verdict) -> str:
         from .progress.words import progress_lines
 
         lines += [f"  {shortened(line, LINE_MOST)}" for line in progress_lines(verdict.progress)]
+    if figures := figures_of(verdict):
+        lines.append(f"  judged {figures}")
+    return _cut("\n".join(lines), TEXT_MOST)
+
+
+def figures_of(verdict: Verdict) -> str:
+    """Return how much was judged, and by which engine unless it is Spark; empty when nothing was."""
     counts = verdict.operation_counts
     figures = [f"{counts[name]:,} {words}" for name, words in COUNTED if counts.get(name)]
     if not counts.get("acknowledged") and counts.get("records_acknowledged_on_the_wire"):
         wire = f"{counts['records_acknowledged_on_the_wire']:,} records acknowledged on the wire"
         figures.insert(0, wire)
-    if figures:
-        by = "" if verdict.engine == SPARK else f"; engine {verdict.engine}, without Spark"
-        lines.append("  judged " + ", ".join(figures) + by)
-    return _cut("\n".join(lines), TEXT_MOST)
+    by = "" if verdict.engine == SPARK else f"; engine {verdict.engine}, without Spark"
+    return ", ".join(figures) + by if figures else ""
 
 
 def summary_line(verdict: Verdict) -> str:
@@ -153,10 +159,27 @@ def _headline(verdict: Verdict) -> str:
     return f"INVALID: {', '.join(broken)} {verb}{others}{why}"
 
 
-def _kind(verdict: Verdict, name: str) -> list[str]:
+def causes_of_kinds(verdict: Verdict, kinds: Iterable[str]) -> dict[str, list[str]]:
+    """Return the causes of each kind; a cause that an earlier kind has too is only referred to.
+
+    One fault makes anomalies of several kinds, often of the same records: `missing` for the application is `lost-write`
+    in the log.
+    """
+    first: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
+    for name in kinds:
+        causes = verdict.causes.get(name, ())
+        earlier = dict.fromkeys(first[cause] for cause in causes if cause in first)
+        same = [f"the same as of {', '.join(earlier)}"] if earlier else []
+        found[name] = same + [cause for cause in causes if cause not in first]
+        for cause in causes:
+            first.setdefault(cause, name)
+    return found
+
+
+def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> list[str]:
     allowed = "" if breaks(name, verdict) else f"; {', '.join(verdict.guarantees)} allows this"
     lines = [described(name, verdict.anomaly_counts[name]) + allowed]
-    causes = verdict.causes.get(name, ())
     lines += [f"  cause: {shortened(cause, LINE_MOST)}" for cause in causes[:CAUSES_MOST]]
     found = [anomaly for anomaly in verdict.anomalies if anomaly.name == name]
     if found:

@@ -8,13 +8,14 @@ which its mark is drawn on the lane of its partition: the first time of its oper
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..checks.anomaly_kinds import described
 from ..checks.verdict import SCHEMA_VERSION, Status, Verdict
 from ..checks.verdict_text import (
     breaks,
+    causes_of_kinds,
     event_text,
     kinds_by_severity,
     other_fields,
@@ -54,20 +55,24 @@ def verdict_model(
     if version != SCHEMA_VERSION:
         verdict = {"reasons": [OTHER_VERSION.format(version=version)]}
     known = _verdict(verdict)
-    shown = _some_of_each_kind(list(verdict.get("anomalies") or ()))
-    hidden = len(verdict.get("anomalies") or ()) - len(shown)
+    stored: list[Row] = list(verdict.get("anomalies") or ())
+    shown, each = _some_of_each_kind(stored)
+    kinds = kinds_by_severity(known)
+    causes = causes_of_kinds(known, kinds)
     return {
         "status": known.status.value,
         "guarantees": list(known.guarantees),
         "guarantee_reason": known.guarantee_reason,
         "operation_counts": dict(known.operation_counts),
-        "kinds": [_kind(known, name) for name in kinds_by_severity(known)],
-        "records_found": sum(known.anomaly_counts.values()),
+        "kinds": [_kind(known, name, causes[name]) for name in kinds],
         "reasons": [shortened(text, TEXT_MOST) for text in known.reasons[:LISTED_MOST]],
         "notes": [shortened(text, TEXT_MOST) for text in known.notes[:LISTED_MOST]],
         "elapsed_ms": known.elapsed_ms,
         "anomalies": [_anomaly(row, known.started_ns, seconds, wall_to_ns) for row in shown],
-        "anomalies_hidden": hidden,
+        "anomalies_hidden": len(stored) - len(shown),
+        "anomalies_each": each,
+        "reasons_hidden": max(0, len(known.reasons) - LISTED_MOST),
+        "notes_hidden": max(0, len(known.notes) - LISTED_MOST),
         "progress": [_progress(row) for row in (verdict.get("progress") or ())[:PROGRESS_MOST]],
     }
 
@@ -109,17 +114,21 @@ def _verdict(data: Row) -> Verdict:
     )
 
 
-def _kind(verdict: Verdict, name: str) -> Row:
+def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> Row:
     return {
         "name": name,
+        "count": verdict.anomaly_counts[name],
         "text": described(name, verdict.anomaly_counts[name]),
         "allowed": not breaks(name, verdict),
-        "causes": [shortened(cause, TEXT_MOST) for cause in verdict.causes.get(name, ())],
+        "causes": [shortened(cause, TEXT_MOST) for cause in causes],
     }
 
 
-def _some_of_each_kind(anomalies: list[Row]) -> list[Row]:
-    """Return at most `ANOMALIES_MOST`, the same number of each kind as far as there are so many, in their order."""
+def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
+    """Return at most `ANOMALIES_MOST`, the same number of each kind as far as there are so many, in their order.
+
+    The second value is the most of each kind.
+    """
     kinds = Counter(str(anomaly.get("name")) for anomaly in anomalies)
     each = max(3, ANOMALIES_MOST // max(1, len(kinds)))
     seen = Counter[str]()
@@ -129,7 +138,7 @@ def _some_of_each_kind(anomalies: list[Row]) -> list[Row]:
         seen[name] += 1
         if seen[name] <= each:
             shown.append(anomaly)
-    return shown[:ANOMALIES_MOST]
+    return shown[:ANOMALIES_MOST], each
 
 
 def _anomaly(

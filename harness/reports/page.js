@@ -4,7 +4,7 @@
   const run = JSON.parse(document.getElementById("run").textContent);
   const page = document.getElementById("page"), tip = document.getElementById("tip");
   const NS = "http://www.w3.org/2000/svg";
-  const end = Math.max(run.duration, 0.001);
+  const begin = run.from, end = Math.max(run.duration, begin + 0.001);
   const T = run.traffic, faults = run.faults.filter(f => f.skipped === null);
   const isNarrow = () => page.clientWidth < 640;
   const brokerIds = run.brokers.map(b => b.id);
@@ -32,6 +32,27 @@
   const spanAt = (rows, t) => rows.findLast(r => r.s <= t && t < r.e) || null;
   const niceStep = raw => { const p = 10 ** Math.floor(Math.log10(raw)); return [1, 2, 5, 10].map(k => k * p).find(k => k >= raw - 1e-12); };
 
+  // ---- words: each has a sentence below, and shows it where it is used
+  const WORDS = new Map(run.words);
+  const anchor = w => "word-" + w.replace(/[^A-Za-z0-9]+/g, "-");
+  function word(name, label = name) {
+    if (!WORDS.has(name)) return label;
+    const link = el("a", { class: "word", href: "#" + anchor(name), title: WORDS.get(name) }, label);
+    link.addEventListener("click", () => { sheet.close(); document.getElementById("words").open = true; });
+    return link;
+  }
+  // The text of a kind ends with its name in brackets, which is the link.
+  function kindText(k) {
+    const tail = `(${k.name})`;
+    return k.text.endsWith(tail) ? [k.text.slice(0, -tail.length) + "(", word(k.name), ")"] : [k.text];
+  }
+  function wordList() {
+    if (!run.words.length) return;
+    const box = card("Words on this page");
+    const list = el("dl", {}, ...run.words.flatMap(([name, text]) => [el("dt", { id: anchor(name) }, name), el("dd", {}, text)]));
+    box.append(el("details", { id: "words" }, el("summary", {}, `${run.words.length} words, each in a sentence`), list));
+  }
+
   // ---- head
   const V = run.verdict, status = V ? V.status : "unknown";
   const ICON = {
@@ -40,19 +61,20 @@
   function head() {
     const icon = s("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
     icon.append(s("path", { d: ICON[status] || ICON.unknown, fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round", "stroke-linejoin": "round" }));
-    const promise = V ? [V.guarantees.join(", ") || "no guarantee named", V.guarantee_reason ? ` (${V.guarantee_reason})` : ""].join("") : "No verdict was written for this run.";
+    const named = V && V.guarantees.length ? V.guarantees.flatMap((g, k) => k ? [", ", word(g)] : [word(g)]) : ["no guarantee named"];
+    const promise = V ? [...named, V.guarantee_reason ? ` (${V.guarantee_reason})` : ""] : ["No verdict was written for this run."];
     page.append(el("div", { class: "head" },
-      el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), ...run.planted.map((bug) => el("p", { class: "planted" }, `PLANTED BUG ${bug}`)), el("p", { class: "promise" }, promise)),
+      el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), ...run.planted.map((bug) => el("p", { class: "planted" }, `PLANTED BUG ${bug}`)), el("p", { class: "promise" }, ...promise)),
       el("div", { class: `badge ${status}` }, icon, V ? status.toUpperCase() : "NOT JUDGED")));
-    const found = V ? V.records_found : null, C = run.counts;
+    const C = run.counts, worst = V && V.kinds.length ? V.kinds[0] : null, others = V ? V.kinds.length - 1 : 0;
     const tiles = [
-      ["Acknowledged", count(C.acknowledged)],
-      ["Delivered", count(C.delivered)],
-      ["Unacknowledged", count(C.unacknowledged)],
-      ["Anomalies", found === null ? "–" : count(found)],
-      ["Faults", count(faults.length)],
-      ["Elections", count(run.elections), run.controller_elections > 1 ? `+${run.controller_elections - 1} controller` : ""],
-      ["Latency p50 · p99", T.p50_all === null ? "–" : `${ms(T.p50_all, 2)} · ${ms(T.p99_all, 2)}`],
+      [word("acknowledged", "Acknowledged"), count(C.acknowledged)],
+      [word("delivered", "Delivered"), count(C.delivered)],
+      [word("unacknowledged", "Unacknowledged"), count(C.unacknowledged)],
+      [word("anomaly", "Anomalies"), worst ? count(worst.count) : V ? "0" : "–", worst ? worst.name + (others ? `, +${others} kind${others > 1 ? "s" : ""}` : "") : ""],
+      [word("fault", "Faults"), count(faults.length)],
+      [word("election", "Elections"), count(run.elections), run.controller_elections > 1 ? `+${run.controller_elections - 1} controller` : ""],
+      [word("p50 and p99", "Latency p50 · p99"), T.p50_all === null ? "–" : `${ms(T.p50_all, 2)} · ${ms(T.p99_all, 2)}`],
       ["Duration", run.empty ? "–" : sec(end)],
     ];
     summary();
@@ -73,8 +95,8 @@
     if (!V || !(V.kinds.length || V.reasons.length)) return;
     const box = el("section", { class: `card found ${status}` });
     const kind = (into, k) => {
-      into.append(el("p", { class: k.allowed ? "kind allowed" : "kind" }, k.text, k.allowed ? el("small", {}, ` allowed by ${V.guarantees.join(", ")}`) : null));
-      for (const c of k.causes) into.append(el("p", { class: "cause" }, c));
+      into.append(el("p", { class: k.allowed ? "kind allowed" : "kind" }, ...kindText(k), k.allowed ? el("small", {}, ` allowed by ${V.guarantees.join(", ")}`) : null));
+      for (const c of k.causes) into.append(el("p", { class: "cause" }, el("small", {}, "cause: "), c));
     };
     const most = 8, folded = V.kinds.slice(most);
     V.kinds.slice(0, most).forEach(k => kind(box, k));
@@ -84,13 +106,14 @@
       box.append(more);
     }
     for (const r of V.reasons) box.append(el("p", { class: "kind unknown" }, el("small", {}, "could not be judged: "), r));
+    if (V.reasons_hidden) box.append(el("p", { class: "hint" }, `${count(V.reasons_hidden)} more reasons in verdict.json; the page has the first ${V.reasons.length}`));
     page.append(box);
   }
   const CELLS = [["what", "What happened"], ["where", "Where"], ["id", "Record id"], ["key", "Key"], ["value", "Value"], ["client", "Client"], ["more", "More"]];
   function anomalyBox(a) {
     const offsets = a.offsets.length ? ` · offset${a.offsets.length > 1 ? "s" : ""} ${a.offsets.join(", ")}${a.offsets_hidden ? ` and ${count(a.offsets_hidden)} more` : ""}` : "";
     const when = a.t === null ? "" : ` · ${sec(a.t)}`, many = a.records > 1 ? ` · ${count(a.records)} records` : "";
-    const item = el("div", { class: "anomaly" }, el("h3", {}, `${a.name} in ${a.place}${offsets}${many}${when}`), el("p", {}, a.explanation));
+    const item = el("div", { class: "anomaly" }, el("h3", {}, word(a.name), ` in ${a.place}${offsets}${many}${when}`), el("p", {}, a.explanation));
     const cells = CELLS.filter(([k]) => a.operations.some(o => o[k]));
     if (cells.length) item.append(el("div", { class: "scroll" }, el("table", { class: "operations" }, el("tr", {}, ...cells.map(([, title]) => el("th", {}, title))),
       ...a.operations.map(o => el("tr", {}, ...cells.map(([k, title]) => el("td", { class: k === "what" ? "what" : `mono ${k}`, "data-title": o[k] ? title : "" }, o[k])))))));
@@ -104,12 +127,12 @@
     const seen = new Set(), folded = [];
     for (const a of V.anomalies) { if (seen.has(a.name)) folded.push(a); else { seen.add(a.name); box.append(anomalyBox(a)); } }
     if (folded.length) {
-      const more = el("details", {}, el("summary", {}, `${count(folded.length)} more ${folded.length > 1 ? "anomalies" : "anomaly"}`));
+      const more = el("details", {}, el("summary", {}, `${count(folded.length)} more example${folded.length > 1 ? "s" : ""}; this page has at most ${V.anomalies_each} of each kind`));
       more.addEventListener("toggle", () => { if (more.childNodes.length === 1) more.append(...folded.map(anomalyBox)); });
       box.append(more);
     }
-    if (V.anomalies_hidden) box.append(el("p", { class: "hint" }, `${count(V.anomalies_hidden)} more anomalies in verdict.json`));
-    if (V.notes.length) box.append(el("details", V.anomalies.length ? {} : { open: "" }, el("summary", {}, `${V.notes.length} note${V.notes.length > 1 ? "s" : ""}`), el("ul", { class: "reasons" }, ...V.notes.map(n => el("li", {}, n)))));
+    if (V.anomalies_hidden) box.append(el("p", { class: "hint" }, `${count(V.anomalies_hidden)} more examples in verdict.json, which has the first of each kind and partition`));
+    if (V.notes.length) box.append(el("details", V.anomalies.length ? {} : { open: "" }, el("summary", {}, `${V.notes.length} note${V.notes.length > 1 ? "s" : ""}`), el("ul", { class: "reasons" }, ...V.notes.map(n => el("li", {}, n)), V.notes_hidden ? el("li", { class: "hint" }, `${count(V.notes_hidden)} more in verdict.json`) : null)));
   }
   // A mark stands for all anomalies of a lane within a few pixels; a click or the return key shows their operations.
   const sheet = el("dialog", { class: "sheet" });
@@ -121,18 +144,20 @@
     sheet.replaceChildren(el("div", { class: "inner" }, el("header", {}, el("h2", {}, found.length > 1 ? `${count(found.length)} anomalies` : "Anomaly"), close), ...found.map(anomalyBox)));
     sheet.showModal();
   }
+  const markedAt = place => V ? V.anomalies.filter(a => a.place === place && a.t !== null).sort((a, b) => a.t - b.t) : [];
+  const MARKS_H = 20, MARK_APART = 60;  // a mark has its own row, and its number ends before the next mark
   function anomalyMarks(c, place, y) {
-    if (!V) return;
-    const marked = V.anomalies.filter(a => a.place === place && a.t !== null).sort((a, b) => a.t - b.t), groups = [];
-    for (const a of marked) {
+    const groups = [];
+    for (const a of markedAt(place)) {
       const last = groups.at(-1);
-      if (last && c.x(a.t) - c.x(last[0].t) < 36) last.push(a); else groups.push([a]);
+      if (last && c.x(a.t) - c.x(last[0].t) < MARK_APART) last.push(a); else groups.push([a]);
     }
     for (const g of groups) {
       const x = c.x(g[0].t), names = [...new Set(g.map(a => a.name))].join(", ");
       const mark = s("g", { class: "mark", tabindex: 0, role: "button", "aria-label": `${names} in ${place} at ${sec(g[0].t)}` });
       mark.append(s("circle", { cx: x, cy: y, r: 12, fill: "transparent" }), s("path", { d: `M${x} ${y - 8}l8 8l-8 8l-8 -8z` }));
-      if (g.length > 1) mark.append(s("text", { x: x + 11, y: y + 4, class: "solid" }, `×${g.length}`));
+      const left = x + 30 > c.width;
+      if (g.length > 1) mark.append(s("text", { x: x + (left ? -11 : 11), y: y + 4, "text-anchor": left ? "end" : "start", class: "num" }, `×${g.length}`));
       mark.append(s("title", {}, `${names}: click to see the operations`));
       mark.addEventListener("click", () => openSheet(g));
       mark.addEventListener("keydown", e => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); openSheet(g); } });
@@ -157,8 +182,8 @@
     const one = { svg, height, draw, describe, cross: null };
     charts.push(one);
     const move = e => {
-      const box_ = svg.getBoundingClientRect(), t = (e.clientX - box_.left - one.x0) / (one.x1 - one.x0) * end;
-      t < 0 || t > end ? leave() : point(one, t, e.clientX, e.clientY, e.clientY - box_.top);
+      const box_ = svg.getBoundingClientRect(), t = begin + (e.clientX - box_.left - one.x0) / (one.x1 - one.x0) * (end - begin);
+      t < begin || t > end ? leave() : point(one, t, e.clientX, e.clientY, e.clientY - box_.top);
     };
     svg.addEventListener("pointermove", move); svg.addEventListener("pointerdown", move); svg.addEventListener("pointerleave", leave);
   }
@@ -179,18 +204,18 @@
       const width = c.svg.parentNode.clientWidth, height = typeof c.height === "function" ? c.height(narrow) : c.height;
       c.svg.setAttribute("viewBox", `0 0 ${width} ${height}`); c.svg.style.height = height + "px"; c.svg.replaceChildren();
       c.x0 = narrow ? 40 : 132; c.x1 = width - (narrow ? 4 : 12); c.narrow = narrow; c.width = width; c.h = height;
-      c.x = t => c.x0 + Math.min(Math.max(t / end, 0), 1) * (c.x1 - c.x0);
+      c.x = t => c.x0 + Math.min(Math.max((t - begin) / (end - begin), 0), 1) * (c.x1 - c.x0);
       c.draw(c);
       c.cross = s("line", { class: "cross", y1: c.top ?? 0, y2: c.bottom ?? height, style: "display:none" });
       c.svg.append(c.cross);
     }
   }
   function timeAxis(c, y, labels = true) {
-    const room = (c.x1 - c.x0) / (c.narrow ? 64 : 90), step = niceStep(end / Math.max(room, 2));
-    for (let k = 0; k * step <= end + 1e-9; k++) {
+    const room = (c.x1 - c.x0) / (c.narrow ? 64 : 90), step = niceStep((end - begin) / Math.max(room, 2)), first = Math.ceil(begin / step - 1e-9);
+    for (let k = first; k * step <= end + 1e-9; k++) {
       const x = c.x(k * step);
       c.svg.append(s("line", { x1: x, x2: x, y1: c.top, y2: y, stroke: "var(--line-2)" }));
-      if (labels) c.svg.append(s("text", { x, y: y + 15, "text-anchor": x > c.x1 - 14 ? "end" : "middle", class: "num" }, +(k * step).toPrecision(6) + (k === 0 ? " s" : "")));
+      if (labels) c.svg.append(s("text", { x, y: y + 15, "text-anchor": x > c.x1 - 14 ? "end" : "middle", class: "num" }, +(k * step).toPrecision(6) + (k === first ? " s" : "")));
     }
     c.svg.append(s("line", { x1: c.x0, x2: c.x1, y1: y, y2: y, stroke: "var(--line)" }));
   }
@@ -210,13 +235,18 @@
       const text = brief + (f.nodes.length ? ` → ${f.nodes.join(",")}` : "");
       const w = Math.min(text.length * 6.2 + 14, c.x1 - c.x0), x = Math.max(c.x0, Math.min(c.x(f.s), c.x1 - w));
       let row = rows.findIndex(last => last + room <= x);
-      if (row < 0) { if (rows.length >= most) continue; row = rows.length; rows.push(0); }
+      if (row < 0) { if (rows.length >= most) { placed.hidden = (placed.hidden || 0) + 1; continue; } row = rows.length; rows.push(0); }
       rows[row] = x + w;
       placed.push({ x, w, row, text });
     }
     return placed;
   }
   function chips(c, placed) {
+    if (placed.hidden) {
+      const text = s("text", { x: c.x0 - 8, y: 12, "text-anchor": "end", class: "sub" }, c.narrow ? `+${placed.hidden}` : `+${placed.hidden} without name`);
+      text.append(s("title", {}, `${placed.hidden} more faults have a band without a name: see the table of faults`));
+      c.svg.append(text);
+    }
     for (const p of placed) {
       c.svg.append(s("rect", { x: p.x, y: p.row * 20, width: p.w, height: 17, rx: 5, fill: "var(--fault-chip)" }));
       c.svg.append(s("text", { x: p.x + 7, y: p.row * 20 + 12, class: "chip" }, p.text));
@@ -236,6 +266,10 @@
       d += `${open ? "L" : "M"}${x.toFixed(1)} ${y(v).toFixed(1)}`; open = true;
     });
     if (d) c.svg.append(s("path", { d, fill: "none", "stroke-width": 1.6, "stroke-linejoin": "round", "stroke-linecap": "round", ...attrs }));
+    // A value between two gaps is no line: it is a point.
+    if (gaps) values.forEach((v, k) => {
+      if (v !== null && (values[k - 1] ?? null) === null && (values[k + 1] ?? null) === null) c.svg.append(s("circle", { cx: c.x((k + .5) * T.dt).toFixed(1), cy: y(v).toFixed(1), r: 2, fill: attrs.stroke }));
+    });
   }
   const bucket = t => Math.min(Math.floor(t / T.dt), T.acked.length - 1);
 
@@ -277,7 +311,7 @@
   function latency() {
     const known = [...T.p50, ...T.p99].filter(v => v !== null);
     if (!known.length) return;
-    const box = card("Latency", T.source === "tap" ? "request received to answer sent, log scale" : "send to acknowledgement, log scale", [["p50", "var(--p50)"], ["p99", "var(--p99)"]]);
+    const box = card("Latency", T.source === "tap" ? "request received to response sent, log scale" : "send to acknowledgement, log scale", [["p50", "var(--p50)"], ["p99", "var(--p99)"]]);
     let low = Math.floor(Math.log10(Math.min(...known))), high = Math.ceil(Math.log10(Math.max(...known)));
     if (high === low) high++;
     chart(box, narrow => narrow ? 160 : 180, c => {
@@ -298,6 +332,7 @@
     if (sub) c.svg.append(s("text", { x: 0, y: y + h / 2 + 12, class: "sub" }, sub));
   }
   function bar(c, from, to, y, h, fill, text, extra = {}) {
+    if (to <= begin) return 0;
     const x = c.x(from), w = Math.max(c.x(to) - x, 1.5);
     c.svg.append(s("rect", { x, y, width: Math.max(w - 1, 1), height: h, rx: Math.min(3, w / 3), fill, ...extra }));
     if (text && w > text.length * 6 + 8) c.svg.append(s("text", { x: x + 6, y: y + h / 2 + 3.8, class: "solid" }, text));
@@ -311,7 +346,8 @@
     const box = card("Cluster", null, Object.keys(STATE).filter(k => used.has(k)).map(k => [k, STATE[k], "box"]));
     if (!run.brokers.length) { box.append(el("p", { class: "empty" }, "No broker left a trace.")); return; }
     const lanes = run.brokers.length, pitch = narrow => narrow ? 40 : 30;
-    chart(box, narrow => (lanes + 1) * pitch(narrow) + 34, c => {
+    const marksH = markedAt("cluster").length ? MARKS_H : 0;
+    chart(box, narrow => (lanes + 1) * pitch(narrow) + marksH + 34, c => {
       const step = pitch(c.narrow), pad = c.narrow ? 18 : 6, h = 18;
       c.top = 2; c.bottom = c.h - 22; c.step = step;
       shade(c, c.top, c.bottom); timeAxis(c, c.bottom);
@@ -323,28 +359,30 @@
           const quiet = p.state === "up" || p.state === "starting";
           bar(c, p.s, p.e, p.state === "up" || p.state === "starting" || p.state === "dead" ? y : y + 3, p.state === "paused" || p.state === "isolated" ? h - 6 : h, STATE[p.state], quiet ? "" : p.state);
         }
-        for (const m of b.marks) if (MARK[m.kind]) c.svg.append(s("circle", { cx: c.x(m.t), cy: y + h / 2, r: 3.5, fill: MARK[m.kind], stroke: "var(--card)", "stroke-width": 1.5 }));
+        for (const m of b.marks) if (MARK[m.kind] && m.t >= begin) c.svg.append(s("circle", { cx: c.x(m.t), cy: y + h / 2, r: 3.5, fill: MARK[m.kind], stroke: "var(--card)", "stroke-width": 1.5 }));
       });
       const y = lanes * step + pad;
       laneLabel(c, y, h, "Controller");
       for (const p of run.controller) bar(c, p.s, p.e, y, h, brokerColor(p.broker), `${p.broker} · epoch ${p.epoch}`);
-      anomalyMarks(c, "cluster", y + 9);
+      anomalyMarks(c, "cluster", y + h + 1 + MARKS_H / 2);
       if (!run.controller.length) c.svg.append(s("text", { x: c.x0 + 4, y: y + 13 }, "no controller election was traced"));
     }, (t, y, c) => {
       const k = Math.floor(y / c.step);
       if (k >= lanes) { const p = spanAt(run.controller, t); return [[p && brokerColor(p.broker), "controller", p ? `broker ${p.broker}, epoch ${p.epoch}` : "nobody"]]; }
       const b = run.brokers[k]; if (!b) return [];
-      const p = spanAt(b.spans, t), near = end / (c.x1 - c.x0) * 6;
+      const p = spanAt(b.spans, t), near = (end - begin) / (c.x1 - c.x0) * 6;
       return [[brokerColor(b.id), `broker ${b.id}`, p ? p.state : "not started"], ...b.marks.filter(m => Math.abs(m.t - t) < near).slice(0, 6).map(m => ["", m.text, sec(m.t)])];
     }, "State of each broker and who is controller over time");
   }
 
   function partitions() {
-    const hint = [run.partitions_hidden ? `${run.partitions_hidden} quieter ones not shown` : "", run.internal_partitions ? `${run.internal_partitions} internal ones not shown` : ""].filter(Boolean).join(" · ");
-    const box = card("Partitions", hint, run.partitions.length ? [...brokerIds.slice(0, 8).map(id => [`broker ${id}`, brokerColor(id), "box"]), ["high watermark", "var(--hw)"], ...(V && V.anomalies.length ? [["anomaly", "var(--invalid)", "gem"]] : [])] : null);
+    const dropped = run.partitions.reduce((n, p) => n + p.dropped, 0);
+    const hint = [run.partitions_hidden ? `${run.partitions_hidden} with fewer elections not shown, of ${run.partitions.length + run.partitions_hidden}` : "", dropped ? `${count(dropped)} later changes of leaders and ISRs not shown` : "", run.internal_partitions ? `${run.internal_partitions} internal ones not shown` : ""].filter(Boolean).join(" · ");
+    const box = card("Partitions", hint, run.partitions.length ? [...brokerIds.slice(0, 8).map(id => [`broker ${id}`, brokerColor(id), "box"]), ["high watermark", "var(--hw)"], ...(run.partitions.some(p => markedAt(p.name).length) ? [["anomaly", "var(--invalid)", "gem"]] : [])] : null);
     if (!run.partitions.length) { box.append(el("p", { class: "empty" }, "No partition was traced.")); return; }
     const strips = Math.max(...run.partitions.map(p => new Set(p.isr.flatMap(r => r.isr)).size), 1), isrH = strips * 5;
-    const tall = narrow => 18 + 4 + isrH + 4 + 24 + (narrow ? 30 : 16);
+    const marksH = run.partitions.some(p => p.marks.length || markedAt(p.name).length) ? MARKS_H : 0;
+    const tall = narrow => 18 + marksH + 4 + isrH + 4 + 24 + (narrow ? 30 : 16);
     chart(box, narrow => run.partitions.length * tall(narrow) + 28, c => {
       const pitch = tall(c.narrow), pad = c.narrow ? 20 : 6;
       c.top = 2; c.bottom = c.h - 22; c.step = pitch;
@@ -359,19 +397,23 @@
           const w = c.x(l.e) - c.x(l.s);
           bar(c, l.s, l.e, y, 18, brokerColor(l.leader), w > 96 ? `${l.leader} · epoch ${l.epoch}` : w > 34 ? `e${l.epoch}` : "");
         }
-        isrStrips(c, p, y + 22, isrH);
-        highWatermark(c, p, y + 22 + isrH + 4, 24);
-        for (const m of p.marks) { const x = c.x(m.t); c.svg.append(s("path", { d: `M${x - 4} ${y - 3}h8l-4 6z`, fill: "var(--failed)" })); }
-        anomalyMarks(c, p.name, y + 9);
+        isrStrips(c, p, y + 22 + marksH, isrH);
+        highWatermark(c, p, y + 22 + marksH + isrH + 4, 24);
+        for (const m of p.marks) if (m.t >= begin) { const x = c.x(m.t); c.svg.append(s("path", { d: `M${x - 4} ${y + 25}h8l-4 -6z`, fill: "var(--failed)" })); }
+        anomalyMarks(c, p.name, y + 19 + MARKS_H / 2);
       });
     }, (t, y, c) => {
       const p = run.partitions[Math.floor(y / c.step)]; if (!p) return [];
       const l = spanAt(p.leaders, t), r = at(p.isr, t); let h = null;
       for (const [ht, hv] of p.hw) { if (ht > t) break; h = hv; }
-      const near = end / (c.x1 - c.x0) * 6;
+      const near = (end - begin) / (c.x1 - c.x0) * 6;
       return [["", p.name, ""], [l && brokerColor(l.leader), "leader", l ? `${l.leader}, epoch ${l.epoch}` : "nobody"], ["", "in sync", r ? `${r.isr.length} of ${new Set(p.isr.flatMap(i => i.isr)).size} (${r.isr.join(", ")})` : "–"],
         ["var(--hw)", "high watermark", count(h)], ...p.marks.filter(m => Math.abs(m.t - t) < near).map(m => ["var(--failed)", `broker ${m.broker}`, m.text])];
     }, "Leader, in-sync replicas and high watermark of each partition over time");
+  }
+  function sideLabel(c, y, text, name) {
+    const label = s("text", { x: c.x0 - 8, y, "text-anchor": "end", class: "sub num" }, text);
+    label.append(s("title", {}, `${name}: ${WORDS.get(name)}`)); c.svg.append(label);
   }
   function isrStrips(c, p, y, h) {
     const members = [...new Set(p.isr.flatMap(r => r.isr))].sort((a, b) => a - b), each = h / Math.max(members.length, 1);
@@ -381,7 +423,7 @@
       for (const r of p.isr) { const has = r.isr.includes(id); if (has && since === null) since = r.t; if (!has) flush(r.t); }
       flush(end);
     });
-    if (!c.narrow) c.svg.append(s("text", { x: c.x0 - 8, y: y + h / 2 + 3.5, "text-anchor": "end", class: "sub" }, "ISR"));
+    if (!c.narrow) sideLabel(c, y + h / 2 + 3.5, "ISR", "ISR");
   }
   function highWatermark(c, p, y, h) {
     if (!p.hw.length) return;
@@ -390,7 +432,7 @@
     for (const [t, v] of p.hw.slice(1)) d += `H${c.x(t).toFixed(1)}V${Y(v).toFixed(1)}`;
     d += `H${c.x(end)}`;
     c.svg.append(s("path", { d, fill: "none", stroke: "var(--hw)", "stroke-width": 1.3 }));
-    if (!c.narrow) c.svg.append(s("text", { x: c.x0 - 8, y: y + h / 2 + 3.5, "text-anchor": "end", class: "sub num" }, "HW " + short(most)));
+    if (!c.narrow) sideLabel(c, y + h / 2 + 3.5, "HW " + short(most), "high watermark");
   }
 
   function faultTable() {
@@ -399,7 +441,7 @@
     box.append(el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ...["Fault", "Brokers", "Injected", "Took effect", "Healed", "Evidence"].map(h => el("th", {}, h))),
       ...run.faults.map(f => el("tr", {}, el("td", {}, f.label), el("td", { class: "num" }, f.nodes.join(", ") || "–"), el("td", { class: "num" }, sec(f.s)),
         el("td", { class: "num" }, f.skipped !== null ? "skipped" : f.effect === null ? "no" : `+${Math.round((f.effect - f.s) * 1000)} ms`),
-        el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "mono evidence" }, f.skipped ?? f.evidence))))));
+        el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "evidence" }, f.skipped ?? f.evidence))))));
   }
 
   // What each client did at each fault: the longest standstill first, beside it how long the cluster itself could not serve.
@@ -415,8 +457,8 @@
         el("td", { class: "num" }, s1(r.cluster_could_not_serve_s)), el("td", { class: "num" }, s1(r.stalled_s)), el("td", {}, r.why))))));
   }
 
-  head(); throughput(); latency(); cluster(); partitions(); anomalies(); progressTable(); faultTable(); page.append(sheet);
-  page.append(el("footer", {}, "Times are seconds since the start of the test. Drawn by Harrow from ", el("span", { class: "mono" }, run.folder)));
+  head(); throughput(); latency(); cluster(); partitions(); anomalies(); progressTable(); faultTable(); wordList(); page.append(sheet);
+  page.append(el("footer", {}, "Times are seconds since the start of the test. ", begin > 0 ? `The charts begin at ${sec(begin)}: before that nothing was sent and no fault was injected. ` : "", "Drawn by Harrow from ", el("span", { class: "mono" }, run.folder)));
   layout();
   let width = page.clientWidth;
   new ResizeObserver(() => { if (page.clientWidth !== width) { width = page.clientWidth; leave(); layout(); } }).observe(page);

@@ -9,19 +9,26 @@ or incomplete, the page states which data it does not have.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
 from .. import run_folder
 from ..checks.traces import planted_bugs
 from ..histories.recorded_faults import RecordedFault, Row
+from .evidence import evidence_text
 from .findings import verdict_model
 from .recorded_run import RecordedRun
+from .terms import explained
 from .timeline import Timeline
 from .traffic import TrafficSeries, TrafficSource, chunks, completions, span
 
 BUCKETS_MOST = 600
 FAULTS_MOST = 200
+MARGIN = 0.03
+"""Of the drawn time, empty before the first event."""
+EMPTY_LEAST = 0.1
+"""A shorter share of empty time at the beginning is drawn."""
 NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 
 
@@ -82,8 +89,10 @@ def build_model(
         "seed": None if seed is None else str(seed),
         "command": command or run.about.get("command"),
         "duration": timeline.end_s,
+        "from": _drawn_from(traffic, timeline, faults, verdict),
         "empty": not sources and not run.traces,
         "verdict": verdict,
+        "words": _words(verdict),
         "traffic": traffic,
         "counts": _counts(verdict, traffic),
         "faults": [_fault_row(fault, timeline) for fault in faults],
@@ -108,6 +117,33 @@ def _bounds(run: RecordedRun, traffic: tuple[int, int] | None) -> tuple[int, int
     if not times:
         return begin_ns, begin_ns + 1_000_000_000
     return begin_ns, max(*times, begin_ns + 1_000_000)
+
+
+def _words(verdict: Row | None) -> list[tuple[str, str]]:
+    if verdict is None:
+        return explained("", (), ())
+    kinds = [kind["name"] for kind in verdict["kinds"]]
+    return explained(verdict["status"], verdict["guarantees"], kinds)
+
+
+def _drawn_from(
+    traffic: Row, timeline: Timeline, faults: Sequence[RecordedFault], verdict: Row | None
+) -> float:
+    """Return where the time axis begins, in seconds: just before the first record, fault, dead broker or anomaly.
+
+    Before that the brokers start, and the test creates topics. 0 where that takes less than a tenth of the run.
+    """
+    busy = [
+        next((k * traffic["dt"] for k, rate in enumerate(traffic[what]) if rate), None)
+        for what in ("acked", "delivered", "failed")
+    ]
+    times = [at for at in busy if at is not None]
+    times += [timeline.seconds(fault.begin_ns) for fault in faults]
+    times += [down for broker in timeline.brokers() for down, _ in timeline.down(broker["id"])]
+    times += [row["t"] for row in (verdict or {}).get("anomalies", ()) if row["t"] is not None]
+    first = max(0.0, min(times, default=0.0))
+    begin = first - (timeline.end_s - first) * MARGIN
+    return round(begin, 4) if begin > timeline.end_s * EMPTY_LEAST else 0.0
 
 
 def _counts(verdict: Row | None, traffic: Row) -> Row:
@@ -165,7 +201,7 @@ def _fault_row(fault: RecordedFault, timeline: Timeline) -> Row:
         "e": timeline.end_s if fault.end_ns is None else timeline.seconds(fault.end_ns),
         "healed": fault.end_ns is not None,
         "skipped": fault.skipped,
-        "evidence": json.dumps(fault.evidence)[:400] if fault.evidence else "",
+        "evidence": evidence_text(fault.evidence),
     }
 
 
