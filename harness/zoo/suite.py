@@ -94,7 +94,11 @@ def run_suite(command: Sequence[str], bug: Bug | None, environment: Mapping[str,
                 f"--suite: {shlex.join(command)} did not end within {RUN_TIMEOUT_S:g} s"
             ) from None
         tests, failed = tests_of(report)
-        names = [name for path in out.rglob(f"{Path(run_folder.VERDICT).stem}*.json") for name in invalid_names(path)]
+        names = [
+            name
+            for path in out.rglob(f"{Path(run_folder.VERDICT).stem}*.json")
+            for name in invalid_names(path)
+        ]
         lines = (ended.stdout + ended.stderr).strip().splitlines()
         return SuiteRun(
             bug=bug, failed=failed, tests=tests, clusters=sum(1 for _ in out.rglob(run_folder.RUN)),

@@ -268,7 +268,8 @@ def test_a_look_that_fails_is_repeated_and_named_when_the_time_is_over() -> None
 def test_a_dead_program_ends_a_wait_unless_what_is_waited_for_is_there() -> None:
     death = "the program 'billing' has ended: exit code 3"
     with pytest.raises(
-        ProgramDiedError, match=r"await_records\('orders', 21\) ends: the program 'billing' has ended"
+        ProgramDiedError,
+        match=r"await_records\('orders', 21\) ends: the program 'billing' has ended",
     ):
         waited(Records(topic="orders", count=21), MadeUp(), 60, death)
     assert waited(Records(topic="orders", count=20), MadeUp(), 60, death) == 20
