@@ -47,7 +47,7 @@ def _facts(value: Facts, place: str = "") -> Iterator[str]:
 def _nested(name: str, given: Any, place: str) -> Iterator[str]:
     below = f"{place}, {_words(name)}" if place else _words(name)
     if isinstance(given, list):
-        entries = cast("list[Any]", given)
+        entries: list[Any] = cast("Any", given)
         rows = list(dict.fromkeys(text for entry in entries if (text := _row(entry))))
         hidden = len(rows) - ROWS_MOST
         rows = rows[:ROWS_MOST] + ([f"{hidden} more"] if hidden > 0 else [])
