@@ -49,7 +49,6 @@ BOUNDED_OTHERWISE = {
     ("cluster/host/real/link.py", "self._sock.recv_into"): "the same",
     ("cluster/__main__.py", "sys.stdin.read()"): "a person types the options, or a pipe has them",
     ("harness/checks/jvm.py", "probe.connect"): "a datagram socket: connecting sends nothing",
-    ("harness/checks/aot.py", "for … in server.stdout"): "a timer kills the server",
     ("harness/checks/judgement.py", "going.result()"): "it reads files and computes",
     ("harness/clients/event_loops.py", "pool.submit"): "`_bounded` has the deadline",
     (

@@ -20,13 +20,15 @@ The checks:
 
 Spark:
 
-* `plans.py`: what Spark's tasks judge; `sources.py`: the data source that gives each Spark task its partitions;
-* `spark_server.py`: the process that owns the Spark Connect server of a run; `plan_server.py`: the process that has
-  plans judged there, for all test processes; `spark_client.py`: their clients; `plan_queries.py`: a session;
-* `cluster_queries.py`: plans and joins on a cluster of the user's; `cluster_tasks.py`: what its executors run;
-  `shared_data.py`: copies for executors that cannot see the run folder;
-* `jvm.py`: the server's command line; `aot.py`: an ahead-of-time cache for its JVM; `warm_up.py`: small verdicts at its
-  start.
+* `plans.py`: what Spark's tasks judge;
+* `spark_server.py`: the process that owns the JVM of a run; `plan_server.py`: the process that has plans judged there,
+  for all test processes; `spark_client.py`: their clients;
+* `own_spark.py`: plans as jobs of Harrow's own Spark; `spark_tasks.py`: what its workers run; `worker_daemon.py`,
+  `worker_door.py`: the processes in which they run;
+* `plan_queries.py`: a session of Spark Connect; `cluster_queries.py`: plans and joins on a cluster of the user's;
+  `cluster_tasks.py`, `sources.py`: what its executors run, and its rows; `shared_data.py`: copies for executors that
+  cannot see the run folder;
+* `jvm.py`: the JVM's command line; `aot.py`: a cache of its classes; `warm_up.py`: small verdicts at its start.
 
 A module is imported at the first use of a name.
 """

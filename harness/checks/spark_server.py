@@ -1,18 +1,19 @@
-"""The owner process of a run's Spark Connect server: `python -m harrow.harness.checks.spark_server OPTIONS`.
+"""The owner process of a run's Spark: `python -m harrow.harness.checks.spark_server OPTIONS`.
 
 Owns: the JVM, its scratch folder and the run's rendezvous, a Unix socket. Each client that connects receives one JSON
-line when the server has started: `{"ok": true, "remote": "sc://…", "plans": SOCKET, …}`, or `{"ok": false, "error":
-…}`; `plans` is the socket of the plan server (`plan_server.py`), which the owner starts together with the JVM. A
-client that sends `stop` ends the owner. The owner binds the socket, then detaches from its parent (which may be an
-xdist worker that ends earlier), then starts the JVM; so a client waits a tenth of a second for the owner.
+line when Spark is ready: `{"ok": true, "plans": SOCKET, …}`, or `{"ok": false, "error": …}`; `plans` is the socket of
+the plan server (`plan_server.py`), which the owner starts together with the JVM and the daemon of its Python workers
+(`worker_daemon.py`). For a cluster of the user's the JVM is a Spark Connect server, and `remote` its address. A client
+that sends `stop` ends the owner. The owner binds the socket, then detaches from its parent (which may be an xdist
+worker that ends earlier), then starts the JVM; so a client waits a tenth of a second for the owner.
 
 The owner ends, and ends everything that it started, when the run's controlling process ends (it watches a pidfd),
 when a client sends `stop`, or when the JVM ends. If the owner itself is killed, the JVM ends by its parent-death
-signal (the owner has a single thread, so the signal comes only with the process), and Spark's Python daemon ends when
-its standard input is closed. The next owner removes the scratch folder of an owner that was killed.
+signal (the owner has a single thread, so the signal comes only with the process), and the daemon of the Python
+workers by one too. The next owner removes the scratch folder of an owner that was killed.
 
 Options (JSON): `rendezvous`, `controller` (process id), `master`, `settings`, `log` (file), `warm_up` (bool), `data`
-(the folder of `--harrow-spark-data`).
+(the folder of `--harrow-spark-data`), `class_list` (a file for the names of the JVM's classes, see `aot.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,7 +39,7 @@ from harrow.cluster.errors import HarrowError
 from harrow.cluster.unix_sockets import folder_near, reachable, short_places
 
 from ..machine_limits import explained, why_ended
-from . import aot, jvm
+from . import aot, jvm, worker_door
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 START_TIMEOUT_S = 90.0
@@ -47,6 +47,7 @@ END_TIMEOUT_S = 3.0
 KILLED_POLL_S = 0.005
 SCRATCH = "harrow-spark-"
 PLANS = "plans.sock"
+WORKERS = "workers.sock"
 
 
 def _libc() -> ctypes.CDLL:
@@ -59,11 +60,16 @@ class SparkOwner:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._rendezvous = Path(options["rendezvous"])
+        self._cluster = jvm.cluster_master(options.get("master"))
         self._selector = selectors.DefaultSelector()
         self._waiting: list[socket.socket] = []
         self._response: dict[str, Any] | None = None
+        self._server: dict[str, Any] = {}
+        """What clients get when the plan server has reached the JVM; empty before the JVM has started."""
         self._buffer = b""
         self._ending = False
+        self._warm = False
+        """Whether the JVM has judged, so that it has loaded the classes that a verdict needs."""
         self._began = time.monotonic()
 
     def listen(self) -> None:
@@ -85,9 +91,11 @@ class SparkOwner:
                 self._scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=f"{SCRATCH}{os.getpid()}-"
             )
             self._watch_controller()
-            self._aot = aot.flags()
+            self._aot = [] if self._cluster else aot.flags(self._scratch)
             self._start()
             self._start_plan_server()
+            if not self._cluster:
+                self._start_worker_daemon()
         except BaseException:
             self._end()
             raise
@@ -122,8 +130,7 @@ class SparkOwner:
             self._plans = subprocess.Popen(  # noqa: S603  (our own module)
                 [
                     sys.executable, "-m", "harrow.harness.checks.plan_server", str(listener.fileno()),
-                    str(self._scratch), warm_up, jvm.cluster_master(self._options.get("master")),
-                    self._options.get("data") or "",
+                    str(self._scratch), warm_up, self._cluster, self._options.get("data") or "",
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self._scratch,
                 pass_fds=[listener.fileno()],
@@ -132,12 +139,36 @@ class SparkOwner:
             self._plans.stdout or 0, selectors.EVENT_READ, self._read_plan_server
         )
 
+    def _start_worker_daemon(self) -> None:
+        """Start the daemon of Spark's Python workers, which imports the kernels while the JVM starts."""
+        libc = _libc()
+
+        def bound() -> None:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self._sockets / WORKERS))
+            listener.listen(1)
+            self._workers = subprocess.Popen(  # noqa: S603  (our own module)
+                [sys.executable, "-m", "harrow.harness.checks.worker_daemon", str(listener.fileno())],
+                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch / "empty",
+                env=self._environment, pass_fds=[listener.fileno()], start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
+            )  # fmt: skip
+
     def _read_plan_server(self, pipe: IO[bytes]) -> None:
-        if not os.read(pipe.fileno(), 1 << 16):
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
             self._selector.unregister(pipe)
             self._log.write(b"the plan server has ended\n")
-            return
-        self._build_cache()
+            if self._response is None:
+                self._fail("its plan server has ended")
+        for line in data.splitlines():
+            if line == b"ready":
+                self._respond({"ok": True, **self._server})
+            elif line == b"warm":
+                self._warm = True
+            elif self._response is None:
+                self._fail(json.loads(line))
 
     def _start(self) -> None:
         token = secrets.token_urlsafe(24)
@@ -145,6 +176,10 @@ class SparkOwner:
         self._buffer = b""
         cwd = self._scratch / "empty"
         cwd.mkdir(exist_ok=True)
+        self._environment = {
+            **jvm.environment(token, self._options.get("master")),
+            worker_door.WORKERS: str(self._sockets / WORKERS),
+        }
         libc = _libc()
 
         def bound() -> None:
@@ -155,7 +190,7 @@ class SparkOwner:
                 scratch=self._scratch, sockets=self._sockets, master=self._options.get("master") or "local[2]",
                 flags=self._aot, extra=self._options.get("settings"),
             ),
-            cwd=cwd, env=jvm.environment(token, self._options.get("master")), stdin=subprocess.DEVNULL,
+            cwd=cwd, env=self._environment, stdin=subprocess.PIPE,  # the gateway ends when it is closed
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
         )  # fmt: skip
         self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._read_output)
@@ -164,7 +199,7 @@ class SparkOwner:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
             self._selector.unregister(pipe)
-            if self._aot and self._response is None:
+            if aot.uses_archive(self._aot) and not self._server:
                 # the JVM checks the cache, so that the cache is hardly the cause: start once more without it
                 aot.discard()
                 self._aot = []
@@ -174,53 +209,37 @@ class SparkOwner:
                 return
             self._fail(why_ended(self._buffer.decode(errors="replace"), self._scratch))
             return
-        self._log.write(data)
-        if self._response is not None:
+        if self._server:
+            self._log.write(data)
             return
         self._buffer += data
-        found = re.search(re.escape(jvm.STARTED).encode() + rb"\S*?:(\d+)", self._buffer)
-        if found:
-            self._ready(int(found[1]))
+        if self._cluster:
+            self._log.write(data)
+            found = re.search(re.escape(jvm.STARTED).encode() + rb"\S*?:(\d+)", self._buffer)
+            if found:
+                # localhost and not 127.0.0.1: with a token the client would try TLS to the latter
+                self._reached(f"sc://localhost:{int(found[1])}/;token={self._token}")
+        elif found := jvm.GATEWAY_STARTED.search(self._buffer):
+            self._log.write(
+                self._buffer[: found.start()] + self._buffer[found.end() :]
+            )  # without the token
+            port, token = int(found[1]), found[2].decode()
+            self._reached({"port": port, "token": token, "connect_token": self._token})
 
-    def _ready(self, port: int) -> None:
-        # localhost and not 127.0.0.1: with a token the client would try TLS to the latter
-        remote = f"sc://localhost:{port}/;token={self._token}"
-        self._respond(
-            {
-                "ok": True,
-                "remote": remote,
-                "plans": str(self._sockets / PLANS),
-                "pid": self._jvm.pid,
-                "owner": os.getpid(),
-                "started_ms": round((time.monotonic() - self._began) * 1000),
-            }
-        )
+    def _reached(self, address: Any) -> None:
+        """Give the plan server what it needs to reach the JVM; clients get their response when it has done so."""
+        self._server = {
+            "plans": str(self._sockets / PLANS), "pid": self._jvm.pid, "owner": os.getpid(),
+            "started_ms": round((time.monotonic() - self._began) * 1000),
+        }  # fmt: skip
+        if self._cluster:
+            self._server["remote"] = address
         assert self._plans.stdin is not None
         with contextlib.suppress(
             BrokenPipeError
         ):  # it has ended: its clients learn it when they connect
-            self._plans.stdin.write(remote.encode() + b"\n")
+            self._plans.stdin.write(json.dumps(address).encode() + b"\n")
             self._plans.stdin.flush()
-
-    def _build_cache(self) -> None:
-        """Build the ahead-of-time cache beside the run, with idle priority, for the start of the next server."""
-        if aot.wanted():
-            builder = subprocess.Popen(
-                [sys.executable, "-m", "harrow.harness.checks.aot"],
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
-            )  # fmt: skip
-            self._when_ended(builder, lambda: None)
-
-    def _when_ended(self, process: subprocess.Popen[bytes], then: Callable[[], None]) -> None:
-        pidfd = os.pidfd_open(process.pid)
-
-        def ended(_: object) -> None:
-            self._selector.unregister(pidfd)
-            os.close(pidfd)
-            process.poll()  # it has ended: this reaps it
-            then()
-
-        self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     def _fail(self, why: str) -> None:
         if self._response is None:
@@ -272,8 +291,17 @@ class SparkOwner:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._jvm.wait(END_TIMEOUT_S)
         end_children()
+        self._keep_classes()
         for folder in self._folders():
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _keep_classes(self) -> None:
+        """Give the names of the JVM's classes to the builder of their archive, which outlives this process."""
+        if wanted := self._options.get("class_list"):
+            with contextlib.suppress(OSError):
+                shutil.copyfile(self._scratch / aot.CLASS_LIST, wanted)
+        elif self._warm and aot.build_later(self._scratch):
+            self._log.write(aot.LATER.encode() + b"\n")
 
     def _folders(self) -> list[Path]:
         return [getattr(self, name) for name in ("_scratch", "_sockets") if hasattr(self, name)]

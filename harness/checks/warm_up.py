@@ -1,4 +1,4 @@
-"""Judges small runs when the server starts, so that the first real verdict is fast: `python -m … REMOTE FOLDER`.
+"""The small runs that are judged when Spark has started, so that the first real verdict is fast.
 
 During these verdicts the JVM compiles, and the Python workers import, the code that a verdict needs. Without them the
 first verdict of a run would take seconds.
@@ -6,17 +6,14 @@ first verdict of a run would take seconds.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from .. import run_folder
 from ..histories.format import HistoryWriter, OperationFunction, OperationType
 from ..histories.recordings import recordings_of
-from .judgement import judge
-from .spark_client import SparkHandle
 
 TOPIC = "warm-up"
-ROUNDS = 8
+ROUNDS = 3
 
 
 def tiny_run(folder: Path) -> None:
@@ -32,17 +29,3 @@ def tiny_run(folder: Path) -> None:
         folder, seed=0, brokers=0, config={}, log_dirs={}, started_ns=0,
         unrecorded=sorted(recordings_of(folder).lost),
     )  # fmt: skip
-
-
-def main(remote: str, scratch: str) -> None:
-    """Judge a small run `ROUNDS` times."""
-    spark = SparkHandle(scratch, remote=remote)
-    for number in range(ROUNDS):
-        folder = Path(scratch) / f"warm-up-{number}"
-        tiny_run(folder)
-        judge(folder, topics=[TOPIC], spark=spark)
-    spark.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
