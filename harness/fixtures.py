@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from . import options, run_folder
+from . import options
 from .attempts import attempt_of, begin_attempt
 from .workers import WORKER, folder_name
 
@@ -346,6 +346,8 @@ def _record(worker: Worker, run: Harrow, verdict: Verdict) -> None:
 
 def _properties_of(run: Harrow, verdict: Verdict, number: int) -> list[tuple[str, object]]:
     """Return the user properties of the test's verdict with this number, from 1 up."""
+    from . import run_folder
+
     suffix = "" if number == 1 else f"-{number}"
     return [
         (f"harrow.verdict{suffix}", run.verdict_line(verdict)),
