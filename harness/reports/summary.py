@@ -20,6 +20,8 @@ BARS = " ▁▂▃▄▅▆▇█"
 WIDTH_MOST = 72
 WIDTH_LEAST = 16
 MARGIN = 14
+LABEL = 11
+"""Columns of the words before a row."""
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 MARKS = {
     "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow_link": "≈",
@@ -36,7 +38,25 @@ def terminal_summary(folder: Path, console: Console) -> None:
     model = build_model(Path(folder))
     width = max(WIDTH_LEAST, min(WIDTH_MOST, console.width - MARGIN))
     for line in _lines(model, width):
-        console.print(line, soft_wrap=True)
+        for part in wrapped(line, console) if console.is_terminal else [line]:
+            console.print(part, soft_wrap=True)
+
+
+def wrapped(line: Text, console: Console) -> list[Text]:
+    """Return a line as lines of the terminal's width, between words, the later ones below the first one's text.
+
+    Elsewhere a line stays whatever its length, so that a search finds it.
+    """
+    from rich.text import Text
+
+    plain = line.plain
+    label = 2 + LABEL if plain.startswith("  ") else 0
+    indent = label + len(plain[label:]) - len(plain[label:].lstrip())
+    if console.width <= indent + LABEL or len(plain) <= console.width:
+        return [line]
+    first, *others = line[indent:].wrap(console, console.width - indent)
+    rest = [Text(" " * indent).append_text(part) for part in others]
+    return [line[:indent].append_text(first), *rest]
 
 
 def _lines(model: dict[str, Any], width: int) -> list[Text]:
@@ -52,7 +72,7 @@ def _lines(model: dict[str, Any], width: int) -> list[Text]:
 def _row(label: str, content: str | Text, style: str = "") -> Text:
     from rich.text import Text
 
-    row = Text(f"  {label:<11}", style="dim")
+    row = Text(f"  {label:<{LABEL}}", style="dim")
     return row.append_text(content if isinstance(content, Text) else Text(content, style=style))
 
 

@@ -14,9 +14,10 @@ from harrow.harness.histories.format import HistoryWriter, OperationFunction, Op
 from harrow.harness.reports import terminal_summary, write_picture
 from harrow.harness.reports.findings import verdict_model
 from harrow.harness.reports.picture import BUCKETS_MOST, build_model
-from harrow.harness.reports.summary import fault_marks, sparkline, spread
+from harrow.harness.reports.summary import fault_marks, sparkline, spread, wrapped
 from harrow.harness.reports.timeline import CHANGES_MOST, LANES_MOST
 from rich.console import Console
+from rich.text import Text
 from run_folders import START_NS, make_run_folder
 
 
@@ -212,6 +213,18 @@ def test_the_summary_shows_status_and_faults_in_a_few_lines(
     assert "kill(leader(orders, 0)) on broker 1" in text
     assert "2 of partition leaders (orders-0, orders-2), 1 of the controller" in text
     assert len(text.splitlines()) <= 12
+
+
+def test_a_long_cause_is_wrapped_between_words_below_its_first_word_in_a_terminal() -> None:
+    cause = "cause: " + "broker 2 was isolated from 0.14 s to 4.16 s " * 4
+    line = Text(" " * 15 + cause)
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    first, *others = (part.plain for part in wrapped(line, console))
+    assert first.startswith(" " * 15 + "cause: broker 2")
+    assert len(others) > 1
+    assert all(part.startswith(" " * 15) and part[15] != " " for part in others)
+    assert max(map(len, (first, *others))) <= 80
+    assert " ".join(" ".join((first, *others)).split()) == cause.strip()
 
 
 def test_a_sparkline_has_the_requested_width() -> None:
