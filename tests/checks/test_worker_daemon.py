@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,13 @@ from harrow.harness.checks import worker_door
 
 READY_TIMEOUT_S = 60
 DOOR = (sys.executable, "-m", "harrow.harness.checks.worker_door", worker_door.WORKER)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short name, as the owner of a run gives them: the path of a Unix socket has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="harrow-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

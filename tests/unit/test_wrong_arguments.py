@@ -38,14 +38,14 @@ VALID: dict[str, Any] = {
 """An argument that is accepted, for each parameter that has no default."""
 ANYTHING = {
     "add_extension.hooks", "table.url_or_connection", "folded.initial", "verify_pipeline.sink",
-    "Harrow.clusters", "Program.process", "verdict_line.verdict", "wait_until.condition",
+    "Harrow.clusters", "Program.process", "verdict_line.verdict", "file_of.verdict", "wait_until.condition",
 }  # fmt: skip
 """Parameters that take anything, or what only Harrow itself gives."""
 OWN_CLASSES = (
     harrow.Harrow, harrow.Cluster, harrow.Topic, harrow.Finding, harrow.AnomalyKind, Program, KafkaPythonClients,
     AIOKafkaClients,
 )  # fmt: skip
-MADE_BY_HARROW = {"Record", "Window", "Verdict"}
+MADE_BY_HARROW = {"HarrowExamples", "Record", "Window", "Verdict"}
 """Classes whose values Harrow makes, as it does errors; `Record` for each record of a topic."""
 SUBCLASSED = {"KeyedRelation", "RecordRelation", "RecordCheck"}
 """Their methods are called by Harrow, for each record."""
