@@ -17,7 +17,12 @@ class Loader(yaml.SafeLoader):
     """Reads the tags of Python objects in mkdocs.yml as nothing."""
 
 
-Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+def nothing(*_: object) -> None:
+    """Make nothing of a node."""
+
+
+loader: Any = Loader  # its methods have no types
+loader.add_multi_constructor("tag:yaml.org,2002:python/", nothing)
 
 
 def settings() -> dict[str, Any]:
