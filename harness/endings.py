@@ -78,6 +78,12 @@ def in_short(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
+def note_verdict(error: BaseException, text: str) -> None:
+    """Add what was found to the error with which a test ended; nothing where nothing was judged."""
+    if text:
+        error.add_note(f"harrow: the verdict on this run:\n{text}")
+
+
 class VerdictsOfFailures:
     """The part of `Harrow` that gives the run of a failed test its verdict."""
 
@@ -109,8 +115,8 @@ class VerdictsOfFailures:
 
     def _attach_verdict(self, error: Exception) -> None:
         """Judge the run at the end of a chaos block in which a test failed; other endings are judged after the test."""
-        if ending_of(error) is Ending.FAILED and (text := self.verdict_of_failure(error)):
-            error.add_note(f"harrow: the verdict on this run:\n{text}")
+        if ending_of(error) is Ending.FAILED:
+            note_verdict(error, self.verdict_of_failure(error))
 
     @contextlib.contextmanager
     def _making_a_verdict(self) -> Generator[None]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError
 
 from .attempts import PROPERTY, attempt_of
+from .endings import note_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -129,7 +130,8 @@ class HarrowExamples:
                 try:
                     yield run
                 except BaseException as error:
-                    _judge(run, error)
+                    if not _is_control(error):
+                        note_verdict(error, run.verdict_of_failure(error))
                     raise
             example.failed = False
         except BaseException as error:
@@ -165,8 +167,3 @@ class HarrowExamples:
 def _is_control(error: BaseException) -> bool:
     """Whether Hypothesis ends an example by this error: `assume`, or an example that has become too large."""
     return type(error).__module__.partition(".")[0] == "hypothesis"
-
-
-def _judge(run: Harrow, error: BaseException) -> None:
-    if not _is_control(error) and (text := run.verdict_of_failure(error)):
-        error.add_note(f"harrow: the verdict on this run:\n{text}")

@@ -156,9 +156,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             options.read_marker(item)
         worker = config.stash[WORKER]
-        if worker.flags and any(
-            map(uses_harrow, items)
-        ):  # only options of the command line are looked at
+        # only options of the command line are looked at
+        if worker.flags and any(map(uses_harrow, items)):
             worker.check_combinations(items)
     repeat = config.stash[WORKER].options(None, {}).repeat
     if repeat > 1:

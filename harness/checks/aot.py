@@ -79,7 +79,7 @@ def flags(scratch: Path) -> list[str]:
             os.utime(cache)  # it was used last
         # the log is off because an archive that does not fit is no error: the JVM starts without it
         return [f"-XX:SharedArchiveFile={cache}", "-Xshare:auto", "-Xlog:aot=off", "-Xlog:cds=off"]
-    return [f"-XX:DumpLoadedClassList={scratch / CLASS_LIST}"] if wanted() else []
+    return [f"-XX:DumpLoadedClassList={scratch / CLASS_LIST}"] if _may_be_stored() else []
 
 
 def uses_archive(chosen: list[str]) -> bool:
@@ -89,12 +89,18 @@ def uses_archive(chosen: list[str]) -> bool:
 
 def wanted() -> bool:
     """True when there is no archive and it can be stored; False on CI, unless HARROW_AOT is 1."""
+    try:
+        return _may_be_stored() and not cache_file().exists()
+    except OSError:
+        return False
+
+
+def _may_be_stored() -> bool:
+    """Whether an archive that is not there should be made, and its folder takes it."""
     if not enabled() or (os.environ.get("CI") and os.environ.get(SWITCH) != "1"):
         return False
     folder = cache_folder()
     try:
-        if cache_file().exists():
-            return False
         folder.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(folder)
     except OSError:

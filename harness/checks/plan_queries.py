@@ -56,19 +56,19 @@ class PlanQueries:
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
         """Have the cluster judge every job of a plan, and return a result for each."""
-        assert self.cluster is not None, (
-            "Harrow's own Spark judges without a session (own_spark.py)"
-        )
         with self._lock, quiet():
-            return self.cluster.collect(plan)
+            return self._cluster_of_user().collect(plan)
 
     def call(self, pickled: Path) -> list[dict[str, Any]]:
         """Have one task of the cluster call the pickled callable in a file, and return its results."""
+        with self._lock, quiet():
+            return self._cluster_of_user().call(pickled.read_bytes())
+
+    def _cluster_of_user(self) -> ClusterQueries:
         assert self.cluster is not None, (
             "Harrow's own Spark judges without a session (own_spark.py)"
         )
-        with self._lock, quiet():
-            return self.cluster.call(pickled.read_bytes())
+        return self.cluster
 
     def collect_frame(self, frame: Any) -> list[Any]:
         """Return the rows of a frame of this session; SparkError when they do not arrive in time."""

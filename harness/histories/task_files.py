@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 HEADER_BYTES = 1 << 14
@@ -90,6 +91,15 @@ def first_line(name: str) -> bytes:
             if size >= file.size():
                 raise EOFError(f"{name} has no line")
             size *= 4
+
+
+def write_arrow(path: Path, batch: Any) -> None:
+    """Write an Arrow IPC file with one batch, which `arrow_table` reads. `path` is of this machine."""
+    import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
+
+    pa: Any = pyarrow
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write(batch)
 
 
 def names_in(folder: str, suffix: str) -> Sequence[str]:

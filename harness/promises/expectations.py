@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
-from ..histories.task_files import arrow_table
+from ..histories.task_files import arrow_table, write_arrow
 from .record_ids import IdReader, RecordIdError, canonical
 
 CHUNK_ROWS = 1 << 16
@@ -129,8 +129,7 @@ def _write(path: Path, ids: list[str]) -> int:
 
     arrow: Any = pa
     batch = arrow.record_batch({"id": text_array(arrow, ids)})
-    with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
+    write_arrow(path, batch)
     return int(batch.nbytes)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..checks.refused import FENCED, NO_COMMIT
 from ..histories.refused_records import RefusedRecord, read_refused
-from ..histories.task_files import arrow_table
+from ..histories.task_files import arrow_table, write_arrow
 from .record import Record
 from .record_ids import IdReader, canonical
 
@@ -76,6 +76,5 @@ def _write(path: Path, pairs: dict[tuple[str, int], None]) -> RefusedChunk:
     batch = arrow.record_batch(
         {"id": text_array(arrow, list(ids)), "topic": arrow.array(numbers, arrow.int16())}
     )
-    with arrow.OSFile(str(path), "wb") as file, arrow.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
+    write_arrow(path, batch)
     return RefusedChunk(path=str(path), rows=len(ids), size=int(batch.nbytes))

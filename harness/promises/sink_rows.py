@@ -19,6 +19,7 @@ from typing import Any, cast
 from harrow.cluster.errors import ConfigError
 
 from ..histories.contents import ContentsChunk
+from ..histories.task_files import write_arrow
 from .chunk_records import OutputChunk, RowsChunk
 from .record import Record
 from .shapes import is_a
@@ -131,10 +132,8 @@ class SinkWriter:
         self.arrow(_arrow_batches(frame))
 
     def _write(self, batch: Any) -> str:
-        pa = _pyarrow()
         path = self._folder / f"sink-{len(self.chunks)}.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write(batch)
+        write_arrow(path, batch)
         return str(path)
 
 

@@ -18,7 +18,7 @@ import polars as pl
 from ..segments import CONTROL
 from .early_removals import describe_early
 from .findings import PartitionFindings, Row, batch_rows
-from .inputs import LOG_APPEND_TIME, PartitionInputs
+from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 from .removals import begins_legally
 
 SEQUENCES = 2**31
@@ -226,7 +226,7 @@ def sequenced_batches(inputs: PartitionInputs) -> pl.DataFrame:
         return frame
     return (
         frame.filter((pl.col("producer_id") >= 0) & (pl.col("base_sequence") >= 0))
-        .unique(["producer_id", "producer_epoch", "base_sequence", "base_offset"], keep="first", maintain_order=True)
+        .unique([*SEQUENCE, "base_offset"], keep="first", maintain_order=True)
         .sort("base_offset", "base_sequence")
     )  # fmt: skip
 
@@ -236,9 +236,8 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
     frame = sequenced_batches(inputs)
     if not len(frame):
         return
-    identity = ["producer_id", "producer_epoch", "base_sequence"]
     bad = (
-        frame.group_by(identity)
+        frame.group_by(SEQUENCE)
         .agg(pl.col("base_offset"), pl.len().alias("copies"), pl.col("count").max().alias("records"))
         .filter(pl.col("copies") > 1)
         .with_columns(pl.col("base_offset").list.first().alias("first")).sort("first")

@@ -27,11 +27,10 @@ import polars as pl
 from ..log_changes import Removal
 from .batches import log_batches
 from .findings import PartitionFindings, Row
-from .inputs import FLAG_LOST, LOG_APPEND_TIME, PartitionInputs
+from .inputs import FLAG_LOST, LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
 CLIENTS_MOST = 3
 FACTS_MOST = 10
-SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
 APART_NS = 3_000_000_000
 """Losses that are so far apart in time are two facts, because they have two causes."""
 

@@ -64,6 +64,8 @@ NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt64: np.uint64,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
+SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
+"""The columns by which a broker recognises a batch that an idempotent producer sends again."""
 LOG_APPEND_TIME = 0x08
 
 

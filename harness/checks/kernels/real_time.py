@@ -22,11 +22,11 @@ from ...histories.format import OperationType
 from . import quick
 from .batches import log_batches
 from .findings import PartitionFindings, Row, batch_rows, operation_rows
-from .inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionInputs
+from .inputs import BATCH_SCHEMA, OPS_SCHEMA, SEQUENCE, PartitionInputs
 
 NAME = "realtime-order"
 IDENTITY = ["offset", "key_hash", "value_hash"]
-BATCH, SEQUENCE = ["last_offset", "crc"], ["producer_id", "producer_epoch", "base_sequence"]
+BATCH = ["last_offset", "crc"]
 Column = npt.NDArray[np.int64]
 
 

@@ -26,7 +26,7 @@ from ...histories.format import OperationType
 from ..refused import FENCED, NO_COMMIT
 from ..segments import CONTROL
 from .findings import PartitionFindings
-from .inputs import LOG_APPEND_TIME, PartitionInputs
+from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
 SENT = ["client", "base_timestamp_ms", "max_timestamp_ms", "count"]
 
@@ -98,13 +98,12 @@ def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
     if not len(refused):
         return refused
     appended = produced.filter(is_appended)
-    identity = ["producer_id", "producer_epoch", "base_sequence"]
-    sequenced = appended.filter(pl.col("producer_id") >= 0).select(identity).unique()
-    refused = refused.join(sequenced, on=identity, how="anti").join(
+    sequenced = appended.filter(pl.col("producer_id") >= 0).select(SEQUENCE).unique()
+    refused = refused.join(sequenced, on=SEQUENCE, how="anti").join(
         appended.select("crc").unique(), on="crc", how="anti"
     )
     with_sequence = refused.filter(pl.col("producer_id") >= 0).sort("completed_ns")
-    once = with_sequence.unique(["client", *identity], keep="first", maintain_order=True)
+    once = with_sequence.unique(["client", *SEQUENCE], keep="first", maintain_order=True)
     return (
         pl.concat([once, refused.filter(pl.col("producer_id") < 0)])
         .group_by(SENT)

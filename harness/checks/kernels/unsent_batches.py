@@ -28,7 +28,7 @@ from ..segments import CONTROL
 from .batches import log_batches
 from .findings import PartitionFindings, Row, batch_rows
 from .identical_records import covered
-from .inputs import LOG_APPEND_TIME, PartitionInputs
+from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
 SETTLED_NS = 1_000_000_000
 REFUSED = (
@@ -39,7 +39,6 @@ NOT_ENOUGH_REPLICAS, INVALID_REQUIRED_ACKS, three refusals of authorization (29,
 UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_FOR_MESSAGE_FORMAT, POLICY_VIOLATION, OUT_OF_ORDER_SEQUENCE_NUMBER,
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID,
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
-SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
 
 
 def batches_without_request(inputs: PartitionInputs, findings: PartitionFindings) -> None:
