@@ -98,7 +98,9 @@ def cores_awake() -> Generator[None]:
 def spin() -> None:
     """Computes until standard input ends."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    ended = select.poll()
+    ended.register(sys.stdin, select.POLLIN)
+    while not ended.poll(0):
         sum(range(10_000))
 
 

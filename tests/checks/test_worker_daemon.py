@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.checks import worker_door
+from waiting import readable
 
 READY_TIMEOUT_S = 60
 DOOR = (sys.executable, "-m", "harrow.harness.checks.worker_door", worker_door.WORKER)
@@ -86,7 +86,7 @@ def test_workers_are_children_of_the_daemon_that_ran_before_and_end_with_sparks_
             connection.close()
     daemon.wait(READY_TIMEOUT_S)
     for descriptor in ended:
-        assert select.select([descriptor], [], [], READY_TIMEOUT_S)[0]
+        assert readable(descriptor, READY_TIMEOUT_S)
         os.close(descriptor)
     assert not Path(path).exists()
 

@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from harrow import Harrow, Topic
-from waiting import until
+from waiting import readable, until
 
 COMMAND = [str(Path(sys.executable).parent / "harrow")]
 NOTHING_LISTENS = "127.0.0.1:1"
@@ -146,7 +145,7 @@ def test_watch_draws_a_table_on_a_terminal_and_ends_at_ctrl_c(
     shown = bytearray()
 
     def table() -> bool:
-        if select.select([ours], [], [], 0.1)[0]:
+        if readable(ours, 0.1):
             shown.extend(os.read(ours, 65536))
         return b"orders-0" in shown and b"high watermark" in shown
 

@@ -141,7 +141,9 @@ def keep(shared: Path, run: int) -> None:
     part = shared / "apache.json.part"
     part.write_text(json.dumps(address))
     part.rename(shared / "apache.json")
-    select.select([ended], [], [])
+    watched = select.poll()
+    watched.register(ended, select.POLLIN)
+    watched.poll()
     subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)
 

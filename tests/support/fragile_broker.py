@@ -50,6 +50,7 @@ class FragileLogs:
         self.logs.close(clean=False)
         for call in self.host.tasks.spawned:
             call.close()
+        self.disk.close()
 
     def stop_and_lose_power(self, seed: int, keep: float | None) -> None:
         """Stop as `stop` does, and remove the data that is not durable; `keep` and the seed decide how much of it."""

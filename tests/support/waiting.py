@@ -6,6 +6,7 @@ that reaches its deadline reports the condition and the last exception.
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -40,3 +41,13 @@ def until(
             described = what() if callable(what) else what or condition
             raise AssertionError(f"not within {timeout_s:g} s: {described}{last}")
         poll.wait(POLL_S)
+
+
+def readable(descriptor: int, timeout_s: float = HANGS_S) -> bool:
+    """Waits until the descriptor has something to read, or its process has ended (pidfd); False after `timeout_s`.
+
+    `select.select` fails for descriptors from 1024 on, and a process that runs many tests has such descriptors.
+    """
+    watched = select.poll()
+    watched.register(descriptor, select.POLLIN)
+    return bool(watched.poll(timeout_s * 1000))

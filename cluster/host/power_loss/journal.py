@@ -60,6 +60,12 @@ class Journal:
         for root in roots:
             self._adopt_root(os.path.abspath(root), durable=not known)
 
+    def close(self) -> None:
+        """Close the journal's file; its process ended, or writes no more. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
     # ---------------------------------------------------------------- records
 
     def write(self, record: Record) -> None:
@@ -93,8 +99,7 @@ class Journal:
         with open(fresh, "wb") as file:
             file.writelines(record.encode() for record in records)
         os.replace(fresh, self._path)
-        if self._fd >= 0:
-            os.close(self._fd)
+        self.close()
         self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._size = os.fstat(self._fd).st_size
         self._drops = 0

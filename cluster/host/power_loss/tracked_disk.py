@@ -76,6 +76,10 @@ class TrackedDisk(RealDisk):
         self._journal = Journal(folder, roots)
         self._lock = self._journal.lock
 
+    def close(self) -> None:
+        """Close the journal; files that are open stay open, and may not be changed any more. Idempotent."""
+        self._journal.close()
+
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         if create:

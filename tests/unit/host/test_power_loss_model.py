@@ -84,6 +84,7 @@ class DiskModel:
         for handle, _ in self.open_files + self.maps:
             handle.close()
         self.open_files, self.maps = [], []
+        self.disk.close()
 
     def new_incarnation(self) -> None:
         self.close()
@@ -336,7 +337,8 @@ def test_power_loss_keeps_the_fsynced_content(folders: Any, seed: int, steps: in
         again = lose_power(str(model.journal), seed=seed + 1, keep=0.0)
         assert (again.lost_bytes, again.lost_names, on_disk(model.data)) == (0, 0, found)
         make_durable(model.root, durable=keep == 0.0)
-        model.disk = TrackedDisk(str(model.journal), [str(model.data)])
+        model.new_incarnation()
+    model.close()
 
 
 def make_durable(folder: Folder, *, durable: bool) -> None:
@@ -378,6 +380,7 @@ def test_power_loss_tears_and_zeroes_unsynced_appends_for_some_seed(tmp_path: Pa
         disk.sync_file(str(folder / "data" / "log"))
         file.append([b"x" * 20_000])
         file.close()
+        disk.close()
         lose_power(str(folder / "journal"), seed=seed)
         left = (folder / "data" / "log").read_bytes()
         kind = (

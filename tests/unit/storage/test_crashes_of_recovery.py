@@ -168,6 +168,7 @@ class LogsOfCrashingStarts(LogsUnderPowerLoss):
         self.logs.close(clean=clean)
         for call in self.host.tasks.spawned:
             call.close()
+        self.disk.close()
         if power:
             lose_power(str(self.folder / "unsynced"), seed=seed, keep=None)
 
