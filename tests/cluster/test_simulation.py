@@ -76,7 +76,7 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     assert "".join(f"{trace}\n" for trace in here) == there
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("seed", some((1, 2, 3, 5, 8, 13), suite=2))
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_the_recorded_schedule_repeats_a_run_byte_for_byte(seed: int, power_loss: bool) -> None:
     first = run_seed(seed, replace(SHORT, power_loss=power_loss))
@@ -91,7 +91,7 @@ def test_the_recorded_schedule_repeats_a_run_byte_for_byte(seed: int, power_loss
 # --- verdicts
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", some((1, 2, 3, 4), suite=2))
 def test_nothing_acknowledged_is_lost_under_random_faults(seed: int) -> None:
     result = run_seed(seed, SHORT)
     assert result.status == "valid", (result.anomalies, result.reasons)

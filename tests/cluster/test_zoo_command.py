@@ -16,6 +16,7 @@ from harrow.harness.zoo.alarms import Judged, source_of
 from harrow.harness.zoo.bug import Bug, plan_directed
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.table import SIMULATED
+from long_runs import long_run
 
 
 def zoo(*words: str) -> tuple[int, str]:
@@ -78,6 +79,7 @@ def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Pa
     assert "0 false alarms" in output
 
 
+@long_run
 def test_runs_without_a_bug_can_be_those_of_one_search(tmp_path: Path) -> None:
     assert {source_of(number, ZOO, "guided") for number in range(10)} == {"guided"}
     assert {source_of(number, ZOO, "directed") for number in range(len(ZOO))} == {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from code_blocks import Block, blocks_of
 from documented_project import DocumentedProject, check_workflow
+from long_runs import long_run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -14,6 +15,8 @@ FIRST_STEPS = ROOT / "docs" / "first-steps.md"
 WORKFLOWS = sorted(
     [*ROOT.glob(".github/workflows/*.yml"), *(ROOT / "examples").glob("*/.github/workflows/*.yml")]
 )
+RUN_IN_THE_SUITE = {"README", "AGENTS", "first-steps"}
+"""The pages that a new user meets first. `make long` runs the blocks of all pages."""
 NOT_RUN_MOST = 2
 """Blocks with a comment that says why they cannot run. The bound is only lowered."""
 
@@ -26,9 +29,21 @@ def shared_files(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_code_block_of_a_page_is_right(page: Path, tmp_path: Path) -> None:
-    blocks = blocks_of(page, ROOT)
-    DocumentedProject(tmp_path, blocks, shared_files(page)).check()
+def test_every_code_block_of_a_page_has_names_and_commands_that_exist(
+    page: Path, tmp_path: Path
+) -> None:
+    DocumentedProject(tmp_path, blocks_of(page, ROOT)).read()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.stem in RUN_IN_THE_SUITE else long_run)
+        for page in PAGES
+    ],
+)
+def test_every_code_block_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    DocumentedProject(tmp_path, blocks_of(page, ROOT), shared_files(page)).run()
 
 
 def test_few_code_blocks_cannot_run() -> None:

@@ -35,7 +35,7 @@ def check(tmp_path: Path, language: str, code: str, comment: str = "") -> None:
             "class TestSum:\n    def test_it(self):\n        assert 1 == 2",
             "assert 1 == 2",
         ),
-        ("python", "from harrow import Harow", "ImportError: cannot import name 'Harow'"),
+        ("python", "from harrow import Harow", "harrow has no Harow"),
         ("python", "# shop.py\norders = 1", "no other block of the page uses shop.py"),
         ("console", "$ pytest --harrow-sed 1", "pytest has no option --harrow-sed"),
         ("console", "$ harrow chaos --second 3", "No such option '--second'"),

@@ -105,6 +105,7 @@ def test_a_run_that_is_interrupted_has_an_index_with_the_test_that_did_not_end(
     assert "test_interrupted-" in index
 
 
+@long_run
 def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Pytester) -> None:
     write(pytester, count=0)
     result = run(pytester)
@@ -115,6 +116,7 @@ def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Py
     )
 
 
+@long_run
 def test_a_failure_of_the_users_test_includes_the_verdict(pytester: pytest.Pytester) -> None:
     write(pytester, inside="raise RuntimeError('my own bug')")
     result = run(pytester)

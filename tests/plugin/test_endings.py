@@ -11,6 +11,7 @@ import pytest
 from harrow.faults.errors import NemesisError
 from harrow.harness.endings import Ending, ending_of
 from harrow.harness.errors import ProgramDiedError, WaitTimeoutError
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_WITHOUT_A_CLUSTER = """
@@ -190,6 +191,7 @@ def test_an_interrupt_in_a_chaos_block_ends_without_spark_and_with_a_page(
     assert '"status": "unknown"' in (page.parent / "verdict.json").read_text()
 
 
+@long_run
 def test_a_timeout_in_a_chaos_block_is_judged_by_spark(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shop=ON_BROKERS.format(name="SIGALRM"))
     result = pytester.runpytest_subprocess(*QUIET, "--timeout=600")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from long_runs import long_run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shop_extension"
 HARROW = str(Path(sys.executable).with_name("harrow"))
@@ -44,6 +45,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@long_run
 def test_the_tests_of_the_example_pass(installed: Path) -> None:
     options = [
         "-p",
@@ -82,6 +84,7 @@ def test_the_tests_of_the_example_pass(installed: Path) -> None:
     assert "a guarantee of an extension needs its distribution" in without.stderr
 
 
+@long_run
 def test_the_commands_know_the_extension(installed: Path) -> None:
     listed = run(installed, HARROW, "extensions").stdout
     assert listed.startswith("harrow-shop 1.0.0 (entry point shop = harrow_shop)\n")

@@ -9,6 +9,7 @@ import pytest
 from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.github import ANNOTATIONS_MOST, ROWS_MOST, annotations_of, table
 from harrow.harness.reports.index_page import IndexRow, worst_first
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 
@@ -73,7 +74,10 @@ def test_an_annotation_has_the_file_of_the_repository_and_escaped_text(
     assert len(annotations_of(worst_first(many), tmp_path, tmp_path)) == ANNOTATIONS_MOST
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)],
+)
 def test_a_run_appends_one_table_and_annotates_only_in_github_actions(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.out_folder import claim, prepare, prune, why_not_writable
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 STARTS_A_CLUSTER = """
@@ -32,7 +33,13 @@ def block(path: Path) -> None:
     path.write_text("a file")
 
 
-@pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(("-p", "no:xdist"), id="alone"),
+        pytest.param(("-n2",), id="xdist", marks=long_run),
+    ],
+)
 def test_a_working_folder_that_cannot_be_written_is_replaced_by_a_temporary_one(
     pytester: pytest.Pytester, temporary: Path, workers: tuple[str, ...]
 ) -> None:

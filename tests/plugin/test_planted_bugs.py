@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from long_runs import long_run
 
 KIP_101 = "harrow.faults.zoo.kip_101"
 NAMED = (
@@ -30,10 +31,9 @@ SENDS = """
 @pytest.mark.parametrize(
     ("marker", "flags"),
     [
-        ("", [f"--harrow-plant={KIP_101}"]),
-        (f"@pytest.mark.harrow(plant={KIP_101!r})", []),
+        pytest.param("", [f"--harrow-plant={KIP_101}"], id="flag", marks=long_run),
+        pytest.param(f"@pytest.mark.harrow(plant={KIP_101!r})", [], id="marker"),
     ],
-    ids=["flag", "marker"],
 )
 def test_every_output_of_a_planted_run_names_the_bug(
     pytester: pytest.Pytester, marker: str, flags: list[str]

@@ -106,6 +106,7 @@ def test_given_makes_a_cluster_and_a_verdict_for_each_example(project: pytest.Py
     assert len(list(project.path.glob("harrow-out/*/test_right-*"))) == 1
 
 
+@long_run
 def test_a_machine_without_the_fixture_says_what_to_write(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(*QUIET, "-k", "TestWithoutFixture")
     result.assert_outcomes(failed=1)

@@ -7,6 +7,7 @@ import shlex
 import sys
 
 import pytest
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 ALONE = (*QUIET, "-p", "no:xdist")
@@ -65,6 +66,7 @@ def test_a_seed_of_the_command_line_replaces_all_pinned_seeds_also_when_repeated
     ]
 
 
+@long_run
 def test_a_failure_in_a_worker_in_random_order_is_repeated_alone(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytest.importorskip("pytest_randomly")
@@ -78,6 +80,7 @@ def test_a_failure_in_a_worker_in_random_order_is_repeated_alone(pytester: pytes
     assert list(drawn(again).values()) == [found[command]]
 
 
+@long_run
 def test_the_command_is_for_the_folder_in_which_pytest_was_started(
     pytester: pytest.Pytester,
 ) -> None:
@@ -127,7 +130,10 @@ def test_header_verdict_page_and_junit_show_the_seed_of_the_option(
     assert re.search(r'"seed": ?"4242"', page.read_text())
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)],
+)
 def test_harrow_repeat_runs_each_test_with_the_same_seed_and_counts_its_failures(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
@@ -192,6 +198,7 @@ def test_a_repeated_parameter_is_selected_by_its_own_node_id(pytester: pytest.Py
     )
 
 
+@long_run
 def test_repeats_on_a_shared_cluster_have_topics_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

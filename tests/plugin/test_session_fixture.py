@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 SHOP = """
@@ -66,6 +67,7 @@ def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(
     assert dict(re.findall(r"drawn (\d) (\S+)", alone.stdout.str())) == {"2": values["2"]}
 
 
+@long_run
 def test_a_failure_of_one_test_shows_its_verdict_and_keeps_the_data(
     pytester: pytest.Pytester,
 ) -> None:
@@ -108,6 +110,7 @@ def test_arguments_and_options_choose_the_cluster_of_a_session_fixture(
     ).assert_outcomes(passed=1)
 
 
+@long_run
 def test_clusters_without_a_verdict_belong_to_their_test_in_the_index(
     pytester: pytest.Pytester,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.checks.verdict_text import shortest_line
 from harrow.harness.plain_text import encoded, write_plainly
+from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 FAILS = """
@@ -62,6 +63,7 @@ def test_a_traceback_ends_in_the_users_line_and_the_summary_says_what_was_found(
     assert "harness/topics.py" in full.stdout.str()
 
 
+@long_run
 def test_a_terminal_without_the_signs_shows_ascii(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from long_runs import long_run
 
 ALONE = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 FAILS_AFTER_A_KILL = """
@@ -49,6 +50,7 @@ def test_the_fault_that_a_failure_needs_remains(pytester: pytest.Pytester) -> No
     assert not list(pytester.path.glob("harrow-out/*/*-shrink"))
 
 
+@long_run
 def test_a_failure_without_a_fault_says_so_and_passed_tests_run_once(
     pytester: pytest.Pytester,
 ) -> None:

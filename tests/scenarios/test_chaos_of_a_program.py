@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from long_runs import long_run
 from waiting import until
 
 HARROW = str(Path(sys.executable).with_name("harrow"))
@@ -63,6 +64,7 @@ def test_a_program_is_judged_by_what_the_brokers_recorded(tmp_path: Path) -> Non
     assert not (folder / "cluster").exists()
 
 
+@long_run
 def test_a_service_without_end_is_terminated_after_the_faults(tmp_path: Path) -> None:
     done = run(tmp_path, *command(tmp_path, "--seconds", "2", seconds=600))
     assert done.returncode == 0, done.stderr
@@ -70,6 +72,7 @@ def test_a_service_without_end_is_terminated_after_the_faults(tmp_path: Path) ->
     assert done.stdout.startswith("sent ")
 
 
+@long_run
 def test_the_exit_code_of_a_program_that_failed_is_passed_on(tmp_path: Path) -> None:
     done = run(tmp_path, *command(tmp_path, "--seed", "4", seconds=2, code=7))
     assert done.returncode == 7, done.stderr
@@ -77,6 +80,7 @@ def test_the_exit_code_of_a_program_that_failed_is_passed_on(tmp_path: Path) -> 
     assert f"repeat with: harrow chaos --seed 4 -- {sys.executable} service.py" in done.stderr
 
 
+@long_run
 def test_random_faults_kill_the_program_and_start_it_again(tmp_path: Path) -> None:
     options = ("--seconds", "3", "--topic", "orders:2", "--faults", "kill_program", "--keep")
     done = run(tmp_path, *command(tmp_path, *options, seconds=600))

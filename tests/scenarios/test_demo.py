@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from long_runs import long_run
+
 HARROW = str(Path(sys.executable).with_name("harrow"))
 
 
@@ -48,6 +50,7 @@ def read_verdict(folder: Path) -> dict[str, Any]:
     return verdict
 
 
+@long_run
 def test_chaos_writes_a_ledger_with_the_counts_of_each_seed(tmp_path: Path) -> None:
     done = run("chaos", "--seeds", "1", "--seed", "5", "--seconds", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,9 @@ In shown output `…` stands for any text of a line. Blocks with `<!-- not run: 
 
 from __future__ import annotations
 
+import ast
 import configparser
+import importlib
 import json
 import os
 import re
@@ -66,7 +68,15 @@ class DocumentedProject:
         self._shared = list(shared)
 
     def check(self) -> None:
-        """Run or check every block. AssertionError names the block's place, and says what is wrong."""
+        """Read every block, and run those that can be run."""
+        self.read()
+        self.run()
+
+    def read(self) -> None:
+        """Check every block without running it: languages, names that Python blocks import, commands, YAML and JSON.
+
+        AssertionError names the block's place, and says what is wrong.
+        """
         for block in self._blocks:
             assert block.language in {
                 "python",
@@ -76,6 +86,21 @@ class DocumentedProject:
                 *SETTINGS_FILES,
                 *NO_CODE,
             }, f"{block.place}: a code block of language {block.language!r}: nothing checks it"
+            match block.language:
+                case "console":
+                    for command in block.commands:
+                        check_command(command.words, block.place)
+                case "python":
+                    _check_imports(block)
+                case "yaml":
+                    check_workflow(block)
+                case "json":
+                    json.loads(block.code)
+                case _:
+                    pass
+
+    def run(self) -> None:
+        """Run every block that can be run. AssertionError names the block's place, and says what is wrong."""
         tests = self._write_files()
         for block in self._blocks:
             match block.language:
@@ -83,10 +108,6 @@ class DocumentedProject:
                     self._console(block, tests)
                 case "ini" | "toml":
                     self._settings(block)
-                case "yaml":
-                    check_workflow(block)
-                case "json":
-                    json.loads(block.code)
                 case _:
                     pass
         self._run_tests(tests)
@@ -126,7 +147,6 @@ class DocumentedProject:
 
     def _console(self, block: Block, tests: dict[str, Block]) -> None:
         for command in block.commands:
-            check_command(command.words, block.place)
             if command.shown:
                 self._check_output(block, command)
                 for word in command.words:
@@ -187,6 +207,17 @@ def _sections(block: Block) -> Iterable[str]:
 def _project(block: Block) -> dict[str, Any] | None:
     """Return the metadata of a distribution; None for other settings."""
     return tomllib.loads(block.code).get("project") if block.language == "toml" else None
+
+
+def _check_imports(block: Block) -> None:
+    """Compile a Python block; what it imports from Harrow exists."""
+    for node in ast.walk(ast.parse(block.code, block.place)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "harrow":
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                assert hasattr(module, alias.name), (
+                    f"{block.place}: {node.module} has no {alias.name}"
+                )
 
 
 def check_workflow(block: Block) -> None:
