@@ -1,19 +1,19 @@
-"""The main function of a process of the cluster, forked or started by hand: a broker, the registry or a proxy.
+"""The main function of a process of the cluster (a broker, the registry, a proxy, a relay), forked or started by hand.
 
-Owns: the border between the options (one JSON object) and a running broker, registry or proxy: sockets, real hosts,
-signals, status lines.
+Owns: the border between the options (one JSON object) and what runs: sockets, real hosts, signals, status lines.
 
     option        of                  value
     ------------  ------------------  -----------------------------------------------------------------------------
-    role          all                 "broker", "registry" or "proxy"
+    role          all                 "broker", "registry", "proxy" or "relay"
     name          all                 name of the process in traces and messages ("broker-2")
     folder        all                 the folder of its files (`broker_folder.py`)
     seed          all                 the seed of the process's random numbers
-    listeners     registry            {"registry": port}
+    listeners     registry, relay     {"registry": port}, {"relay": port}
     host          registry, optional  the address that it binds; the loopback address by default
     node_id       broker              the node id
     registry      broker              [address, port] of the registry
     config        broker              settings by Kafka's names, such as "listeners": "CLIENTS://127.0.0.1:9092,…"
+    upstream      relay               [address, port] of the service (`relay/process.py`)
     brokers       proxy               the foreign brokers (`proxy/process.py`)
     tap           optional            true: a broker or a proxy writes the tap (`host/tap.py`)
     failpoints    broker, optional    failpoints that are armed before the broker begins: rows with the fields of
@@ -64,12 +64,14 @@ def preload() -> None:
     from .host.real import host
     from .proxy import process as proxy
     from .registry import process as registry
+    from .relay import process as relay
 
     _ = (
         encodings.idna,
         host,
         proxy,
         registry,
+        relay,
         tracked_disk,
     )  # only their import is needed
     broker.preload()
@@ -94,10 +96,10 @@ def bind(address: Address) -> socket.socket:
 
 
 def bound_sockets(options: Mapping[str, Any], config: BrokerConfig) -> dict[str, socket.socket]:
-    """The bound sockets by listener: of a broker by its settings, of the registry by its options; none of a proxy."""
+    """The bound sockets by listener: of a broker by its settings, of registry and relay by options; none of a proxy."""
     if options["role"] == "proxy":
         return {}  # each of its brokers has a host of its own
-    if options["role"] == "registry":
+    if options["role"] in {"registry", "relay"}:
         ports: Mapping[str, int] = options["listeners"]
         host = str(options.get("host", LOOPBACK))
         return {name: bind(Address(host, port)) for name, port in ports.items()}
@@ -188,6 +190,10 @@ def _make(options: Mapping[str, Any], host: Any) -> Any:
         from .proxy.process import ProxyProcess
 
         return ProxyProcess(host, partial(_make_proxied_host, options), options)
+    if options["role"] == "relay":
+        from .relay.process import RelayProcess
+
+        return RelayProcess(host, host.network, options)
     from .broker import Broker
 
     return Broker(host, options)

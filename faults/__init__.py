@@ -94,6 +94,7 @@ from .targets import Target as Target
 from .targets import all_brokers as all_brokers
 from .targets import broker as broker
 from .targets import controller as controller
+from .targets import dependency as dependency
 from .targets import follower as follower
 from .targets import group_coordinator as group_coordinator
 from .targets import isr_member as isr_member

@@ -16,6 +16,7 @@ from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm,
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
 from .damage_faults import DamageDisk
+from .dependency_faults import DEPENDENCY_FAULTS
 from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
 from .election_faults import UncleanElection
 from .errors import ConfigError
@@ -69,6 +70,7 @@ for _fault in (
     SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors, UncleanElection, LimitMemory,
     ExhaustConnections, AddBroker, RemoveBroker,
     HijackTransactionalId, RebalanceStorm, StuckConsumer, IsolateClient, KillProgram, PauseProgram, TerminateProgram,
+    *DEPENDENCY_FAULTS,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

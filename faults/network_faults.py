@@ -40,7 +40,7 @@ from .spec import (
     least_and_most,
 )
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
-from .targets import REGISTRY, Target, all_brokers
+from .targets import REGISTRY, Target, all_brokers, dependency_of
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
@@ -294,13 +294,29 @@ def isolate(
     direction: str = "both",
     heals_by: str | None = None,
     peers: str = "all",
-) -> Isolate:
+) -> Fault:
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
     `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
     ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `"clients"` or
     `"registry"`: from these only. `isolate(registry())` isolates the registry from all brokers.
     """
+    if name := dependency_of(target):
+        from .dependency_faults import IsolateDependency, of_dependency
+
+        if direction != "both":
+            raise ConfigError(
+                f"isolate(dependency({name!r}), direction={direction!r}): write cut(dependency({name!r}), "
+                f"direction={direction!r})"
+            )
+        return of_dependency(
+            IsolateDependency,
+            name,
+            seconds=seconds,
+            clients=clients,
+            peers=peers,
+            heals_by=heals_by,
+        )
     if target == REGISTRY:
         target, peers = all_brokers, "registry"
     return Isolate(
@@ -322,11 +338,23 @@ def cut(
     direction: str | None = None,
     heals_by: str | None = None,
     peers: str = "all",
-) -> OneWayCut:
+) -> Fault:
     """Cut a broker off in one direction: "in" (it receives nothing) or "out" (its peers receive nothing).
 
     Without `direction` the seed draws it.
     """
+    if name := dependency_of(target):
+        from .dependency_faults import CutDependency, of_dependency
+
+        return of_dependency(
+            CutDependency,
+            name,
+            seconds=seconds,
+            clients=clients,
+            peers=peers,
+            heals_by=heals_by,
+            direction=direction,
+        )
     return OneWayCut(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,
@@ -345,8 +373,14 @@ def slow_link(
     seconds: Seconds | None = None,
     clients: bool = False,
     peers: str = "all",
-) -> SlowLink:
+) -> Fault:
     """Delay what a broker sends to brokers and registry by `delay_ms`; with `clients=True` to clients too."""
+    if name := dependency_of(target):
+        from .dependency_faults import SlowDependency, of_dependency
+
+        return of_dependency(
+            SlowDependency, name, seconds=seconds, clients=clients, peers=peers, delay_ms=delay_ms
+        )
     return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
@@ -358,8 +392,19 @@ def throttle(
     seconds: Seconds | None = None,
     clients: bool = False,
     peers: str = "all",
-) -> Throttle:
+) -> Fault:
     """Limit what a broker sends to brokers and registry, all together; `clients=True`: clients too."""
+    if name := dependency_of(target):
+        from .dependency_faults import ThrottleDependency, of_dependency
+
+        return of_dependency(
+            ThrottleDependency,
+            name,
+            seconds=seconds,
+            clients=clients,
+            peers=peers,
+            bytes_per_s=bytes_per_s,
+        )
     return Throttle(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         bytes_per_s=bytes_per_s,
@@ -370,6 +415,10 @@ def throttle(
 
 
 @checked
-def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:
+def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Fault:
     """Reset a broker's connections with brokers and registry, with `clients=True` those with clients too."""
+    if name := dependency_of(target):
+        from .dependency_faults import ResetDependency, of_dependency
+
+        return of_dependency(ResetDependency, name, clients=clients, peers=peers)
     return Reset(target=target, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -30,7 +30,7 @@ from .network_faults import CLIENTS, MODES, REGISTRY_PEER, LinkFault, observed, 
 from .process_faults import hit_once
 from .spec import Fault, Injection, Seconds
 from .system import ClusterSnapshot, System
-from .targets import REGISTRY, Target, all_brokers, as_target
+from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
 
 SIDES = ("larger", "smaller", "both")
 DRAWS = 20
@@ -328,6 +328,12 @@ def half_open(
     seconds: Seconds | None = None,
     clients: bool = False,
     peers: str = "all",
-) -> HalfOpen:
+) -> Fault:
     """Let the open connections of a broker carry nothing any more, without an end; new ones do."""
+    if name := dependency_of(target):
+        from .dependency_faults import HalfOpenDependency, of_dependency
+
+        return of_dependency(
+            HalfOpenDependency, name, seconds=seconds, clients=clients, peers=peers
+        )
     return HalfOpen(target=target, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

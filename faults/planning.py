@@ -19,6 +19,7 @@ from typing import Any
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, ZombieController
 from .damage_faults import DamageDisk
+from .dependency_faults import DEPENDENCY_FAULTS
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError, nearest
 from .failpoint_faults import FailpointAtStart
@@ -113,7 +114,7 @@ RANDOM_FAULTS: Mapping[str, type[Fault]] = {
         RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, HalfOpen, ElectController, ZombieController,
         ExpireSession, DamageDisk, JumpClock, SkewClock, FreezeClock, StrobeClock, ThrottleCpu, ExhaustDescriptors,
         FailpointAtStart, AddBroker, RemoveBroker,
-        KillProgram, PauseProgram, TerminateProgram,
+        KillProgram, PauseProgram, TerminateProgram, *DEPENDENCY_FAULTS,
     )
 }  # fmt: skip
 """Kinds that need no more than a target; partitions of several brokers are written out, with the cap that they need."""

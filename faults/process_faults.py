@@ -15,7 +15,7 @@ from harrow.cluster.argument_types import checked
 from .evidence import Evidence
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
-from .targets import REGISTRY, Target
+from .targets import REGISTRY, Target, dependency_of
 
 
 def hit_once(
@@ -193,18 +193,30 @@ def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
         from .registry_faults import restart_registry
 
         return restart_registry(seconds=seconds)
+    if name := dependency_of(target):
+        from .program_faults import kill_program
+
+        return kill_program(name, seconds=seconds)
     return Kill(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 @checked
-def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Terminate:
+def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
     """SIGTERM, a controlled shutdown; the broker is started again after `seconds`."""
+    if name := dependency_of(target):
+        from .program_faults import terminate_program
+
+        return terminate_program(name, seconds=seconds)
     return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 @checked
-def restart(target: Target | int, *, kill: bool = False) -> Restart:
+def restart(target: Target | int, *, kill: bool = False) -> Fault:
     """End the broker and start it again as soon as it is dead; `kill=True`: with SIGKILL."""
+    if name := dependency_of(target):
+        from .program_faults import kill_program, terminate_program
+
+        return kill_program(name, seconds=0) if kill else terminate_program(name, seconds=0)
     return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
@@ -218,4 +230,8 @@ def pause(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
         from .registry_faults import pause_registry
 
         return pause_registry(seconds=seconds)
+    if name := dependency_of(target):
+        from .program_faults import pause_program
+
+        return pause_program(name, seconds=seconds)
     return Pause(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -27,7 +27,7 @@ from harrow.cluster.argument_types import check_fields
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .system import ClusterSnapshot, System
-from .targets import REGISTRY, Target, as_target, brokers_at_once
+from .targets import DEPENDENCY, REGISTRY, Target, as_target, brokers_at_once
 
 Seconds = float | tuple[float, float]
 Milliseconds = float | tuple[float, float]
@@ -90,6 +90,11 @@ class Fault(abc.ABC):
             raise ConfigError(
                 f"{self.kind}(registry()): the registry can be the target of kill, pause and isolate, and the peer of "
                 "disconnect"
+            )
+        if self.target.role == DEPENDENCY:
+            raise ConfigError(
+                f"{self.kind}({self.target}): a dependency can be the target of isolate, cut, slow_link, throttle, "
+                "half_open and reset, and, where a program has its name, of kill, pause, terminate and restart"
             )
         check_fields(self, self.kind, leave=_targets_of(type(self)))
         object.__setattr__(self, "seconds", _check_seconds(self.seconds, self.kind))

@@ -60,6 +60,7 @@ CAPABILITIES: Mapping[str, str] = {
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
     "client-requests": "use a backend of real processes: local, apache, docker or external",
     "programs": "use a backend of real processes: local, apache, docker or external",
+    "dependencies": "use a backend of real processes: local, apache, docker or external",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
 
@@ -162,27 +163,8 @@ class ProgramControl(ProcessControl, Protocol):
         ...
 
 
-class BrokerControl(ProcessControl, Protocol):
-    """One broker: its process, its links, its disk and the rules that wait in it."""
-
-    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
-        """Kill the broker and remove unsynced writes from its disk.
-
-        The disk keeps about `kept_fraction` of them; None: as many as `seed` draws.
-        """
-        ...
-
-    def power_lost(self) -> Mapping[str, int] | None:
-        """Return counts of what the last power loss removed; None until the roll-back is done."""
-        ...
-
-    def wipe(self) -> None:
-        """Kill the broker and remove everything from its data folders."""
-        ...
-
-    def wiped(self) -> int | None:
-        """Return how many files the last wipe removed; None until that is done."""
-        ...
+class LinkControl(Protocol):
+    """The links of one process: a broker's, or those of the relay in front of a dependency."""
 
     def block(self, peers: Sequence[str], direction: str) -> None:
         """Hold back what these peers send ("in"), what they are sent ("out"), or both."""
@@ -213,6 +195,29 @@ class BrokerControl(ProcessControl, Protocol):
 
     def links(self) -> LinkStatus:
         """Return the link rules and what they did."""
+        ...
+
+
+class BrokerControl(ProcessControl, LinkControl, Protocol):
+    """One broker: its process, its links, its disk and the rules that wait in it."""
+
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Kill the broker and remove unsynced writes from its disk.
+
+        The disk keeps about `kept_fraction` of them; None: as many as `seed` draws.
+        """
+        ...
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """Return counts of what the last power loss removed; None until the roll-back is done."""
+        ...
+
+    def wipe(self) -> None:
+        """Kill the broker and remove everything from its data folders."""
+        ...
+
+    def wiped(self) -> int | None:
+        """Return how many files the last wipe removed; None until that is done."""
         ...
 
     def fault_request(
@@ -361,6 +366,8 @@ class System(Protocol):
 
     programs: Mapping[str, ProgramControl]
     """The user's programs by name. `programs`."""
+    dependencies: Mapping[str, LinkControl]
+    """The links of the user's dependencies by name, such as a store; their peers are `client *`. `dependencies`."""
 
     def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
         """Begin a client that sends InitProducerId for this id, once; `fired` is 1 when it has a response.
@@ -421,6 +428,8 @@ class ClusterSnapshot:
     """Brokers that another fault disturbs."""
     programs: tuple[str, ...] = ()
     """Names of the user's programs, in order."""
+    dependencies: tuple[str, ...] = ()
+    """Names of the user's dependencies, in order."""
 
 
 def take_snapshot(
@@ -439,4 +448,5 @@ def take_snapshot(
         offsets_partitions=system.offsets_partitions,
         disturbed=disturbed,
         programs=tuple(sorted(system.programs)),
+        dependencies=tuple(sorted(system.dependencies)),
     )

@@ -182,10 +182,29 @@ majority = Target(role="majority")
 """The fewest brokers that are more than half."""
 all_brokers = Target(role="all_brokers")
 """Every broker that runs and that no other fault holds."""
+DEPENDENCY = "dependency"
+"""The role of a target that is no broker."""
 REGISTRY = Target(role="registry")
 """The registry: no broker plays this role."""
 
 PLAIN = ("one", "minority", "majority", "all_brokers")
+
+
+@checked
+def dependency(name: str) -> Target:
+    """The service of `harrow.dependency(name, address)`: for faults of its links, and of its program."""
+    if not name:
+        raise ConfigError(
+            f"dependency({name!r}): expected the name of a dependency, such as 'store'"
+        )
+    return Target(role=DEPENDENCY, name=name)
+
+
+def dependency_of(target: object) -> str:
+    """Return the name of the dependency that a target is; empty for any other target."""
+    if isinstance(target, Target) and target.role == DEPENDENCY:
+        return target.name or ""
+    return ""
 
 
 def registry() -> Target:

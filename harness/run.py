@@ -35,6 +35,7 @@ from .chaos import REACHED_WITHIN_S, Chaos
 from .chaos_plan import ChaosRequest, injectable_kinds
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS, Guarantees
 from .clusters import OwnCluster, failed_tasks, trace_ends
+from .dependencies import Dependencies
 from .endings import VerdictsOfFailures
 from .errors import VerdictError
 from .made_verdicts import MadeVerdicts
@@ -70,7 +71,13 @@ AFTER_FAULTS_S = 2.0
 
 @checked
 class Harrow(
-    MadeVerdicts, RecordingClients, RunningPrograms, PipelineVerifier, VerdictsOfFailures, Waits
+    MadeVerdicts,
+    RecordingClients,
+    RunningPrograms,
+    Dependencies,
+    PipelineVerifier,
+    VerdictsOfFailures,
+    Waits,
 ):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
@@ -98,6 +105,7 @@ class Harrow(
         """
         RecordingClients.__init__(self)
         RunningPrograms.__init__(self)
+        Dependencies.__init__(self)
         MadeVerdicts.__init__(self)
         VerdictsOfFailures.__init__(self)
         Waits.__init__(self)
@@ -309,6 +317,7 @@ class Harrow(
         cluster = self.cluster
         system = self._source.system(cluster)
         system.programs = self.program_controls
+        system.dependencies = self.dependency_controls
         block = self._blocks - self._before_test[0]
         planned = request.plan(
             cluster, system.capabilities, list(self._topics.values()), first_id=self._steps + 1,
@@ -465,6 +474,7 @@ class Harrow(
         failures: list[str] = []
         try:
             self.end_programs()
+            self.end_dependencies()
             self._close_clients()
         finally:
             if cluster is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harrow.faults import cut as cut
     from harrow.faults import damage_disk as damage_disk
     from harrow.faults import delay_request as delay_request
+    from harrow.faults import dependency as dependency
     from harrow.faults import disconnect as disconnect
     from harrow.faults import disk_error as disk_error
     from harrow.faults import duplicate_request as duplicate_request
@@ -129,6 +130,7 @@ _FAULTS = (
     "crash_loop",
     "rolling_restart",
     "slow_start",
+    "dependency",
     "registry",
     "add_broker",
     "all_brokers",
@@ -243,6 +245,7 @@ __all__ = [
     "cut",
     "damage_disk",
     "delay_request",
+    "dependency",
     "disconnect",
     "disk_error",
     "duplicate_request",

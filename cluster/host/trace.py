@@ -64,6 +64,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     request.delayed          rule, peer, api_key, error
     request.duplicated       rule, peer, api_key, error
     proxy.broker             node_id, upstream, address (of the proxy's own host)
+    relay.refused            error: the service behind a relay accepted no connection
     proxy.open               upstream (the foreign broker accepts connections)
     proxy.closed             upstream (it does not)
     failpoint.fired          name, action, hit

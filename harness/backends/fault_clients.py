@@ -1,4 +1,4 @@
-"""The part of a `System` with what is beside the brokers: clients of Harrow's that disturb a cluster, and programs."""
+"""The part of a `System` that is beside the brokers: clients of Harrow's that disturb it, programs, dependencies."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from harrow.faults.system import ArmedRule, ProgramControl
+    from harrow.faults.system import ArmedRule, LinkControl, ProgramControl
 
     from ..fault_clients.background import BackgroundClient
 
     ClientT = TypeVar("ClientT", bound=BackgroundClient)
 
-BESIDE_BROKERS = frozenset({"client-requests", "programs"})
+BESIDE_BROKERS = frozenset({"client-requests", "dependencies", "programs"})
 """Capabilities of each backend whose brokers serve real connections."""
 
 
 class BesideBrokers:
-    """Clients that connect to `bootstrap_servers`, and the programs that `Harrow` started."""
+    """Clients that connect to `bootstrap_servers`, and the programs and dependencies of a `Harrow`."""
 
     programs: Mapping[str, ProgramControl]
+    dependencies: Mapping[str, LinkControl]
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         self.programs = {}
+        self.dependencies = {}
         self._servers_of_clients = bootstrap_servers
 
     def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.faults.nemesis import Nemesis
-    from harrow.faults.system import ArmedRule, ProgramControl
+    from harrow.faults.system import ArmedRule, LinkControl, ProgramControl
 
     from ..simulation.wire import WireClient
 
@@ -223,6 +223,7 @@ class SimulatedSystem:
         self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
         self.registry = SimulatedControl(cluster.registry)
         self.programs: Mapping[str, ProgramControl] = {}
+        self.dependencies: Mapping[str, LinkControl] = {}
         self._operator: WireClient | None = None
 
     @property

@@ -14,8 +14,13 @@ from typing import Any, cast
 FACTS_MOST = 8
 ROWS_MOST = 8
 VALUE_MOST = 80
-SINGULAR = {"brokers": "broker", "programs": "program", "links": "links of broker"}
-"""Names of objects whose keys are node ids or names of programs."""
+SINGULAR = {
+    "brokers": "broker",
+    "dependencies": "dependency",
+    "links": "links of broker",
+    "programs": "program",
+}
+"""Names of objects whose keys are node ids, or names of dependencies or programs."""
 UNITS = {"_ms": " ms", "_ns": " ns", "_bytes": " bytes", "_s": " s"}
 PROCESS = {"T": "stopped by a signal", "R": "running", "S": "running", "D": "running"}
 """States of a process, as Linux names them."""

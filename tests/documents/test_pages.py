@@ -10,6 +10,7 @@ from pathlib import Path
 import harrow
 import pytest
 from harrow.faults import FAULTS
+from harrow.faults.dependency_faults import DEPENDENCY_FAULTS
 from harrow.faults.planning import RANDOM_FAULTS
 from harrow.harness.checks.anomaly_kinds import SEVERITY, described
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
@@ -114,7 +115,12 @@ def test_every_doubt_of_the_page_is_a_text_of_the_code() -> None:
 
 def test_the_page_of_faults_lists_every_fault_and_every_random_kind() -> None:
     listed = re.findall(r"^\| `(\w+)\(", text_of("faults"), re.MULTILINE)
-    assert sorted(set(listed) & set(FAULTS)) == sorted(FAULTS)
+    dependencies = {
+        kind.kind
+        for kind in DEPENDENCY_FAULTS
+        if f"{kind.written}(dependency(" in text_of("faults")
+    }
+    assert sorted(set(listed) & set(FAULTS) | dependencies) == sorted(FAULTS)
     (row,) = re.findall(r"^\| `kinds=\(…\)` \| (.*) \|$", text_of("faults"), re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", row)) == sorted(RANDOM_FAULTS)
 

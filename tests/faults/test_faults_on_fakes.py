@@ -25,6 +25,7 @@ from harrow.faults import (
     cut,
     damage_disk,
     delay_request,
+    dependency,
     disconnect,
     disk_error,
     duplicate_request,
@@ -83,6 +84,12 @@ from harrow.faults import (
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
 
 AT_ONCE: list[Fault] = [
+    isolate(dependency("store"), seconds=1),
+    cut(dependency("store"), direction="in", heals_by="deliver"),
+    slow_link(dependency("store"), delay_ms=(10, 20)),
+    throttle(dependency("store"), bytes_per_s=1000),
+    half_open(dependency("store")),
+    reset(dependency("store")),
     kill(leader("orders", 0)),
     terminate(controller()),
     pause(one),

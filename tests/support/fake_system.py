@@ -19,6 +19,7 @@ from harrow.faults.system import (
     RUNNING,
     STARTING,
     HasTraffic,
+    LinkControl,
     LinkStatus,
     ProcessStatus,
     ProgramControl,
@@ -290,6 +291,8 @@ class FakeSystem:
         self.asked_for_traffic = 0
         self.billing = FakeProgram()
         self.programs: Mapping[str, ProgramControl] = {"billing": self.billing}
+        self.store = FakeBroker()
+        self.dependencies: Mapping[str, LinkControl] = {"store": self.store}
         self.clients: list[FakeRule] = []
         nodes = self.nodes
         self.topics = {

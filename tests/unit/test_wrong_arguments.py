@@ -33,7 +33,7 @@ VALID: dict[str, Any] = {
     "folder": "out", "call": len, "anomaly": "a", "explanation": "b", "singular": "c", "plural": "d",
     "topics": "orders", "text": "ready", "timeout_s": 1.0, "what": "it",
     "lacking": len, "error": ValueError(), "process": None, "open_client": len, "op": "state",
-    "api": "Produce", "reason": "x", "condition": None, "since_ns": 1, "timeout": 1.0,
+    "address": "127.0.0.1:6379", "api": "Produce", "reason": "x", "condition": None, "since_ns": 1, "timeout": 1.0,
 }  # fmt: skip
 """An argument that is accepted, for each parameter that has no default."""
 ANYTHING = {

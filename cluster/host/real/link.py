@@ -311,7 +311,10 @@ class RealLink:
             self._end(f"{error.strerror or error}", at_close="drop")
             return
         if not count and not self._gates & CLOSED:
-            self._end(CLOSED_BY_PEER, at_close="drop")
+            self._input_ended()
+
+    def _input_ended(self) -> None:
+        self._end(CLOSED_BY_PEER, at_close="drop")
 
     def _deliver_one(self, frame: bytes) -> None:
         handler = self._handler

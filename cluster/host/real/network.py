@@ -17,15 +17,25 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
-from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, Trace
+from ..seam import (
+    FactsReader,
+    FrameHandler,
+    Link,
+    MakeRawHandler,
+    Peer,
+    RawLink,
+    RequestBody,
+    Trace,
+)
 from .link import RealLink
 from .link_context import LinkContext
+from .raw_link import RealRawLink
 
 BACKLOG = 1024
 ACCEPTS_A_TURN = 64
@@ -47,10 +57,12 @@ class RealAcceptor:
         sock: socket.socket,
         make_handler: MakeHandler,
         max_frame_bytes: int,
+        link_type: type[RealLink],
     ) -> None:
         self._network = network
         self._sock = sock
         self._make_handler = make_handler
+        self._link_type = link_type
         self._max_frame_bytes = max_frame_bytes
         self._port: int = sock.getsockname()[1]
         self._paused = False
@@ -106,6 +118,7 @@ class RealAcceptor:
                 self._make_handler,
                 self._max_frame_bytes,
                 accepted=True,
+                link_type=self._link_type,
             )
 
     def _refused(self, error: OSError) -> None:
@@ -157,7 +170,21 @@ class RealNetwork:
         if sock is None:
             raise ConfigError(f"this host has no free listener {name!r}; it was given sockets for "
                               f"{sorted(self._sockets) or 'none'}")  # fmt: skip
-        acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes)
+        return self._accept_on(sock, make_handler, max_frame_bytes, RealLink)
+
+    def listen_raw(self, name: str, make_handler: MakeRawHandler) -> None:
+        """Serve on a listener whose connections carry any bytes instead of frames (`raw_link.py`)."""
+        handlers = cast("MakeHandler", make_handler)
+        self._accept_on(self._sockets.pop(name), handlers, FRAME_BYTES_MOST, RealRawLink)
+
+    def _accept_on(
+        self,
+        sock: socket.socket,
+        make_handler: MakeHandler,
+        max_frame_bytes: int,
+        link_type: type[RealLink],
+    ) -> RealAcceptor:
+        acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes, link_type)
         self._acceptors.append(acceptor)
         return acceptor
 
@@ -165,6 +192,20 @@ class RealNetwork:
         self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
     ) -> Link:
         """Open a link to `peer`; OSError or TimeoutError when no process answers."""
+        sock = await self._connected(peer, host, port, timeout_ms)
+        return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
+
+    async def connect_raw(
+        self, peer: Peer, host: str, port: int, make_handler: MakeRawHandler, *, timeout_ms: int
+    ) -> RawLink:
+        """Open a link that carries any bytes instead of frames; OSError or TimeoutError when no process answers."""
+        sock = await self._connected(peer, host, port, timeout_ms)
+        handlers = cast("MakeHandler", make_handler)
+        return cast("RawLink", self.adopt(
+            sock, peer, handlers, FRAME_BYTES_MOST, accepted=False, link_type=RealRawLink
+        ))  # fmt: skip
+
+    async def _connected(self, peer: Peer, host: str, port: int, timeout_ms: int) -> socket.socket:
         async with asyncio.timeout(timeout_ms / 1000):
             await self._passable(peer)
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -177,7 +218,7 @@ class RealNetwork:
             except BaseException:
                 sock.close()
                 raise
-        return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
+        return sock
 
     def response_fault(
         self, peer: Peer, request: RequestBody, reader: FactsReader
@@ -209,12 +250,13 @@ class RealNetwork:
         max_frame_bytes: int,
         *,
         accepted: bool,
+        link_type: type[RealLink] = RealLink,
     ) -> RealLink:
         """Make a link of a connected socket and start it."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # detects a half-open connection
-        link = RealLink(
+        link = link_type(
             self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted
         )
         link.start(make_handler(link))

@@ -10,6 +10,7 @@ with a virtual clock (`host/simulated/`).
     buffers       bytes in memory and regions of files
     disk          files, mapped files, locks
     network       links that carry frames, acceptors, peers
+    raw_links     links that carry any bytes, for relays
     observation   trace, tap
     failpoints    named places where faults may act
     host          all of these in one object
@@ -58,6 +59,7 @@ from .observation import (
     Trace,
     Watermarks,
 )
+from .raw_links import MakeRawHandler, RawHandler, RawLink, RawNetwork
 from .tasks import Promise, T, Task, Tasks, Timer
 
 __all__ = [
@@ -93,12 +95,16 @@ __all__ = [
     "Host",
     "Link",
     "Lock",
+    "MakeRawHandler",
     "MappedFile",
     "Network",
     "Part",
     "Peer",
     "ProcessHost",
     "Promise",
+    "RawHandler",
+    "RawLink",
+    "RawNetwork",
     "RequestBody",
     "RequestFacts",
     "RequestFault",

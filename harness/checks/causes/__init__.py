@@ -6,6 +6,7 @@
 * `client_requests.py`: what a client did last and what it repeated, where something is missing or waits;
 * `busy_machine.py`: records that were refused because of the machine, and not of a fault;
 * `programs.py`: programs of the test that had died, the first line of every cause;
+* `dependencies.py`: what faults did to what stands beside the brokers;
 * `faults.py`: what a fault did to a broker, in words.
 
 The facts: acknowledged batches that no log has, and the requests that appended a record twice (`kernels/evidence.py`,

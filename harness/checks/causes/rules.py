@@ -5,7 +5,7 @@ missing, its part of the sentence is left out, and without the first fact there 
 
 Before the sentences of a kind's rule stand those about programs that had died, whatever the kind (`programs.py`).
 Behind them stand, where something is missing or waits, those about clients whose requests show where they stopped
-(`client_requests.py`).
+(`client_requests.py`), and what faults did to the application's store or database (`dependencies.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..verdict import Anomaly
 from .busy_machine import refused_without_fault
 from .client_requests import stopped_clients
 from .commits import committed_early, misplaced
+from .dependencies import MAY_NEED_IT, outages
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
 from .groups import group_waits
@@ -54,6 +55,8 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
             texts += (text for _, text in stopped_clients(evidence))
         if name in NAMED_AFTER_ITS_WORK:
             texts += quiet_ends(evidence.program_ends, evidence.times)
+        if name in MAY_NEED_IT:
+            texts += outages(evidence)
         if texts:
             found[name] = tuple(texts[:SENTENCES_MOST])
     return found

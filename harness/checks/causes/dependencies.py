@@ -1,0 +1,59 @@
+"""What faults did to what stands beside the brokers, such as a store: behind the other causes of an anomaly.
+
+A sentence states the fault and its time; whether the application's work needed the service then is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...histories.recorded_faults import RecordedFault
+from ...wording import counted
+from .evidence import RunEvidence
+
+WORDS: Mapping[str, str] = {
+    "isolate_dependency": "was cut off from its clients",
+    "cut_dependency": "was cut off from its clients in one direction",
+    "slow_dependency": "sent late",
+    "throttle_dependency": "sent slowly",
+    "half_open_dependency": "had connections that carried nothing any more",
+    "reset_dependency": "lost its connections",
+}
+"""What happened to the service, by kind of fault."""
+AT_ONCE = "reset_dependency"
+SHOWN_MOST = 3
+MAY_NEED_IT = frozenset(
+    {
+        "missing", "missing-output", "duplicate-output", "unexpected-output", "wrong-output", "commit-before-output",
+        "out-of-order-output", "duplicate", "stalled",
+    }
+)  # fmt: skip
+"""Kinds of anomalies of an application, which may have needed the service."""
+
+
+def outages(evidence: RunEvidence) -> list[str]:
+    """Return a sentence for each dependency that a fault hit, in the order of the first faults."""
+    by_name: dict[str, list[RecordedFault]] = {}
+    for fault in evidence.faults:
+        if fault.kind in WORDS and fault.effect_ns is not None:
+            for name in fault.evidence.get("dependencies", {"": {}}):
+                by_name.setdefault(str(name), []).append(fault)
+    return [_sentence(name, own, evidence) for name, own in by_name.items()]
+
+
+def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> str:
+    shown = [_happened(fault, evidence) for fault in faults[:SHOWN_MOST]]
+    hidden = len(faults) - SHOWN_MOST
+    more = f" (and {counted(hidden, 'more fault')})" if hidden > 0 else ""
+    return f"the dependency {name!r} {', '.join(shown)}{more}"
+
+
+def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
+    assert fault.effect_ns is not None
+    begin = fault.begin_ns if fault.kind == AT_ONCE else fault.effect_ns
+    words = WORDS[fault.kind]
+    if fault.kind == AT_ONCE:
+        return f"{words} at {evidence.at(begin)}"
+    if fault.end_ns is None:
+        return f"{words} from {evidence.at(begin)} on"
+    return f"{words} from {evidence.at(begin)} to {evidence.at(fault.end_ns)}"

@@ -1,0 +1,51 @@
+"""Causes: what faults did to what stands beside the brokers, in the words of the verdict (K2, L5)."""
+
+from __future__ import annotations
+
+import pytest
+from harrow.harness.checks.causes.dependencies import WORDS, outages
+from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.rules import causes
+from harrow.harness.checks.verdict import Anomaly
+from harrow.harness.histories.recorded_faults import RecordedFault
+
+S = 1_000_000_000
+
+
+def fault(kind: str, begin: float, end: float | None, name: str = "store") -> RecordedFault:
+    return RecordedFault(
+        id="1", kind=kind, label=kind, nodes=(), begin_ns=round(begin * S), effect_ns=round(begin * S) + 1,
+        end_ns=None if end is None else round(end * S), skipped=None,
+        evidence={"dependencies": {name: {}}},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_each_fault_of_a_dependency_has_words(kind: str) -> None:
+    (text,) = outages(RunEvidence(started_ns=0, faults=[fault(kind, 1, 2.5)]))
+    assert text.startswith(f"the dependency 'store' {WORDS[kind]} ")
+    assert text.endswith("at 1.00 s" if kind == "reset_dependency" else "from 1.00 s to 2.50 s")
+
+
+def test_all_faults_of_a_dependency_are_in_one_sentence() -> None:
+    faults = [
+        fault("isolate_dependency", 1, 2), fault("reset_dependency", 3, 3), fault("slow_dependency", 4, None),
+        fault("throttle_dependency", 5, 6), fault("isolate_dependency", 2, 3, "ledger"),
+        fault("kill", 1, 2),
+    ]  # fmt: skip
+    assert outages(RunEvidence(started_ns=0, faults=faults)) == [
+        (
+            "the dependency 'store' was cut off from its clients from 1.00 s to 2.00 s, lost its connections at "
+            "3.00 s, sent late from 4.00 s on (and 1 more fault)"
+        ),
+        "the dependency 'ledger' was cut off from its clients from 2.00 s to 3.00 s",
+    ]
+
+
+@pytest.mark.parametrize(("kind", "named"), [("missing-output", True), ("two-leaders", False)])
+def test_an_anomaly_of_the_application_names_the_outage(kind: str, named: bool) -> None:
+    anomaly = Anomaly(
+        name=kind, topic="orders", partition=0, offsets=(1,), operations=(), explanation=""
+    )
+    found = causes([anomaly], RunEvidence(started_ns=0, faults=[fault("isolate_dependency", 1, 2)]))
+    assert ("store" in str(found)) is named
