@@ -81,6 +81,7 @@ from harrow.faults import (
     wipe,
     zombie_controller,
 )
+from harrow.faults.network_faults import LinkFault
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
 
 AT_ONCE: list[Fault] = [
@@ -349,9 +350,11 @@ def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
     system = FakeSystem()
     system.capabilities -= {"registry-links", "registry"}
     fault = isolate(leader("orders", 0))
+    assert isinstance(fault, LinkFault)
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     assert fault.peers_of(system, injection, 1) == ["broker 2", "broker 3"]
     single = cut(leader("orders", 0), peers="any")
+    assert isinstance(single, LinkFault)
     for seed in range(30):
         injection = single.resolve(take_snapshot(system), random.Random(seed))
         assert single.peers_of(system, injection, 1)[0] in ("broker 2", "broker 3")
