@@ -31,13 +31,14 @@ from .host.seam.failpoints import (
     BEFORE_REGISTRATION,
     passes,
 )
-from .ids import BrokerEpoch, NodeId, TopicPartition
+from .ids import BrokerEpoch, LeaderEpoch, NodeId, TopicPartition
 from .internal_topics import OFFSETS, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
 from .metrics import broker_metrics
 from .metrics.text import CONTENT_TYPE, prometheus_text
+from .network.forwarding import Forwarding
 from .network.http import PageServer
 from .network.peers import PeerClient
 from .network.socket_server import SocketServer
@@ -68,6 +69,8 @@ class BrokerMetadata:
     def __init__(self, cache: MetadataCache, topic_admin: TopicAdmin) -> None:
         self.is_alive = cache.is_alive
         self.topic_config = topic_admin.configs.await_topic_config
+        self.address = cache.address
+        self.topic_name = cache.topic_name
         self._cache = cache
 
     def rack(self, node_id: NodeId, listener: str, /) -> str | None:
@@ -78,6 +81,11 @@ class BrokerMetadata:
     def has_partition(self, tp: TopicPartition, /) -> bool:
         """True when the cluster has this partition."""
         return self._cache.partition(tp) is not None
+
+    def leader(self, tp: TopicPartition, /) -> tuple[NodeId, LeaderEpoch] | None:
+        """The leader of a partition and its epoch; None for an unknown partition."""
+        found = self._cache.partition(tp)
+        return None if found is None else (found.leader, found.leader_epoch)
 
 
 class BrokerScope:
@@ -133,7 +141,8 @@ class Broker:
             self.transactions,
             self.controller,
         )
-        rows = [row for room in rooms for row in room.handlers()]
+        self.forwarding = Forwarding(host, self.cache, self.peer, lambda: self.controller.is_active)
+        rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
         self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope)
         self.metrics = broker_metrics(
@@ -190,6 +199,7 @@ class Broker:
         await self.controller.stop()
         self.sockets.close()
         self._page.close()
+        self.forwarding.close()
         await self.transactions.stop()
         await self.groups.stop()
         await self.replicas.stop()

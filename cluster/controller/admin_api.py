@@ -1,5 +1,7 @@
 """Admin requests that only the active controller serves: more partitions, elections, reassignments (C9, D4).
 
+`network/forwarding.py` brings them here from every broker.
+
 Owns: the handlers of CreatePartitions, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Each
 request is one event of the controller's queue. CreatePartitions and ElectLeaders respond when this broker's metadata
 shows the leaders, or with REQUEST_TIMED_OUT: then the change may still happen.
@@ -150,14 +152,16 @@ class ControllerAdminApi:
 
         async def elect(
             active: ActiveController,
-        ) -> tuple[ElectionResults, dict[TopicPartition, NodeId]]:
+        ) -> tuple[ElectionResults, dict[TopicPartition, NodeId], list[str]]:
             results = await active.elections.elect(partitions, unclean=kind == _UNCLEAN)
             won = [tp for tp, error in results.items() if error is None]
-            return results, {tp: active.context.partitions[tp].leader for tp in won}
+            # as in Kafka, a response about all partitions names topics without any result, too
+            topics = [] if partitions is not None else list(by_topic(active.context.kept()))
+            return results, {tp: active.context.partitions[tp].leader for tp in won}, topics
 
-        results, leaders = await self._controller.run_event("elect leaders", elect)
+        results, leaders, topics = await self._controller.run_event("elect leaders", elect)
         await self._await_elected(results, leaders, deadline_ms)
-        request.respond(_elected(messages.response(request), results))
+        request.respond(_elected(messages.response(request), results, topics))
 
     async def _await_elected(
         self, results: ElectionResults, leaders: Mapping[TopicPartition, NodeId], deadline_ms: int
@@ -244,7 +248,8 @@ class ControllerAdminApi:
         )
 
 
-def _elected(s: messages.Schema, results: ElectionResults) -> Any:
+def _elected(s: messages.Schema, results: ElectionResults, topics: Iterable[str]) -> Any:
+    rows: dict[str, list[TopicPartition]] = {topic: [] for topic in topics}
     return s.ElectLeadersResponse(
         error_code=ErrorCode.none,
         replica_election_results=tuple(
@@ -255,7 +260,7 @@ def _elected(s: messages.Schema, results: ElectionResults) -> Any:
                     for tp in partitions
                 ),
             )
-            for topic, partitions in by_topic(results).items()
+            for topic, partitions in (rows | by_topic(results)).items()
         ),
     )
 

@@ -1,9 +1,9 @@
-"""CreateTopics and DeleteTopics: only the active controller serves them.
+"""CreateTopics and DeleteTopics: only the active controller serves them; other brokers forward them to it.
 
-Owns: the handlers of both. They wait while the registry is unreachable, as Kafka waits for ZooKeeper. Each topic has
-its own result. The handler waits until this broker's metadata cache has all leaders of the created topics (or no
-longer has the deleted topics), or until the client's timeout: then the result is request_timed_out, and the topic may
-still be created or deleted.
+Owns: the handlers of both (`network/forwarding.py` brings requests here). They wait while the registry is unreachable,
+as Kafka waits for ZooKeeper. Each topic has its own result. A handler waits until this broker's metadata cache has all
+leaders of the created topics (or no longer has the deleted topics), or until the client's timeout: then the result is
+request_timed_out, and the topic may still be created or deleted.
 
 Source: Apache Kafka's `KafkaApis.handleCreateTopicsRequest`, `ZkAdminManager`.
 """
@@ -60,8 +60,7 @@ class TopicsApi:
         """Serve CreateTopics."""
         self._check_controller()
         entity = request.decode()
-        timeout_ms = messages.to_milliseconds(entity.timeout)
-        deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
         s = messages.response(request)
         counts = Counter(row.name for row in entity.topics)
         results: dict[str, Any] = {}
@@ -81,15 +80,10 @@ class TopicsApi:
             except (KafkaError, RegistryError) as error:
                 results[row.name] = _refused(s, row.name, error_for_client(error))
         for plan in begun:
-            if not await self._await_leaders(plan, deadline_ms, timeout_ms):
+            left_ms = self._left_ms(deadline_ms)
+            if not await self._cache.await_leaders(plan.name, plan.partitions, left_ms):
                 results[plan.name] = _refused(s, plan.name, _timed_out())
         request.respond(s.CreateTopicsResponse(topics=tuple(results.values())))
-
-    async def _await_leaders(self, plan: TopicPlan, deadline_ms: int, timeout_ms: int) -> bool:
-        if timeout_ms <= 0:
-            return False  # as Kafka, for a client that does not wait
-        left_ms = self._left_ms(deadline_ms)
-        return await self._cache.await_leaders(plan.name, plan.partitions, left_ms)
 
     def _created(self, s: messages.Schema, plan: TopicPlan, *, validate_only: bool) -> Any:
         return s.CreatableTopicResult(
@@ -146,6 +140,8 @@ class TopicsApi:
             raise KafkaError(
                 ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."
             )
+        if name is None and topic_id is None:
+            raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
         if name is None:
             topic = self._cache.topic_by_id(topic_id)
             if topic is None:

@@ -314,6 +314,7 @@ API_ERRORS: Mapping[int, ApiErrors] = {
     ApiKey.CONTROLLED_SHUTDOWN: _api(
         TOP, top="NOT_CONTROLLER STALE_BROKER_EPOCH BROKER_ID_NOT_REGISTERED CLUSTER_AUTHORIZATION_FAILED"
     ),
+    ApiKey.ENVELOPE: _api(TOP, top="NOT_CONTROLLER INVALID_REQUEST CLUSTER_AUTHORIZATION_FAILED"),
 }  # fmt: skip
 """Every API that a broker of Harrow's serves."""
 

@@ -13,6 +13,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
 from harrow.cluster.wire import internal, messages
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
+from harrow.cluster.wire.headers import encode_request_header
 from harrow.cluster.wire.topic_ids import topic_id_of
 from raw_kafka import RawKafka
 
@@ -81,7 +82,20 @@ def orders(running: Cluster, placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
                 broker_id=NodeId(1), broker_epoch=BrokerEpoch(2**40)
             ),
         ),
+        ApiKey.ENVELOPE: (0, deletion_in_envelope(placed.topic)),
     }
+
+
+def deletion_in_envelope(topic: str) -> Any:
+    """An Envelope with a DeleteTopics of a principal that the sender chose."""
+    s = messages.schema(ApiKey.DELETE_TOPICS, 5, "request")
+    entity = s.root(topic_names=(topic,), timeout=messages.milliseconds(10_000))
+    head = encode_request_header(ApiKey.DELETE_TOPICS, 5, 1, "admin")
+    return messages.schema(ApiKey.ENVELOPE, 0, "request").root(
+        request_data=head + messages.encode_request(ApiKey.DELETE_TOPICS, 5, entity),
+        request_principal=b"Broker:2",
+        client_host_address=b"",
+    )
 
 
 def sight(placed: PlacedTopic) -> tuple[ReplicaView, ReplicaView, Any, int]:
