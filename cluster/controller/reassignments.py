@@ -3,6 +3,7 @@
 Owns: `Reassignments` of one active controller. The registry's topic node stores what is in progress (`adding_replicas`,
 `removing_replicas`), so a new controller continues where its predecessor stopped.
 
+    set       the same replicas in another order: replicas := target; the leader epoch stays, so no client is fenced
     begin     replicas := target, then the former ones; leader epoch + 1; the added replicas begin to follow
     (wait)    until every replica of the target is in the ISR
     end       leader and ISR within the target; the others are asked to stop and delete; replicas := target
@@ -130,6 +131,11 @@ class Reassignments:
                     continue
                 before[tp] = old = context.assignment(tp)
                 new = old.toward(old.origin if target is None else target)
+                if old.orders_the_same_as(new):
+                    results[tp] = None
+                    if new != old:
+                        planned[tp] = (new, None)
+                    continue
                 now = context.partitions.get(tp)
                 dropped = set(old.replicas) - set(new.replicas)
                 proposal = now and rules.state_during_reassignment(
@@ -156,8 +162,9 @@ class Reassignments:
             old, new = before[tp], context.assignment(tp)
             for node in new.replicas:
                 self.removals.discard(node, tp)
-            batch.leader_and_isr([tp], only=set(new.adding) - set(old.adding), new=True)
-            batch.leader_and_isr([tp])
+            if not old.orders_the_same_as(new):
+                batch.leader_and_isr([tp], only=set(new.adding) - set(old.adding), new=True)
+                batch.leader_and_isr([tp])
             for node in old.replicas:
                 if node not in new.replicas:
                     self.removals.add(node, tp)

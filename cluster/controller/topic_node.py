@@ -39,6 +39,11 @@ class ReplicaAssignment:
         """The replicas before the reassignment."""
         return tuple(node for node in self.replicas if node not in self.adding)
 
+    def orders_the_same_as(self, other: ReplicaAssignment) -> bool:
+        """True when both are at rest and have the same replicas, in any order."""
+        at_rest = not self.is_reassigned and not other.is_reassigned
+        return at_rest and set(self.replicas) == set(other.replicas)
+
     def toward(self, target: Sequence[NodeId]) -> ReplicaAssignment:
         """The assignment that begins a reassignment to `target`, from the origin of this one."""
         origin = self.origin

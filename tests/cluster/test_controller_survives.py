@@ -257,7 +257,7 @@ def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: An
                 admin.elect_leaders(0, {"leaders": [0]})
             assert partition(cluster, "leaders").leader == order[0]
         load.more(100)
-    assert partition(cluster, "leaders").leader_epoch >= first + 20
+    assert partition(cluster, "leaders").leader_epoch >= first + 10
     load.exactly_once()
     cluster.await_converged()
 
