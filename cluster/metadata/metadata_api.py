@@ -1,7 +1,10 @@
 """Metadata, DescribeCluster and UpdateMetadata: reads and updates of the metadata cache.
 
 Owns: the handlers of the three. An unknown topic is created when request and settings allow it, and the response
-(leader_not_available) makes the client request it again; everything else is read from the cache.
+(unknown_topic_or_partition, as in Kafka) makes the client request it again; everything else is read from the cache.
+
+A request with a topic id goes by ids: its names are ignored, and so are its topics without an id (KIP-516). Versions 10
+and 11 have the field, but no broker serves it: such a request is refused as a whole.
 
 Source: Apache Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache.getPartitionMetadata`.
 """
@@ -34,6 +37,8 @@ UNKNOWN_MOST = 100
 """Names of unknown topics that a broker traces: a client must not fill the disk."""
 _BROKER_ENDPOINTS = 1
 _CONTROLLER_ENDPOINTS = 2
+_TOPIC_IDS_FROM = 12
+"""From this version of Metadata on: topics may be requested by their id (KIP-516)."""
 _LISTENER_NOT_FOUND_FROM = 6
 """From this version of Metadata on: a leader without the client's listener has an error of its own (KIP-226)."""
 
@@ -59,6 +64,9 @@ class MetadataApi:
             await self._admin.load_cluster_id()
         entity = request.decode()
         s = messages.response(request)
+        if not _may_name_topics_so(entity):
+            request.respond(_refused(s, entity))
+            return
         with_operations = getattr(entity, "include_topic_authorized_operations", False)
         operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNASKED
         listener = request.listener.name
@@ -93,24 +101,22 @@ class MetadataApi:
         may_create = getattr(entity, "allow_auto_topic_creation", True) and self._config.flag(
             "auto.create.topics.enable"
         )
-        seen: set[Any] = set()
-        for row in entity.topics:
-            topic_id = getattr(row, "topic_id", None)
-            if (row.name, topic_id) in seen:
-                continue
-            seen.add((row.name, topic_id))
-            if row.name is None:
-                topic = self._cache.topic_by_id(topic_id)
-                known = topic is not None
-                error = ErrorCode.none if known else ErrorCode.unknown_topic_id
-                yield error, topic.name if topic is not None else None, topic_id, topic
-                continue
-            topic = self._cache.topic(row.name)
-            if topic is not None:
-                yield ErrorCode.none, row.name, topic.topic_id, topic
+        ids = [row.topic_id for row in entity.topics if _id_of(row) is not None]
+        for topic_id in dict.fromkeys(ids):
+            topic = self._cache.topic_by_id(topic_id)
+            if topic is None:
+                yield ErrorCode.unknown_topic_id, None, topic_id, None
             else:
-                error = self._absent(row.name, client_id, may_create=may_create)
-                yield error, row.name, None, None
+                yield ErrorCode.none, topic.name, topic_id, topic
+        if ids:
+            return
+        for name in dict.fromkeys(row.name for row in entity.topics):
+            topic = self._cache.topic(name)
+            if topic is not None:
+                yield ErrorCode.none, name, topic.topic_id, topic
+            else:
+                error = self._absent(name, client_id, may_create=may_create)
+                yield error, name, None, None
 
     def _absent(self, name: str, client_id: str, *, may_create: bool) -> ErrorCode:
         if not is_valid_topic_name(name):
@@ -221,3 +227,40 @@ class MetadataApi:
         self._cache.update(request.decode())
         s = messages.response(request)
         request.respond(s.UpdateMetadataResponse(error_code=ErrorCode.none))
+
+
+def _id_of(row: Any) -> Any:
+    """The topic id of a requested topic; None without one, and in a version without the field."""
+    return getattr(row, "topic_id", None)
+
+
+def _may_name_topics_so(entity: Any) -> bool:
+    """False where a topic has an id in a version that has only the field, or has neither id nor name."""
+    rows = entity.topics or ()
+    if any(_id_of(row) is not None for row in rows):
+        return bool(entity.__version__ >= _TOPIC_IDS_FROM)
+    return all(row.name is not None for row in rows)
+
+
+def _refused(s: messages.Schema, entity: Any) -> Any:
+    code = ErrorCode.invalid_request
+    nameless = "" if s.version < _TOPIC_IDS_FROM else None
+    topics = tuple(
+        s.MetadataResponseTopic(
+            error_code=code,
+            name=nameless if row.name is None else row.name,
+            topic_id=_id_of(row),
+            is_internal=False,
+            partitions=(),
+            topic_authorized_operations=OPERATIONS_UNASKED,
+        )
+        for row in entity.topics
+    )
+    return s.MetadataResponse(
+        brokers=(),
+        cluster_id=None,
+        controller_id=NO_NODE,
+        topics=topics,
+        cluster_authorized_operations=OPERATIONS_UNASKED,
+        error_code=code,
+    )

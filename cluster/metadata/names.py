@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from ..errors import ErrorCode, KafkaError
 
 __all__ = [
+    "CLUSTER_METADATA",
     "check_topic_name",
     "colliding_names",
     "is_valid_topic_name",
 ]
 
+CLUSTER_METADATA = "__cluster_metadata"
+"""The name of KRaft's log of metadata: no topic may have it."""
 _LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -21,7 +21,7 @@ from ..ids import NodeId
 from ..wire.topic_ids import UUID, draw_topic_id
 from .cache import MetadataCache
 from .config_store import checked_topic_config
-from .names import check_topic_name, colliding_names
+from .names import CLUSTER_METADATA, check_topic_name, colliding_names
 
 __all__ = ["NewTopic", "TopicPlan", "TopicPlanner", "already_exists"]
 
@@ -80,6 +80,11 @@ class TopicPlanner:
 
     def plan(self, requested: NewTopic) -> TopicPlan:
         """Complete and validate a requested topic against the metadata cache; KafkaError says why it is refused."""
+        if requested.name == CLUSTER_METADATA:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
+            )
         check_topic_name(requested.name)
         if self._cache.topic(requested.name) is not None:
             raise already_exists(requested.name)

@@ -42,6 +42,9 @@ from .registry_retries import RegistryRetries
 
 __all__ = ["TopicAdmin"]
 
+REFUSED_MOST = 100
+"""Names of refused auto-creations that a broker logs: a client must not fill the disk."""
+
 
 class TopicAdmin:
     """Topics, from one broker's side."""
@@ -57,6 +60,8 @@ class TopicAdmin:
         self.configs = ConfigStore(registry, self.retries, config)
         self._planner = TopicPlanner(host, cache, config)
         self._creating: set[str] = set()
+        self._refused: set[str] = set()
+        """Names whose auto-creation was refused, each logged once; at most `REFUSED_MOST`."""
 
     # -------------------------------------------------------------- creation
 
@@ -118,18 +123,23 @@ class TopicAdmin:
     def auto_create(self, name: str) -> ErrorCode:
         """Begin to create a topic that a client named; returns the error code for the client.
 
-        leader_not_available: the creation is in progress. Another code: why it is refused.
+        unknown_topic_or_partition, as in Kafka, whether the creation is in progress or cannot begin: the log of the
+        broker says why not. invalid_topic_exception for a name that no topic can have.
         """
-        requested = self._auto_topic(name)
         if name in self._creating:
-            return ErrorCode.leader_not_available
+            return ErrorCode.unknown_topic_or_partition
         try:
-            plan = self.plan(requested)
+            plan = self.plan(self._auto_topic(name))
         except KafkaError as error:
-            return error.code
+            if error.code is ErrorCode.invalid_topic_exception:
+                return error.code
+            if name not in self._refused and len(self._refused) < REFUSED_MOST:
+                self._refused.add(name)
+                self._host.trace.log("warning", f"auto-creation of {name}: {error}")
+            return ErrorCode.unknown_topic_or_partition
         self._creating.add(name)
         self._host.tasks.spawn(self._auto_create(plan), name=f"create-{name}")
-        return ErrorCode.leader_not_available
+        return ErrorCode.unknown_topic_or_partition
 
     def _auto_topic(self, name: str) -> NewTopic:
         internal = INTERNAL_TOPICS.get(name)

@@ -156,7 +156,7 @@ def test_unknown_topic_is_created_once_for_repeated_requests() -> None:
         bed = MetadataTestBed(host, num_partitions=3, default_replication_factor=2)
         for _ in range(2):
             (row,) = (await metadata(bed, 12, "new", "new")).topics
-            assert row.error_code is ErrorCode.leader_not_available
+            assert row.error_code is ErrorCode.unknown_topic_or_partition
         await host.wait_for_tasks()
         (row,) = (await metadata(bed, 12, "new")).topics
         assert (row.error_code, len(row.partitions)) == (ErrorCode.none, 3)
@@ -184,7 +184,7 @@ def test_auto_creation_needs_permission_brokers_and_a_valid_name() -> None:
                 MetadataTestBed(host, default_replication_factor=4),
                 {},
                 "new",
-                ErrorCode.invalid_replication_factor,
+                ErrorCode.unknown_topic_or_partition,
             ),
             (MetadataTestBed(host), {}, "a b", ErrorCode.invalid_topic_exception),
         ):
