@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..ids import NodeId, TopicPartition
+    from ..ids import LeaderEpoch, NodeId, TopicPartition
+    from ..listeners import Address
+    from ..wire.topic_ids import UUID
 
 
 class ClusterMetadata(Protocol):
@@ -25,6 +27,18 @@ class ClusterMetadata(Protocol):
 
     def has_partition(self, tp: TopicPartition, /) -> bool:
         """True when the cluster has this partition, on whichever brokers."""
+        ...
+
+    def leader(self, tp: TopicPartition, /) -> tuple[NodeId, LeaderEpoch] | None:
+        """The leader of a partition and its epoch; None for an unknown partition."""
+        ...
+
+    def address(self, node_id: NodeId, listener: str, /) -> Address | None:
+        """The advertised address of a live broker's listener; None for any other."""
+        ...
+
+    def topic_name(self, topic_id: UUID, /) -> str | None:
+        """The name of a topic of the cluster by its id."""
         ...
 
     async def topic_config(self, topic: str, /) -> Mapping[str, object]:

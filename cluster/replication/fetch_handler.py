@@ -29,6 +29,7 @@ from ..wire.api_keys import ApiKey
 from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
 from .consumer_sessions import ConsumerFetch, ConsumerSessions
+from .current_leaders import MOVED
 from .delayed_fetch import DelayedFetch, DelayedSessionFetch
 from .fetch_reads import FetchReader, LogFailed, RequestedPartition
 from .fetch_session import FetchSession
@@ -36,8 +37,10 @@ from .fetch_session import FetchSession
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
+    from ..wire.primitives import NodeEndpoint
     from ..wire.request import Fate, OnSend, Request
     from ..wire.topic_ids import UUID
+    from .current_leaders import CurrentLeaders
     from .follower_fetch_state import FollowerFetchState
     from .partition_directory import PartitionDirectory
     from .read_replica import ReadReplicas
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 
 FROM_FOLLOWERS_VERSION = 11
 """Consumers that speak it may read from a follower, up to its high watermark (KIP-392)."""
+CURRENT_LEADERS_VERSION = 16
+"""From it on a response names the leaders of partitions that are led elsewhere (KIP-951)."""
 _NONE = ErrorCode.none
 
 
@@ -60,8 +65,10 @@ class FetchHandler:
         log_failed: LogFailed,
         config: BrokerConfig,
         read_replicas: ReadReplicas,
+        leaders: CurrentLeaders,
     ) -> None:
         self._host = host
+        self._leaders = leaders
         self._directory = directory
         self._wake_ups = wake_ups
         self._follower_state = follower_state
@@ -244,7 +251,10 @@ class FetchHandler:
         for row in rows:
             if row.topic is not topic:  # rows of one topic share the object
                 topic = row.topic
-                name = row.topic if isinstance(row.topic, str) else directory.topic_name(row.topic)
+                if isinstance(row.topic, str):
+                    name = row.topic
+                else:
+                    name = directory.topic_name(row.topic) or directory.topic_elsewhere(row.topic)
             if name is None:
                 requested.append(RequestedPartition(row, None, ErrorCode.unknown_topic_id))
                 continue
@@ -279,12 +289,33 @@ class FetchHandler:
     ) -> None:
         if request.answered:
             return
+        endpoints: Sequence[NodeEndpoint] = ()
+        if request.version >= CURRENT_LEADERS_VERSION:
+            answers, endpoints = self._with_leaders(answers, request.listener.name)
         code, session_id, answers = consumer.response(answers)
-        parts = encode_fetch_response(request.version, answers, error=code, session_id=session_id)
+        parts = encode_fetch_response(
+            request.version, answers, error=code, session_id=session_id, node_endpoints=endpoints
+        )
         on_send = None
         if self._host.tap.enabled:
             on_send = self._tap(request, answers, consumer.rows, int(code))
         request.respond_parts(parts, on_send=on_send)
+
+    def _with_leaders(
+        self, answers: Sequence[FetchAnswer], listener: str
+    ) -> tuple[Sequence[FetchAnswer], Sequence[NodeEndpoint]]:
+        """The same answers, with the leader of each partition that is led elsewhere, and the leaders' endpoints."""
+        if not any(answer.error and answer.error in MOVED for answer in answers):
+            return answers, ()
+        found: list[FetchAnswer] = []
+        for answer in answers:
+            if answer.error in MOVED:
+                tp = TopicPartition(self._name(answer.topic), answer.partition)
+                leader, epoch = self._leaders.of(tp)
+                found.append(answer._replace(leader_id=leader, leader_epoch=epoch))
+            else:
+                found.append(answer)
+        return found, self._leaders.endpoints((row.leader_id for row in found), listener)
 
     def _tap(
         self, request: Request, answers: Sequence[FetchAnswer], rows: Sequence[FetchPartition], code: int
@@ -324,7 +355,8 @@ class FetchHandler:
     def _name(self, topic: Any) -> str:
         if isinstance(topic, str):
             return topic
-        return self._directory.topic_name(topic) or str(topic)
+        directory = self._directory
+        return directory.topic_name(topic) or directory.topic_elsewhere(topic) or str(topic)
 
 
 def _refuse_replica(request: Request, fetch: FetchRequest) -> None:

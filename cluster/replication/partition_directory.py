@@ -61,16 +61,27 @@ class PartitionDirectory:
         self.partition: Callable[[TopicPartition], Partition | None] = self._partitions.get
         """The replica of a partition here; None when the controller placed none here."""
         self.topic_name: Callable[[UUID], str | None] = self._topic_names.get
-        """The name of a topic by its id; None unless a replica of it is here."""
+        """The name of a topic by its id; None unless a replica of it is here. See `topic_elsewhere`."""
 
     def partitions(self) -> Iterable[Partition]:
         """All replicas here."""
         return tuple(self._partitions.values())
 
     def missing(self, tp: TopicPartition) -> ErrorCode:
-        """The error for a client when `partition(tp)` is None; both make it refresh its metadata."""
-        known = tp.topic in self._replicas_of or self._metadata.has_partition(tp)
+        """The error for a client when `partition(tp)` is None; both make it refresh its metadata.
+
+        An index that a known topic does not have is unknown, as in Kafka.
+        """
+        known = self._metadata.has_partition(tp)
         return ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition
+
+    def topic_elsewhere(self, topic_id: UUID) -> str | None:
+        """The name of a topic of the cluster that has no replica here, by its id.
+
+        None where a replica of that name is here: it belongs to another id, and metadata is older than the replica.
+        """
+        name = self._metadata.topic_name(topic_id)
+        return None if name is None or name in self._replicas_of else name
 
     def leader_of(self, tp: TopicPartition, epoch: int = -1) -> Partition:
         """The partition of `tp`, led here under `epoch` (-1: any). KafkaError with the code for the client."""

@@ -30,16 +30,17 @@ from ..wire.produce import (
 )
 from ..wire.request import ARRIVES
 from .appends import ADMIN_CLIENT, ProduceResult
+from .current_leaders import MOVED
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host
     from ..wire.request import Fate, OnSend, Request
     from .appends import Appends
+    from .current_leaders import CurrentLeaders
     from .partition_directory import PartitionDirectory
     from .transaction_checks import TransactionChecks
 
 ZSTD_FROM_VERSION = 7
-_MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
 class ProduceHandler:
@@ -51,8 +52,10 @@ class ProduceHandler:
         directory: PartitionDirectory,
         appends: Appends,
         transactions: TransactionChecks,
+        leaders: CurrentLeaders,
     ) -> None:
         self._host = host
+        self._leaders = leaders
         self._directory = directory
         self._appends = appends
         self._transactions = transactions
@@ -165,7 +168,8 @@ class ProduceHandler:
     def _resolve(self, entry: ProduceEntry) -> tuple[TopicPartition | None, ErrorCode | None]:
         if isinstance(entry.topic, str):
             return TopicPartition(entry.topic, entry.partition), None
-        name = self._directory.topic_name(entry.topic)
+        directory = self._directory
+        name = directory.topic_name(entry.topic) or directory.topic_elsewhere(entry.topic)
         if name is None:
             return None, ErrorCode.unknown_topic_id
         return TopicPartition(name, entry.partition), None
@@ -181,7 +185,9 @@ class ProduceHandler:
         answers = [
             self._answer(entry, tp, row) for entry, tp, row in zip(entries, keys, rows, strict=True)
         ]
-        parts = encode_produce_response(request.version, answers)
+        moved = [row.leader_id for row in answers if row.error and row.leader_id >= 0]
+        endpoints = self._leaders.endpoints(moved, request.listener.name) if moved else ()
+        parts = encode_produce_response(request.version, answers, node_endpoints=endpoints)
         on_send: OnSend | None = None
         if self._host.tap.enabled:
 
@@ -206,9 +212,8 @@ class ProduceHandler:
                 row.log_start_offset,
             )
         leader, epoch = -1, -1
-        partition = None if tp is None else self._directory.partition(tp)
-        if row.error in _MOVED and partition is not None:
-            leader, epoch = partition.leader, partition.leader_epoch
+        if row.error in MOVED and tp is not None:
+            leader, epoch = self._leaders.of(tp)
         return ProduceAnswer(
             entry.topic,
             entry.partition,

@@ -32,6 +32,7 @@ from .alter_log_dirs import VERSION_LOW as ALTER_DIRS_VERSION_LOW
 from .alter_log_dirs import AlterReplicaLogDirsHandler
 from .appends import Appends, Done
 from .broker_registration import BrokerRegistration
+from .current_leaders import CurrentLeaders
 from .delete_records import VERSION_HIGH as DELETE_VERSION_HIGH
 from .delete_records import VERSION_LOW as DELETE_VERSION_LOW
 from .delete_records import DeleteRecordsHandler
@@ -137,9 +138,9 @@ class ReplicaManager:
         self.transaction_checks = TransactionChecks(host, config, self.directory)
         """Asks transaction coordinators; the broker connects it to them."""
         followers = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets, metadata)
-        read_replicas = ReadReplicas(node_id, config, metadata)
+        readers = ReadReplicas(node_id, config, metadata), CurrentLeaders(self.directory, metadata)
         self._fetch = FetchHandler(
-            host, self.directory, self.wake_ups, followers, log_failed, config, read_replicas
+            host, self.directory, self.wake_ups, followers, log_failed, config, *readers
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata
@@ -184,7 +185,8 @@ class ReplicaManager:
         """The APIs that this room serves."""
         host, directory, log_failed = self._host, self.directory, self.log_failures.log_failed
         roles = self._leader_and_isr
-        produce = ProduceHandler(host, directory, self._appends, self.transaction_checks)
+        leaders = CurrentLeaders(directory, self._metadata)
+        produce = ProduceHandler(host, directory, self._appends, self.transaction_checks, leaders)
         offsets = OffsetHandlers(host, directory, log_failed)
         delete_records = DeleteRecordsHandler(host, directory, self.wake_ups, log_failed)
         producers = DescribeProducersHandler(directory)

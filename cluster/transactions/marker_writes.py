@@ -110,7 +110,9 @@ class MarkerWriter:
     def _refuse(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
         partition = self._replicas.partition(tp)
         if partition is None:
-            return self._replicas.missing(tp)
+            return (
+                ErrorCode.unknown_topic_or_partition
+            )  # also where another broker has it, as in Kafka
         entry = partition.log.producers.get(marker.producer_id)
         if entry is None or entry.accepts_marker(marker.producer_epoch, marker.client_version):
             return ErrorCode.none

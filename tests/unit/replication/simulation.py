@@ -316,6 +316,15 @@ class Simulation:
         del tp
         return False
 
+    def leader(self, tp: TopicPartition, /) -> None:
+        del tp
+
+    def address(self, node_id: NodeId, listener: str, /) -> None:
+        del node_id, listener
+
+    def topic_name(self, topic_id: UUID, /) -> None:
+        del topic_id
+
     async def topic_config(self, topic: str, /) -> dict[str, object]:
         del topic
         return {}
