@@ -12,7 +12,7 @@ Source: Kafka's KafkaApis, ZkAdminManager, DelayedElectLeader, DelayedCreatePart
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..errors import ErrorCode, KafkaError
@@ -142,26 +142,30 @@ class ControllerAdminApi:
         kind: int = getattr(entity, "election_type", _PREFERRED)
         if kind not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(ErrorCode.invalid_request, f"Unknown election type {kind}")
-        partitions: list[TopicPartition] | None = None
+        rows: list[tuple[str, Sequence[TopicPartition]]] | None = None
         if entity.topic_partitions is not None:
-            partitions = [
-                TopicPartition(row.topic, number)
+            rows = [
+                (row.topic, [TopicPartition(row.topic, number) for number in row.partitions])
                 for row in entity.topic_partitions
-                for number in row.partitions
             ]
+        partitions = None if rows is None else [tp for _, asked in rows for tp in asked]
 
         async def elect(
             active: ActiveController,
         ) -> tuple[ElectionResults, dict[TopicPartition, NodeId], list[str]]:
             results = await active.elections.elect(partitions, unclean=kind == _UNCLEAN)
             won = [tp for tp, error in results.items() if error is None]
-            # as in Kafka, a response about all partitions names topics without any result, too
-            topics = [] if partitions is not None else list(by_topic(active.context.kept()))
-            return results, {tp: active.context.partitions[tp].leader for tp in won}, topics
+            leaders = {tp: active.context.partitions[tp].leader for tp in won}
+            return results, leaders, list(by_topic(active.context.kept()))
 
         results, leaders, topics = await self._controller.run_event("elect leaders", elect)
         await self._await_elected(results, leaders, deadline_ms)
-        request.respond(_elected(messages.response(request), results, topics))
+        if (
+            rows is None
+        ):  # as in Kafka, a response about all partitions names topics without any result, too
+            found = by_topic(results)
+            rows = [(topic, found.get(topic, ())) for topic in topics]
+        request.respond(_elected(messages.response(request), results, rows))
 
     async def _await_elected(
         self, results: ElectionResults, leaders: Mapping[TopicPartition, NodeId], deadline_ms: int
@@ -187,6 +191,13 @@ class ControllerAdminApi:
             for topic in entity.topics
             for row in topic.partitions
         }
+        rows = [
+            (
+                topic.name,
+                [TopicPartition(topic.name, row.partition_index) for row in topic.partitions],
+            )
+            for topic in entity.topics
+        ]
         results = await self._controller.run_event(
             "reassign", lambda active: active.reassignments.alter(wanted, any_factor=any_factor)
         )
@@ -205,7 +216,7 @@ class ControllerAdminApi:
                             for tp in partitions
                         ),
                     )
-                    for topic, partitions in by_topic(wanted).items()
+                    for topic, partitions in rows
                 ),
             )
         )
@@ -248,8 +259,11 @@ class ControllerAdminApi:
         )
 
 
-def _elected(s: messages.Schema, results: ElectionResults, topics: Iterable[str]) -> Any:
-    rows: dict[str, list[TopicPartition]] = {topic: [] for topic in topics}
+def _elected(
+    s: messages.Schema,
+    results: ElectionResults,
+    rows: Iterable[tuple[str, Sequence[TopicPartition]]],
+) -> Any:
     return s.ElectLeadersResponse(
         error_code=ErrorCode.none,
         replica_election_results=tuple(
@@ -260,7 +274,7 @@ def _elected(s: messages.Schema, results: ElectionResults, topics: Iterable[str]
                     for tp in partitions
                 ),
             )
-            for topic, partitions in (rows | by_topic(results)).items()
+            for topic, partitions in rows
         ),
     )
 

@@ -136,8 +136,6 @@ class MetadataApi:
         listener: str,
     ) -> Any:
         error, name, topic_id, topic = found
-        if name is None and s.version < 12:  # the response's name is nullable from v12 on
-            name = ""
         partitions: tuple[Any, ...] = ()
         if topic is not None:
             rows = topic.partitions
@@ -150,7 +148,7 @@ class MetadataApi:
             topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
             partitions=partitions,
-            topic_authorized_operations=operations if topic is not None else OPERATIONS_UNASKED,
+            topic_authorized_operations=OPERATIONS_UNASKED if name is None else operations,
         )
 
     def _partition(self, s: messages.Schema, number: int, row: PartitionInfo, listener: str) -> Any:

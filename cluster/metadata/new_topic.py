@@ -39,6 +39,8 @@ class NewTopic:
     partitions: int = UNSET
     replication_factor: int = UNSET
     assignment: Mapping[int, Sequence[NodeId]] | None = None
+    assigned_twice: bool = False
+    """Whether the request assigned a partition more than once."""
     config: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
 
@@ -116,12 +118,17 @@ class TopicPlanner:
             partitions = self._config.number("num.partitions")
         if factor == UNSET:
             factor = self._config.number("default.replication.factor")
+        if factor <= 0:
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor,
+                f"Replication factor must be larger than 0, not {factor}.",
+            )
         if partitions <= 0:
             raise KafkaError(
                 ErrorCode.invalid_partitions,
                 f"Number of partitions must be larger than 0, not {partitions}.",
             )
-        self._check_factor(factor)
+        self._check_brokers(factor)
         racks = {broker.node_id: broker.rack for broker in self._cache.brokers()}
         draw = self._random.randrange
         return assign_replicas(
@@ -133,12 +140,7 @@ class TopicPlanner:
             racks=racks,
         )
 
-    def _check_factor(self, factor: int) -> None:
-        if factor <= 0:
-            raise KafkaError(
-                ErrorCode.invalid_replication_factor,
-                f"Replication factor must be larger than 0, not {factor}.",
-            )
+    def _check_brokers(self, factor: int) -> None:
         alive = len(self._cache.brokers())
         if factor > alive:
             raise KafkaError(
@@ -154,6 +156,8 @@ class TopicPlanner:
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time.",
             )
+        if requested.assigned_twice:
+            raise _bad_assignment("a partition is assigned more than once")
         if sorted(assignment) != list(range(len(assignment))):
             raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
         factor = len(assignment[0])

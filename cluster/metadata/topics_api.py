@@ -23,12 +23,15 @@ from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
+from .names import CLUSTER_METADATA
 from .new_topic import NewTopic, TopicPlan
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
 
 __all__ = ["TopicsApi"]
 
+_NEITHER = None, None
+"""A topic to delete that has neither name nor id: each of them gets a result."""
 _DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_disabled
 
 
@@ -76,19 +79,21 @@ class TopicsApi:
                     operation = partial(self._admin.create, plan)
                     await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                     begun.append(plan)
-                results[row.name] = self._created(s, plan, validate_only=entity.validate_only)
+                results[row.name] = self._created(s, plan)
             except (KafkaError, RegistryError) as error:
                 results[row.name] = _refused(s, row.name, error_for_client(error))
         for plan in begun:
             left_ms = self._left_ms(deadline_ms)
             if not await self._cache.await_leaders(plan.name, plan.partitions, left_ms):
                 results[plan.name] = _refused(s, plan.name, _timed_out())
-        request.respond(s.CreateTopicsResponse(topics=tuple(results.values())))
+        # as in Kafka: topics that are named twice are the last
+        ordered = sorted(results, key=lambda name: (name == CLUSTER_METADATA, counts[name] > 1))
+        request.respond(s.CreateTopicsResponse(topics=tuple(results[name] for name in ordered)))
 
-    def _created(self, s: messages.Schema, plan: TopicPlan, *, validate_only: bool) -> Any:
+    def _created(self, s: messages.Schema, plan: TopicPlan) -> Any:
         return s.CreatableTopicResult(
             name=plan.name,
-            topic_id=None if validate_only else plan.topic_id,
+            topic_id=plan.topic_id,
             error_code=ErrorCode.none,
             error_message=None,
             num_partitions=plan.partitions,
@@ -120,13 +125,19 @@ class TopicsApi:
         deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
         rows = _rows_to_delete(entity)
         counts = Counter(rows)
+        both = self._asked_by_name_and_id(rows)
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
-        for name, topic_id in counts:
+        for name, topic_id in (*counts, *[_NEITHER] * (counts[_NEITHER] - 1)):
+            if name is None and topic_id in both:
+                continue  # the row of its name has the error
             try:
-                if counts[name, topic_id] > 1:
+                if counts[name, topic_id] > 1 and (name, topic_id) != _NEITHER:
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the result
                 found, found_id = self._find(name, topic_id)
+                if found_id in both:
+                    begun.append((found, found_id, _named_twice(found)))
+                    continue
                 operation = partial(self._admin.delete, found)
                 await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                 begun.append((found, found_id, None))
@@ -134,6 +145,11 @@ class TopicsApi:
                 begun.append((name, topic_id, error_for_client(error)))
         results = [await self._deleted(s, row, deadline_ms) for row in begun]
         request.respond(s.DeleteTopicsResponse(responses=tuple(results)))
+
+    def _asked_by_name_and_id(self, rows: Sequence[tuple[str | None, Any]]) -> set[Any]:
+        """The ids of topics that a request names both by name and by id."""
+        named = {self._cache.topic_id(name) for name, topic_id in rows if name and not topic_id}
+        return {topic_id for name, topic_id in rows if name is None and topic_id} & named
 
     def _find(self, name: str | None, topic_id: Any) -> tuple[str, Any]:
         if name is not None and topic_id is not None:
@@ -186,7 +202,14 @@ def _new_topic(row: Any) -> NewTopic:
         }
         if placed
         else None,
+        assigned_twice=len({item.partition_index for item in placed}) < len(placed),
         config={item.name: item.value for item in row.configs},
+    )
+
+
+def _named_twice(name: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_request, f"Topic '{name}' is requested by its name and by its topic ID."
     )
 
 
