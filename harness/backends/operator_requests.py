@@ -20,11 +20,14 @@ from ..raw_requests import ask
 
 ELECT_VERSION, REASSIGN_VERSION = 2, 0
 TIMEOUT_MS = 2_000
+"""How long one broker has to respond."""
+CONTROLLER_MS = 1_000
+"""How long a broker tries to reach the controller: one that is cut off from it must leave time for the next."""
 PREFERRED, UNCLEAN = 0, 1
 
 
 class OperatorRequest(NamedTuple):
-    """One request; a broker that is not the controller forwards it (KRaft) or refuses it."""
+    """One request; a broker that is not the controller forwards it, or refuses it (Kafka before KRaft)."""
 
     api_key: int
     version: int
@@ -47,7 +50,7 @@ def reassignment(moves: Moves) -> OperatorRequest:
             schema.ReassignableTopic(name=topic, partitions=tuple(rows))
             for topic, rows in topics.items()
         ),
-        timeout=messages.milliseconds(TIMEOUT_MS),
+        timeout=messages.milliseconds(CONTROLLER_MS),
     )
     return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
 
@@ -56,15 +59,19 @@ def election(topic: str, partition: int, election_type: int = PREFERRED) -> Oper
     """ElectLeaders of one partition."""
     schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
     entity = schema.ElectLeadersRequest(
-        election_type=election_type, timeout=messages.milliseconds(TIMEOUT_MS),
+        election_type=election_type, timeout=messages.milliseconds(CONTROLLER_MS),
         topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
     )  # fmt: skip
     return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
 
 
 def is_final(response: Any) -> bool:
-    """Whether the controller responded, or a broker that forwarded the request to it."""
-    return int(response.error_code) != int(ErrorCode.not_controller)
+    """Whether the controller responded, or a broker that forwarded the request to it.
+
+    REQUEST_TIMED_OUT is of a broker that cannot reach the controller: another one may. What is asked for twice takes
+    effect once.
+    """
+    return int(response.error_code) not in (ErrorCode.not_controller, ErrorCode.request_timed_out)
 
 
 def addresses_of(bootstrap_servers: str) -> list[Address]:
