@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,14 @@ from harrow.faults import (
     Fault,
     Schedule,
     ScheduledFault,
+    TargetError,
     add_broker,
     crash_during_recovery,
     crash_loop,
+    damage_disk,
     failpoint_at_start,
     kill,
+    leader,
     move_leader,
     reassign,
     remove_broker,
@@ -27,7 +31,7 @@ from harrow.faults import (
 from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.faults.fault_rows import Row
 from harrow.faults.nemesis import TICK_MS, Nemesis
-from harrow.faults.system import STARTING
+from harrow.faults.system import STARTING, take_snapshot
 
 LATEST_MS = 400_000
 
@@ -421,3 +425,32 @@ def test_a_removed_broker_has_no_replica_when_it_ends_and_gets_them_back(brokers
     assert run.nemesis.problems == []
     assert run.system.brokers[2].actions == ["terminate", "start"]
     assert {n: row.replicas for n, row in run.system.topics["orders"].items()} == before
+
+
+def test_a_disk_is_damaged_only_where_other_replicas_have_the_records() -> None:
+    system = FakeSystem()
+    row = system.topics["orders"][0]
+    system.topics["orders"] = {
+        0: replace(row, isr=(1, 2)),  # broker 1 is one of two good copies of three
+        1: replace(row, isr=(1, 2, 3)),
+        2: replace(row, isr=(1,), replicas=(1,)),
+        3: replace(row, isr=(1, 2), replicas=(1, 2)),
+    }
+    injection = damage_disk("bit-flip", 1).resolve(take_snapshot(system), random.Random(3))
+    assert sorted(injection.details["partitions"]) == ["orders-1", "orders-3"]
+    disturbed = take_snapshot(system, frozenset({2}))
+    with pytest.raises(TargetError, match="replication factor of 3"):
+        damage_disk("bit-flip", 1).resolve(disturbed, random.Random(3))
+
+
+def test_a_broker_with_damaged_files_is_healed_when_it_is_in_the_isr() -> None:
+    system = FakeSystem()
+    fault = damage_disk("bit-flip", leader("orders", 0))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
+    fault.inject(system, injection)
+    row = system.topics["orders"][0]
+    system.topics["orders"][0] = replace(row, isr=(2, 3), leader=2)
+    fault.heal(system, injection)
+    assert not fault.probe_healed(system, injection).proved
+    system.topics["orders"][0] = row
+    assert fault.probe_healed(system, injection).proved

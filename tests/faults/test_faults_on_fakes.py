@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from harrow.faults import (
     FAULTS,
     CapabilityError,
     Fault,
-    TargetError,
     add_broker,
     bridge,
     controller,
@@ -85,12 +83,6 @@ from harrow.faults.network_faults import LinkFault
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
 
 AT_ONCE: list[Fault] = [
-    isolate(dependency("store"), seconds=1),
-    cut(dependency("store"), direction="in", heals_by="deliver"),
-    slow_link(dependency("store"), delay_ms=(10, 20)),
-    throttle(dependency("store"), bytes_per_s=1000),
-    half_open(dependency("store")),
-    reset(dependency("store")),
     kill(leader("orders", 0)),
     terminate(controller()),
     pause(one),
@@ -168,6 +160,11 @@ OF_SEVERAL_STEPS: list[Fault] = [
     add_broker(seconds=1),
     remove_broker(controller(), seconds=2),
 ]
+STORE = dependency("store")
+AT_ONCE += [
+    isolate(STORE, seconds=1), cut(STORE, direction="in", heals_by="deliver"), slow_link(STORE, delay_ms=(10, 20)),
+    throttle(STORE, bytes_per_s=1000), half_open(STORE), reset(STORE),
+]  # fmt: skip
 OF_CLIENTS: list[Fault] = [
     hijack_transactional_id("billing-1"),
     rebalance_storm("billing"),
@@ -478,32 +475,3 @@ def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
 def test_disk_faults_that_no_disk_has_are_refused(make: Callable[[], Fault]) -> None:
     with pytest.raises(ConfigError):
         make()
-
-
-def test_a_disk_is_damaged_only_where_other_replicas_have_the_records() -> None:
-    system = FakeSystem()
-    row = system.topics["orders"][0]
-    system.topics["orders"] = {
-        0: replace(row, isr=(1, 2)),  # broker 1 is one of two good copies of three
-        1: replace(row, isr=(1, 2, 3)),
-        2: replace(row, isr=(1,), replicas=(1,)),
-        3: replace(row, isr=(1, 2), replicas=(1, 2)),
-    }
-    injection = damage_disk("bit-flip", 1).resolve(take_snapshot(system), random.Random(3))
-    assert sorted(injection.details["partitions"]) == ["orders-1", "orders-3"]
-    disturbed = take_snapshot(system, frozenset({2}))
-    with pytest.raises(TargetError, match="replication factor of 3"):
-        damage_disk("bit-flip", 1).resolve(disturbed, random.Random(3))
-
-
-def test_a_broker_with_damaged_files_is_healed_when_it_is_in_the_isr() -> None:
-    system = FakeSystem()
-    fault = damage_disk("bit-flip", leader("orders", 0))
-    injection = fault.resolve(take_snapshot(system), random.Random(3))
-    fault.inject(system, injection)
-    row = system.topics["orders"][0]
-    system.topics["orders"][0] = replace(row, isr=(2, 3), leader=2)
-    fault.heal(system, injection)
-    assert not fault.probe_healed(system, injection).proved
-    system.topics["orders"][0] = row
-    assert fault.probe_healed(system, injection).proved
