@@ -2,7 +2,7 @@
 
 Owns: the base of the writers and readers of both message formats, classic (`records.py`) and flexible
 (`flexible_fields.py`), which differ in how they write a length.
-May fail: RecordFormatError when the bytes end too early, or a text is no UTF-8.
+May fail: RecordFormatError when the bytes end too early. A text that is no UTF-8 is substituted, as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 
 from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
+from ..wire.texts import text_of_bytes
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -90,9 +91,4 @@ class FieldReader:
 
     def text(self, size: int) -> str | None:
         """A text of `size` bytes; null for a negative size."""
-        if size < 0:
-            return None
-        try:
-            return self.raw(size).decode()
-        except UnicodeDecodeError as error:
-            raise RecordFormatError(f"a string that is not UTF-8: {error}") from None
+        return None if size < 0 else text_of_bytes(self.raw(size))

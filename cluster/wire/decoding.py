@@ -22,6 +22,7 @@ from typing import Any, get_args, get_origin
 from ..errors import ErrorCode, WireError
 from ..host.seam import Buffer
 from .kio_imports import SerialError, read_datetime_i64, read_nullable_datetime_i64
+from .texts import text_of_bytes
 from .topic_ids import UUID
 
 __all__ = ["EPOCH", "WireReader", "field_shape", "neutral", "read_varint", "reader", "skip_tags"]
@@ -131,7 +132,9 @@ def _long_size(buffer: Buffer, at: int) -> tuple[int, int]:
     return _INT32.unpack_from(buffer, at)[0], at + 4
 
 
-def _blob(read_size: WireReader, *, optional: bool, text: bool) -> WireReader:
+def _blob(
+    read_size: WireReader, *, optional: bool, convert: Callable[[bytes], Any] | None
+) -> WireReader:
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         size, at = read_size(buffer, at)
         if size < 0:
@@ -139,7 +142,7 @@ def _blob(read_size: WireReader, *, optional: bool, text: bool) -> WireReader:
                 raise WireError(f"length {size} before byte {at} for a value that must not be null")
             return None, at
         raw = _slice(buffer, at, size)
-        return (raw.decode() if text else raw), at + size
+        return (raw if convert is None else convert(raw)), at + size
 
     return read
 
@@ -197,10 +200,10 @@ _PRIMITIVES: dict[str, WireReader] = {
 def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> WireReader:
     if kafka_type == "string":
         size = _compact_size if flexible else _short_size
-        return _blob(size, optional=optional, text=True)
+        return _blob(size, optional=optional, convert=text_of_bytes)
     if kafka_type in ("bytes", "records"):
         size = _compact_size if flexible else _long_size
-        return _blob(size, optional=optional, text=False)
+        return _blob(size, optional=optional, convert=None)
     if kafka_type == "datetime_i64":
         return _read_nullable_time if optional else _read_time
     return _PRIMITIVES[kafka_type]

@@ -22,6 +22,7 @@ from ..errors import WireError
 from .decoding import read_varint, skip_tags
 from .primitives import compact_text, legacy_text, read_topic, topic_bytes, topic_of, varint
 from .request import RequestBytes
+from .texts import text_of_bytes
 from .topic_ids import UUID
 
 __all__ = [
@@ -110,7 +111,7 @@ def _legacy_text(frame: bytes, at: int) -> tuple[str, int]:
     if size < 0:
         raise WireError("Fetch: null where a string must be")
     end = at + 2 + size
-    return frame[at + 2 : end].decode(), end
+    return text_of_bytes(frame[at + 2 : end]), end
 
 
 def _legacy_partition(
@@ -197,7 +198,7 @@ def _decode_flexible(frame: bytes, at: int, version: int) -> tuple[FetchRequest,
     size, at = read_varint(frame, at)
     if size == 0:
         raise WireError("Fetch: null where the rack must be")
-    rack_id = frame[at : at + size - 1].decode()
+    rack_id = text_of_bytes(frame[at : at + size - 1])
     at += size - 1
     replica_id, replica_epoch, cluster_id, at = _closing_tags(frame, at, version, replica_id)
     decoded = FetchRequest(
@@ -247,7 +248,7 @@ def _closing_tags(
         size, at = read_varint(frame, at)
         if tag == 0:
             length, begin = read_varint(frame, at)
-            cluster_id = frame[begin : begin + length - 1].decode() if length else None
+            cluster_id = text_of_bytes(frame[begin : begin + length - 1]) if length else None
         elif tag == 1 and version >= _REPLICA_STATE:
             replica_id, replica_epoch, _ = _REPLICA.unpack_from(frame, at)
         at += size

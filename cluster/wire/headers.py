@@ -17,6 +17,7 @@ from ..host.seam import Buffer
 from . import messages
 from .api_keys import ApiKey
 from .decoding import skip_tags
+from .texts import text_of_bytes
 
 __all__ = [
     "HeaderReader",
@@ -72,13 +73,13 @@ def parse_request_header(frame: bytes) -> RequestHeader:
         at = _REQUEST.size
         client_id = ""
         if size > 0:
-            client_id = frame[at : at + size].decode()
+            client_id = text_of_bytes(frame[at : at + size])
             at += size
         if at > len(frame):
             raise WireError(f"a client id of {size} bytes in a frame of {len(frame)}")
         if flexible:
             at = skip_tags(frame, at)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise WireError(f"no request header in a frame of {len(frame)} bytes: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, at)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..errors import WireError
 from .decoding import read_varint
+from .texts import text_of_bytes
 from .topic_ids import UUID
 
 __all__ = [
@@ -93,7 +94,7 @@ def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
     if size == 0:
         raise WireError(f"the topic name at byte {at} is null; a topic needs a name")
     end = at + size - 1
-    return frame[at:end].decode(), end
+    return text_of_bytes(frame[at:end]), end
 
 
 def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:

@@ -27,6 +27,7 @@ from .primitives import (
     varint,
 )
 from .request import RequestBytes
+from .texts import text_of_bytes
 from .topic_ids import UUID
 
 __all__ = [
@@ -126,7 +127,7 @@ def _decode_legacy(request: RequestBytes) -> tuple[ProduceRequest, int]:
     at += 2
     transactional_id: str | None = None
     if size >= 0:
-        transactional_id = frame[at : at + size].decode()
+        transactional_id = text_of_bytes(frame[at : at + size])
         at += size
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
     topics: int = _INT32.unpack_from(frame, at + 6)[0]
@@ -137,7 +138,7 @@ def _decode_legacy(request: RequestBytes) -> tuple[ProduceRequest, int]:
         if size < 0:
             raise WireError("Produce: a topic without a name")
         at += 2
-        topic = frame[at : at + size].decode()
+        topic = text_of_bytes(frame[at : at + size])
         at += size
         partitions: int = _INT32.unpack_from(frame, at)[0]
         at += 4
@@ -159,7 +160,7 @@ def _decode_flexible(request: RequestBytes) -> tuple[ProduceRequest, int]:
     size, at = read_varint(frame, at)
     transactional_id: str | None = None
     if size:
-        transactional_id = frame[at : at + size - 1].decode()
+        transactional_id = text_of_bytes(frame[at : at + size - 1])
         at += size - 1
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
     topics, at = read_varint(frame, at + 6)

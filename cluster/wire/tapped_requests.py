@@ -22,6 +22,7 @@ from .api_keys import ApiKey
 from .decoding import read_varint
 from .headers import request_is_flexible
 from .request import RequestBytes
+from .texts import text_of_bytes
 
 REMEMBERED_MOST = 512
 REMEMBERED_BYTES_MOST = 2048
@@ -111,7 +112,7 @@ def subject_of(api_key: int, request: RequestBytes) -> str | None:
             if count <= 1:
                 return None
         return _text(frame, at, flexible=flexible)
-    except (WireError, struct.error, IndexError, UnicodeDecodeError):
+    except (WireError, struct.error, IndexError):
         return None
 
 
@@ -121,4 +122,4 @@ def _text(frame: bytes, at: int, *, flexible: bool) -> str | None:
         size -= 1
     else:
         size, at = int(_INT16.unpack_from(frame, at)[0]), at + 2
-    return frame[at : at + size].decode() if 0 < size <= len(frame) - at else None
+    return text_of_bytes(frame[at : at + size]) if 0 < size <= len(frame) - at else None

@@ -139,7 +139,6 @@ GARBAGE = {
     "unsupported version": struct.pack(">hhih", HEARTBEAT, 5, 1, -1),
     "short": b"\0",
     "client id too long": struct.pack(">hhih", HEARTBEAT, 0, 1, 3000) + b"x",
-    "not text": struct.pack(">hhih", HEARTBEAT, 0, 1, 2) + b"\xff\xff",
     "http": b"GET / HTTP/1.1\r\n\r\n",
 }
 

@@ -113,7 +113,7 @@ def test_decoding_a_message_truncated_inside_a_timestamp_is_a_wire_error(version
         (1, b"\x7f\xff\xff\xff\0\1"),
         (1, b"\xff\xff\xff\xfe\0\1"),
         (1, b"\0\0\0\1\xff\xfe"),
-        (1, b"\0\0\0\1\0\2\xff\xff"),
+        (1, b"\0\0\0\1\0\3\xff\xff"),
         (1, b""),
     ],
 )

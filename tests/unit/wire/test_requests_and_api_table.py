@@ -249,7 +249,7 @@ def test_api_versions_of_an_unknown_version_has_a_readable_header_and_a_v0_respo
 @pytest.mark.parametrize(
     "frame",
     [b"", b"\0\3", b"\0\3\0\0\0\0\0\1\0\x09ab", b"\x7f\xff\0\0\0\0\0\1\0\0", b"\0\3\0\x0c\0\0\0\1\xff\xff",
-     b"\0\3\0\0\0\0\0\1\0\2\xff\xfe"],
+     b"\0\3\0\0\0\0\0\1\0\3\xff\xfe"],
 )  # fmt: skip
 def test_parsing_a_frame_without_a_valid_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
