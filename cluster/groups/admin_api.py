@@ -14,6 +14,7 @@ from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
 from ..wire import messages
+from .authorized_operations import authorized_operations
 from .group_shard import GroupShard, metadata_tombstones
 from .hosted_group import HostedGroup
 from .records import CONSUMER_PROTOCOL, encode_offset_key
@@ -55,22 +56,24 @@ class GroupAdminApi:
         """DescribeGroups v0 to v6; an unknown group is Dead, from v6 on GROUP_ID_NOT_FOUND."""
         body = request.decode()
         s = messages.response(request)
-        groups = tuple(self._describe(s, request.version, name) for name in body.groups)
+        groups = tuple(self._describe(s, request.version, body, name) for name in body.groups)
         request.respond(s.DescribeGroupsResponse(groups=groups))
 
-    def _describe(self, s: Any, version: int, group_id: str) -> Any:
+    def _describe(self, s: Any, version: int, body: Any, group_id: str) -> Any:
         try:
             _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
         if hosted is None or hosted.consumer is not None:
             missing = version >= UNKNOWN_GROUP_ERROR_FROM
+            code = ErrorCode.group_id_not_found if missing else ErrorCode.none
             reason = "not found" if hosted is None else "is not a classic group"
             return s.DescribedGroup(
-                error_code=ErrorCode.group_id_not_found if missing else ErrorCode.none,
+                error_code=code,
                 error_message=f"Group {group_id} {reason}." if missing else None,
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
+                authorized_operations=authorized_operations(body, code),
             )
         group = hosted.group
         # Protocol and subscriptions belong to one generation only while the group is Stable.
@@ -94,6 +97,7 @@ class GroupAdminApi:
             protocol_type=group.members.protocol_type or "",
             protocol_data=protocol or "",
             members=members,
+            authorized_operations=authorized_operations(body, ErrorCode.none),
         )
 
     def delete_groups(self, request: Request) -> None:

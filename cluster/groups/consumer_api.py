@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
 from ..wire.topic_ids import UUID
+from .authorized_operations import authorized_operations
 from .consumer.consumer_group import ConsumerGroup
 from .consumer.conversions import check_upgrade
 from .consumer.group_records import CurrentRecord
@@ -95,7 +96,7 @@ class ConsumerApi:
         body = request.decode()
         member_id = body.member_id
         if not member_id and request.version == 0 and body.member_epoch == JOIN_EPOCH:
-            member_id = self._service.new_uuid()
+            member_id = self._service.new_member_id()
         topics, owned = body.subscribed_topic_names, body.topic_partitions
         return HeartbeatRequest(
             version=request.version,
@@ -174,10 +175,10 @@ class ConsumerApi:
         """ConsumerGroupDescribe v0 and v1."""
         body = request.decode()
         s = messages.response(request)
-        groups = tuple(self._described(s, group_id) for group_id in body.group_ids)
+        groups = tuple(self._described(s, body, group_id) for group_id in body.group_ids)
         request.respond(s.ConsumerGroupDescribeResponse(groups=groups))
 
-    def _described(self, s: Any, group_id: str) -> Any:
+    def _described(self, s: Any, body: Any, group_id: str) -> Any:
         try:
             _, hosted = self._service.find_named(group_id)
         except KafkaError as error:
@@ -201,6 +202,7 @@ class ConsumerApi:
                 _described_member(s, member, data.target(member.member_id), view)
                 for member in data.members.values()
             ),
+            authorized_operations=authorized_operations(body, ErrorCode.none),
         )
 
 

@@ -9,6 +9,7 @@ Source: Kafka's GroupCoordinatorService and the classicGroup… methods of Group
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError
@@ -53,6 +54,7 @@ class MembershipApi:
             return
         join = self._join_request(request, body, reply)
         if hosted.consumer is not None:
+            join = replace(join, new_member_id=self._service.new_member_id())
             version = self._service.topics_version
             classic_membership.join(hosted.consumer, join, shard.consumer_hosting, version, reply)
             return
@@ -150,8 +152,9 @@ class MembershipApi:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             hosted = shard.create(body.group_id)
-        is_new = body.member_id == NO_MEMBER
-        if hosted.consumer is not None and hosted.is_empty and is_new:
+        if hosted.consumer is not None and hosted.is_empty:
+            if body.member_id != NO_MEMBER:
+                raise KafkaError(ErrorCode.unknown_member_id)
             shard.consumer_hosting.remove_empty(hosted)
         return shard, hosted
 
@@ -228,9 +231,8 @@ def _rebalance_if_loading(code: ErrorCode) -> ErrorCode:
 
 def _join_response(request: Request, result: JoinResult) -> Any:
     s = messages.response(request)
-    name = result.protocol_name
-    if name is None and request.version < NULL_PROTOCOL_NAME_FROM:
-        name = ""
+    # as in Kafka: no name is null where the version knows null, and else empty
+    name = result.protocol_name or (None if request.version >= NULL_PROTOCOL_NAME_FROM else "")
     return s.JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,

@@ -8,8 +8,8 @@ Source: Kafka's OffsetMetadataManager, KafkaApis.handleOffsetCommitRequest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ..errors import ErrorCode
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
@@ -17,6 +17,8 @@ from ..wire.topic_ids import UUID
 from .records import OffsetValue
 from .service import GroupService
 
+K = TypeVar("K")
+V = TypeVar("V")
 UNKNOWN_ID = "id:"
 
 
@@ -80,24 +82,50 @@ def offset_value(row: Any, now_ms: int, retention_ms: int = -1) -> OffsetValue:
 
 
 def errors_by_topic(
+    service: GroupService,
     body: Any,
-    names: TopicNames,
-    errors: Mapping[TopicPartition, ErrorCode],
+    errors: Sequence[ErrorCode],
     topic_row: Callable[..., Any],
     partition_row: Callable[..., Any],
 ) -> tuple[Any, ...]:
-    """The rows of the response: the error of each partition of the request, in its order."""
+    """The rows of the response, in Kafka's order. `errors`: of each row of the request, as `offset_rows` gives them.
+
+    The partitions that do not exist are first, and then those that the coordinator was asked for. A topic that the
+    request names twice has one row if one of the topics has such a partition. An existing topic without partitions
+    has no row.
+    """
+    of_row = iter(errors)
+    unknown: dict[tuple[Any, Any], list[Any]] = {}
+    known: list[tuple[tuple[Any, Any], list[Any]]] = []
+    for topic in body.topics:
+        name = name_of(topic, service.cache)
+        key = getattr(topic, "name", ""), getattr(topic, "topic_id", None)
+        rows: tuple[list[Any], list[Any]] = ([], [])
+        for row in topic.partitions:
+            exists = check_partition(service, TopicPartition(name, row.partition_index))
+            rows[exists is ErrorCode.none].append(
+                partition_row(partition_index=row.partition_index, error_code=next(of_row))
+            )
+        if rows[0] or not service.cache.partition_count(name):
+            unknown.setdefault(key, []).extend(rows[0])
+        if rows[1]:
+            known.append((key, rows[1]))
     return tuple(
-        topic_row(
-            name=getattr(topic, "name", ""),
-            topic_id=getattr(topic, "topic_id", None),
-            partitions=tuple(
-                partition_row(
-                    partition_index=row.partition_index,
-                    error_code=errors[TopicPartition(name_of(topic, names), row.partition_index)],
-                )
-                for row in topic.partitions
-            ),
-        )
-        for topic in body.topics
+        topic_row(name=name, topic_id=topic_id, partitions=tuple(rows))
+        for (name, topic_id), rows in merged_topics(unknown, known)
     )
+
+
+def merged_topics(
+    first: Mapping[K, list[V]], then: Iterable[tuple[K, list[V]]]
+) -> Iterable[tuple[K, list[V]]]:
+    """The rows of `first`, each topic followed by its rows of `then`; `then` as it is where `first` has none.
+
+    Source: the builders of Kafka's OffsetCommitResponse, TxnOffsetCommitResponse and OffsetDeleteResponse.
+    """
+    if not first:
+        return then
+    found = {key: list(rows) for key, rows in first.items()}
+    for key, rows in then:
+        found.setdefault(key, []).extend(rows)
+    return found.items()

@@ -11,7 +11,7 @@ Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from .hosted_group import HostedGroup
 from .offset_rows import (
     UNKNOWN_ID,
     check_metadata,
+    check_partition,
     errors_by_topic,
     name_of,
     offset_rows,
@@ -71,24 +72,25 @@ class OffsetsApi:
     def offset_commit(self, request: Request) -> None:
         """OffsetCommit v2 to v10; v10 names topics by id."""
         body = request.decode()
-        rows = dict(offset_rows(body, self._service.cache))
-        errors = unknown_partitions(self._service, rows)
-        known = {tp: row for tp, row in rows.items() if tp not in errors}
-        if not known:
+        rows = list(offset_rows(body, self._service.cache))
+        errors = [check_partition(self._service, tp) for tp, _ in rows]
+        if all(errors):
             self._respond_to_commit(request, body, errors)
             return
         try:
             shard, hosted = self._committer(body, request.version)
         except KafkaError as error:
-            self._respond_to_commit(request, body, {**errors, **dict.fromkeys(known, error.code)})
+            self._respond_to_commit(request, body, [known or error.code for known in errors])
             return
-        values: dict[TopicPartition, OffsetValue] = {}
-        for tp, row in known.items():
-            refused = check_metadata(self._service, row)
-            if refused is not ErrorCode.none:
-                errors[tp] = refused
-            else:
-                values[tp] = self._value(row, body)
+        errors = [
+            error or check_metadata(self._service, row)
+            for error, (_, row) in zip(errors, rows, strict=True)
+        ]
+        values = {
+            tp: self._value(row, body)
+            for error, (tp, row) in zip(errors, rows, strict=True)
+            if error is ErrorCode.none
+        }
         if values:
             self._commit(request, body, shard, hosted, values, errors)
         else:
@@ -126,7 +128,7 @@ class OffsetsApi:
         shard: GroupShard,
         hosted: HostedGroup,
         values: Mapping[TopicPartition, OffsetValue],
-        refused: Errors,
+        refused: Sequence[ErrorCode],
     ) -> None:
         group_id = hosted.group.group_id
         committer = Committer(request.client_id, body.member_id, body.generation_id_or_member_epoch)
@@ -152,18 +154,18 @@ class OffsetsApi:
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
-            self._respond_to_commit(request, body, {**dict.fromkeys(values, error), **refused})
+            self._respond_to_commit(request, body, [row or error for row in refused])
 
         host = self._service.host
         passes(host.failpoints, host.trace, BEFORE_OFFSETS, group_id)
         hosted.offsets.begin(values)
         shard.write(records, on_result)
 
-    def _respond_to_commit(self, request: Request, body: Any, errors: Errors) -> None:
+    def _respond_to_commit(self, request: Request, body: Any, errors: Sequence[ErrorCode]) -> None:
         s = messages.response(request)
         topics = errors_by_topic(
+            self._service,
             body,
-            self._service.cache,
             errors,
             s.OffsetCommitResponseTopic,
             s.OffsetCommitResponsePartition,
@@ -221,7 +223,7 @@ class OffsetsApi:
                 partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows),
             )
             for (topic, topic_id, _), (_, rows) in zip(requested, fetched, strict=True)
-            if not by_id or topic_id is not None
+            if not by_id or topic_id is not None or body.topics is not None
         )
         return s.OffsetFetchResponseGroup(group_id=body.group_id, topics=topics, error_code=error)
 
@@ -269,25 +271,34 @@ class OffsetsApi:
             shard, hosted = self._existing(body.group_id)
             in_use = _in_use(hosted, requested)
         except KafkaError as error:
-            _respond_to_delete(request, body, error.code, {})
+            s = messages.response(request)
+            request.respond(s.OffsetDeleteResponse(error_code=error.code, topics=()))
             return
         refused = {**dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic), **refused}
         known = [tp for tp in requested if tp not in refused and hosted.offsets.has_record(tp)]
         if not known:
-            _respond_to_delete(request, body, ErrorCode.none, refused)
+            self._respond_to_delete(request, body, requested, refused)
             return
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is ErrorCode.none:
                 for delta, tp in enumerate(known):
                     hosted.offsets.remove(tp, Offset(base_offset + delta))
-            _respond_to_delete(
-                request, body, ErrorCode.none, {**dict.fromkeys(known, error), **refused}
-            )
+            outcome = {**dict.fromkeys(known, error), **refused}
+            self._respond_to_delete(request, body, requested, outcome)
 
         group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in known]
         shard.write(tombstones, on_result)
+
+    def _respond_to_delete(
+        self, request: Request, body: Any, requested: Sequence[TopicPartition], errors: Errors
+    ) -> None:
+        s = messages.response(request)
+        codes = [errors.get(tp, ErrorCode.none) for tp in requested]
+        row, partition = s.OffsetDeleteResponseTopic, s.OffsetDeleteResponsePartition
+        topics = errors_by_topic(self._service, body, codes, row, partition)
+        request.respond(s.OffsetDeleteResponse(error_code=ErrorCode.none, topics=topics))
 
     def _existing(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find_named(group_id)
@@ -357,24 +368,3 @@ def _fetched(
         "metadata": value.metadata,
         "error_code": error,
     }
-
-
-def _respond_to_delete(request: Request, body: Any, error: ErrorCode, errors: Errors) -> None:
-    s = messages.response(request)
-    topics = tuple(
-        s.OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=tuple(
-                s.OffsetDeleteResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=errors.get(
-                        TopicPartition(topic.name, row.partition_index), ErrorCode.none
-                    ),
-                )
-                for row in topic.partitions
-            ),
-        )
-        for topic in body.topics
-    )
-    shown = topics if error is ErrorCode.none else ()
-    request.respond(s.OffsetDeleteResponse(error_code=error, topics=shown))

@@ -13,6 +13,7 @@ from ..coordinators import CoordinatorRuntime
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..internal_topics import OFFSETS
+from ..wire.topic_ids import draw_topic_id, text_of
 from .consumer.limits import consumer_limits
 from .consumer.target_assignments import ConsumerRules
 from .deadlines import GroupDeadlines
@@ -84,6 +85,10 @@ class GroupService:
         return "-".join(
             (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
         )
+
+    def new_member_id(self) -> str:
+        """A random member id of a consumer group, in the form that Kafka gives its ids."""
+        return text_of(draw_topic_id(self.host.random))
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The shard that serves `group_id`; KafkaError when it is another broker's, or loading."""

@@ -14,7 +14,7 @@ Source: Kafka's GroupCoordinatorService.commitTransactionalOffsets, OffsetMetada
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..coordinators import CoordinatorWrite, EndMarker, KeyValue, TransactionalProducer
@@ -31,12 +31,11 @@ from .hosted_group import HostedGroup
 from .members import NO_MEMBER
 from .membership import Group
 from .offset_rows import (
-    TopicNames,
     check_metadata,
+    check_partition,
     errors_by_topic,
     offset_rows,
     offset_value,
-    unknown_partitions,
 )
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
@@ -99,29 +98,31 @@ class TransactionalOffsetsApi:
     async def txn_offset_commit(self, request: Request) -> None:
         """TxnOffsetCommit v0 to v5."""
         body = request.decode()
-        names = self._service.cache
-        rows = dict(offset_rows(body, names))
-        refused = unknown_partitions(self._service, rows)
-        known = {tp: row for tp, row in rows.items() if tp not in refused}
-        if not known:
-            _respond(request, body, names, refused)
+        rows = list(offset_rows(body, self._service.cache))
+        refused = [check_partition(self._service, tp) for tp, _ in rows]
+        if all(refused):
+            self._respond(request, body, refused)
             return
         try:
             await self._verify(body, request.version)
             shard, hosted = self._committer(body)
         except KafkaError as error:
-            _respond(request, body, names, {**refused, **dict.fromkeys(known, error.code)})
+            self._respond(request, body, [known or error.code for known in refused])
             return
-        for tp, row in known.items():
-            error_of_row = check_metadata(self._service, row)
-            if error_of_row is not ErrorCode.none:
-                refused[tp] = error_of_row
+        refused = [
+            error or check_metadata(self._service, row)
+            for error, (_, row) in zip(refused, rows, strict=True)
+        ]
         now_ms = self._host.clock.wall_ms()
-        values = {tp: offset_value(row, now_ms) for tp, row in known.items() if tp not in refused}
+        values = {
+            tp: offset_value(row, now_ms)
+            for error, (tp, row) in zip(refused, rows, strict=True)
+            if error is ErrorCode.none
+        }
 
         def done(error: ErrorCode) -> None:
             shard.discard_if_idle(hosted)
-            _respond(request, body, names, {**dict.fromkeys(values, error), **refused})
+            self._respond(request, body, [row or error for row in refused])
 
         if values:
             self._write(shard, hosted, values, _committer_of(request, body), done)
@@ -130,6 +131,8 @@ class TransactionalOffsetsApi:
 
     async def _verify(self, body: Any, version: int) -> None:
         """KafkaError unless the transaction coordinator has the group's partition in the transaction."""
+        if not body.group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
         shard = self._service.shard_of(body.group_id)
         home = TopicPartition(OFFSETS.name, shard.shard.number)
         error = await self._replicas.transaction_checks.check_offsets(
@@ -150,10 +153,11 @@ class TransactionalOffsetsApi:
                 raise KafkaError(ErrorCode.illegal_generation)
             return shard, shard.create(body.group_id)
         member_id = getattr(body, "member_id", NO_MEMBER)
-        if hosted.consumer is not None:
-            check_transactional(hosted.consumer.data, body.group_id, member_id, generation)
-            return shard, hosted
         instance = getattr(body, "group_instance_id", None)
+        if hosted.consumer is not None:
+            data = hosted.consumer.data
+            check_transactional(data, body.group_id, member_id, instance, generation)
+            return shard, hosted
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:
             raise KafkaError(error)
@@ -204,6 +208,12 @@ class TransactionalOffsetsApi:
                 producer=producer,
             )
         )
+
+    def _respond(self, request: Request, body: Any, errors: Sequence[ErrorCode]) -> None:
+        s = messages.response(request)
+        row, partition = s.TxnOffsetCommitResponseTopic, s.TxnOffsetCommitResponsePartition
+        topics = errors_by_topic(self._service, body, errors, row, partition)
+        request.respond(s.TxnOffsetCommitResponse(topics=topics))
 
     # ---- the end of a transaction ------------------------------------------------------------------
 
@@ -301,13 +311,3 @@ def _error_for_client(error: ErrorCode, version: int) -> ErrorCode:
         adds=version >= ADDS_FROM,
         knows_abortable=version >= ABORTABLE_FROM,
     )
-
-
-def _respond(
-    request: Request, body: Any, names: TopicNames, errors: Mapping[TopicPartition, ErrorCode]
-) -> None:
-    s = messages.response(request)
-    topics = errors_by_topic(
-        body, names, errors, s.TxnOffsetCommitResponseTopic, s.TxnOffsetCommitResponsePartition
-    )
-    request.respond(s.TxnOffsetCommitResponse(topics=topics))

@@ -6,15 +6,12 @@ both sides the notes must equal them. HARROW_RECORD=1 beside HARROW_APACHE=1 wri
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
-from enum import Enum
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from group_scripts import Script, check_answers
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -23,51 +20,7 @@ from raw_groups import RANGE, SUBSCRIBES_NOTHING, RawGroup
 from raw_transactions import RawProducer
 from waiting import until
 
-FILE = Path(__file__).parent / "kafka_files" / "group_answers.json"
 Code = ErrorCode
-
-
-class Script:
-    """One group on one cluster, and the answers so far."""
-
-    def __init__(self, kafka: Any) -> None:
-        self.kafka = kafka
-        self.topic: str = kafka.topic("groups", 1)
-        self.group = self.another("group")
-        self.notes: list[list[Any]] = []
-        self.aliases = {self.topic: "TOPIC", self.group.name: "GROUP"}
-
-    def another(self, prefix: str) -> RawGroup:
-        """A group of a new name, which its coordinator serves."""
-        name = f"{prefix}-{uuid4().hex[:8]}"
-        group = RawGroup(self.kafka.raw, name, min(self.kafka.ports))
-        group.await_loaded()
-        return group
-
-    def note(self, what: str, answer: Any) -> None:
-        """Keep an answer."""
-        self.notes.append([what, self._plain(answer)])
-
-    def _plain(self, value: Any) -> Any:
-        given = value
-        if isinstance(value, Enum):
-            return value.name
-        if isinstance(value, bytes):
-            if self.topic.encode() in value:
-                return "subscribes TOPIC"
-            return "subscribes nothing" if value == SUBSCRIBES_NOTHING else value.decode()
-        if isinstance(value, dict):
-            return [[self._plain(key), self._plain(row)] for key, row in given.items()]
-        if isinstance(value, list | tuple):
-            return [self._plain(row) for row in given]
-        if isinstance(value, str):
-            for name, alias in self.aliases.items():
-                value = value.replace(name, alias)
-        return value
-
-    def await_heartbeat(self, member: str, generation: int, code: ErrorCode) -> None:
-        """Heartbeats of a member until they are answered like this."""
-        until(lambda: self.group.heartbeat(member, generation) is code, f"{code.name} for {member}")
 
 
 def subscription(topic: str) -> bytes:
@@ -75,7 +28,7 @@ def subscription(topic: str) -> bytes:
     return b"\x00\x00\x00\x00\x00\x01" + len(name).to_bytes(2) + name + b"\xff\xff\xff\xff"
 
 
-def requests_to_groups_that_do_not_exist(script: Script) -> None:
+def requests_to_groups_that_do_not_exist(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     note("join with an unknown id", group.join("m", "made-up"))
     note("join, session too short", group.join("m", session_ms=10))
@@ -99,7 +52,7 @@ def requests_to_groups_that_do_not_exist(script: Script) -> None:
     note("listed", group.listed())
 
 
-def a_member_from_its_first_join_to_the_end(script: Script) -> None:
+def a_member_from_its_first_join_to_the_end(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     protocols = (("range", subscription(topic)), ("sticky", subscription(topic)))
     more: dict[str, Any] = {"protocols": protocols}
@@ -165,7 +118,7 @@ def a_member_from_its_first_join_to_the_end(script: Script) -> None:
     note("listed", group.listed())
 
 
-def two_members_while_the_group_rebalances(script: Script) -> None:
+def two_members_while_the_group_rebalances(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     links = group.stable("a", "b")
     third = group.begin("c")["c"]
@@ -202,7 +155,7 @@ def two_members_while_the_group_rebalances(script: Script) -> None:
     note("described", group.describe())
 
 
-def members_that_come_and_leave_before_they_join(script: Script) -> None:
+def members_that_come_and_leave_before_they_join(script: Script[RawGroup]) -> None:
     group, note = script.group, script.note
     links = group.stable("a", "b")
     note("join without id", group.join("c"))
@@ -218,7 +171,7 @@ def members_that_come_and_leave_before_they_join(script: Script) -> None:
     note("heartbeat", group.heartbeat("a", 2))
 
 
-def static_members(script: Script) -> None:
+def static_members(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     links = {name: group.member_link() for name in ("leader", "follower")}
     for number, (name, link) in enumerate(links.items()):
@@ -257,7 +210,7 @@ def static_members(script: Script) -> None:
     note("heartbeat", group.heartbeat("leader-4", 1, **instance))
 
 
-def offsets_of_a_simple_group(script: Script) -> None:
+def offsets_of_a_simple_group(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     other = script.another("other")
     script.aliases[other.name] = "OTHER"
@@ -289,7 +242,7 @@ def offsets_of_a_simple_group(script: Script) -> None:
     note("commit nothing", group.commit_rows([], "made-up", 3))
 
 
-def offsets_of_a_topic_that_is_deleted(script: Script) -> None:
+def offsets_of_a_topic_that_is_deleted(script: Script[RawGroup]) -> None:
     group, note = script.group, script.note
     first = script.kafka.topic("first", 1)
     script.aliases[first] = "FIRST"
@@ -304,7 +257,7 @@ def offsets_of_a_topic_that_is_deleted(script: Script) -> None:
     note("fetch", group.fetch(group.name))
 
 
-def groups_whose_subscriptions_the_broker_cannot_read(script: Script) -> None:
+def groups_whose_subscriptions_the_broker_cannot_read(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     group.stable("a", protocols=(("range", b"?"),))
     note("commit", group.commit(topic, 5, "a", 1))
@@ -320,7 +273,7 @@ def groups_whose_subscriptions_the_broker_cannot_read(script: Script) -> None:
     note("listed", workers.listed())
 
 
-def offsets_that_are_pending_in_a_transaction(script: Script) -> None:
+def offsets_that_are_pending_in_a_transaction(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     client = RawProducer(script.kafka.raw, f"t-{uuid4().hex[:8]}", min(script.kafka.ports))
     client.init()
@@ -357,7 +310,7 @@ def offsets_that_are_pending_in_a_transaction(script: Script) -> None:
     note("listed", group.listed())
 
 
-def members_that_are_too_late(script: Script) -> None:
+def members_that_are_too_late(script: Script[RawGroup]) -> None:
     group, note, topic = script.group, script.note, script.topic
     short: dict[str, Any] = {"session_ms": 1_500, "rebalance_ms": 1_500}
     links = group.stable("a", "b", **short)
@@ -371,7 +324,7 @@ def members_that_are_too_late(script: Script) -> None:
     note("c", [group.heartbeat("c", 4), group.heartbeat("c", 5), group.sync("c", 4)])
 
 
-def joins_of_every_version(script: Script) -> None:
+def joins_of_every_version(script: Script[RawGroup]) -> None:
     for version in range(10):
         group = script.group = script.another(f"v{version}")
         first = group.join("a", version=version)
@@ -380,7 +333,7 @@ def joins_of_every_version(script: Script) -> None:
             script.note(f"join v{version}", group.join("a", "a", version=version))
 
 
-SCRIPTS: list[Callable[[Script], None]] = [
+SCRIPTS: list[Callable[[Script[RawGroup]], None]] = [
     requests_to_groups_that_do_not_exist,
     a_member_from_its_first_join_to_the_end,
     two_members_while_the_group_rebalances,
@@ -396,15 +349,7 @@ SCRIPTS: list[Callable[[Script], None]] = [
 
 
 @pytest.mark.parametrize("play", SCRIPTS, ids=lambda play: play.__name__)
-def test_a_group_answers_as_in_kafka(kafka: Any, play: Callable[[Script], None]) -> None:
-    script = Script(kafka)
+def test_a_group_answers_as_in_kafka(kafka: Any, play: Callable[[Script[RawGroup]], None]) -> None:
+    script = Script(kafka, RawGroup)
     play(script)
-    if kafka.name == "apache" and os.environ.get("HARROW_RECORD") == "1":
-        known: dict[str, list[Any]] = json.loads(FILE.read_text()) if FILE.exists() else {}
-        known[play.__name__] = script.notes
-        rows = ",\n".join(
-            f'"{name}": [\n' + ",\n".join(f" {json.dumps(row)}" for row in notes) + "\n]"
-            for name, notes in sorted(known.items())
-        )
-        FILE.write_text("{\n" + rows + "\n}\n")
-    assert script.notes == json.loads(FILE.read_text())[play.__name__]
+    check_answers(script, play.__name__, "group_answers.json")

@@ -2,7 +2,8 @@
 
 Owns: pure functions on a `Draft`. To the group a classic member is a member as any other: its generation is its member
 epoch, JoinGroup moves it towards the target assignment, SyncGroup returns its assigned partitions, and Heartbeat makes
-it join again when its assignment must change. No classic member is a leader.
+it join again when its assignment must change. No classic member is a leader. LeaveGroup removes any member, because
+administrators remove members with it.
 
 Source: KIP-848 (online upgrade); Kafka's classicGroupJoinToConsumerGroup, …SyncTo…, …HeartbeatTo…, …LeaveTo….
 """
@@ -53,8 +54,8 @@ def join(
     _check_protocols(state, request)
     if not request.member_id and request.member_id_required and request.group_instance_id is None:
         return JoinResult(error=ErrorCode.member_id_required, member_id=member_id)
-    subscription = _subscription(request)
     before = _member_of(draft, request, member_id)
+    subscription = _subscription(request)
     given = metadata_of(request, subscription)
     metadata = replace(
         given,
@@ -73,7 +74,11 @@ def join(
 
 
 def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id: str) -> SyncResult:
-    """SyncGroup: the assigned partitions of the member."""
+    """SyncGroup: the assigned partitions of the member.
+
+    A member that must revoke partitions learns from the response which ones it keeps. So it gets them although its
+    epoch is older than the group's; a member in another state joins again (REBALANCE_IN_PROGRESS).
+    """
     member = classic_member(state, group_id, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
     first = _classic(member).protocols[0]
@@ -82,7 +87,8 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
         first.name,
     ):
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
-    if member.epoch < state.epoch:
+    must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
+    if member.epoch < state.epoch and not must_revoke:
         raise KafkaError(ErrorCode.rebalance_in_progress)
     return SyncResult(
         protocol_type=request.protocol_type,
@@ -108,26 +114,38 @@ def heartbeat(
     return ErrorCode.rebalance_in_progress if must_join else ErrorCode.none
 
 
+def leaving_member(
+    state: GroupData, group_id: str, member_id: str, instance_id: str | None
+) -> ConsumerMember:
+    """The member that LeaveGroup names, of either protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+
+    An empty member id with an instance id names the holder of the instance id.
+    """
+    holder = state.static_member(instance_id)
+    if member_id == NO_MEMBER and holder is not None:
+        return holder
+    return _member(state, group_id, member_id, instance_id)
+
+
 def classic_member(
     state: GroupData, group_id: str, member_id: str, instance_id: str | None
 ) -> ConsumerMember:
-    """A member that uses the classic protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-
-    As in LeaveGroup of an administrator, an empty member id with an instance id names the holder of the instance id.
-    """
-    holder = state.static_member(instance_id)
-    if instance_id is None:
-        member = known_member(state, group_id, member_id)
-    elif member_id == NO_MEMBER and holder is not None:
-        member = holder
-    else:
-        member = static_member(state, member_id, instance_id)
+    """A member that uses the classic protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member = _member(state, group_id, member_id, instance_id)
     if not member.is_classic:
         raise KafkaError(
             ErrorCode.unknown_member_id,
             f"Member {member.member_id} does not use the classic protocol.",
         )
     return member
+
+
+def _member(
+    state: GroupData, group_id: str, member_id: str, instance_id: str | None
+) -> ConsumerMember:
+    if instance_id is None:
+        return known_member(state, group_id, member_id)
+    return static_member(state, member_id, instance_id)
 
 
 def encoded_assignment(member: ConsumerMember, rules: ConsumerRules) -> bytes:
@@ -144,17 +162,14 @@ def _classic(member: ConsumerMember) -> ClassicMetadata:
 
 
 def _check_protocols(state: GroupData, request: JoinRequest) -> None:
+    """Each classic member must support one of the protocols; as in Kafka, the member that joins again counts too."""
     counts = Counter(
         protocol.name
         for member in state.members.values()
         for protocol in (member.metadata.classic.protocols if member.metadata.classic else ())
-        if member.member_id != request.member_id
     )
-    others = sum(
-        member.is_classic and member.member_id != request.member_id
-        for member in state.members.values()
-    )
-    shared = any(counts[protocol.name] == others for protocol in request.protocols)
+    classic = state.classic_count()
+    shared = any(counts[protocol.name] == classic for protocol in request.protocols)
     if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols or not shared:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 

@@ -16,7 +16,7 @@ When a deadline passes, the member is fenced:
 | --------- | ------------------------------------- | ----------------------------------------- |
 | session   | each member                           | at each accepted request of the member     |
 | rebalance | a member that must revoke partitions  | when it must; ends when its state changes  |
-| join      | a classic member that must join again | at its Heartbeat                           |
+| join      | a classic member that must join again | at its Heartbeat or SyncGroup              |
 | sync      | a classic member that joined          | at its JoinGroup                           |
 
 Source: Kafka's GroupMetadataManager (schedule…Timeout, consumerGroupFenceMember), CoordinatorRuntime.

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...coordinators import RecordFormatError
 from ...host.seam import Buffer
 from ...ids import TopicPartition, by_topic
 from ..records import RecordReader
@@ -37,6 +38,8 @@ def decode_subscription(metadata: Buffer) -> Subscription:
     """A subscription of any version."""
     reader = RecordReader(metadata)
     version = reader.i16()
+    if version < 0:
+        raise RecordFormatError(f"a subscription of version {version}")
     topics = tuple(reader.string() for _ in range(reader.i32()))
     reader.octets()
     owned = reader.partitions() if version >= OWNED_FROM else ()

@@ -37,7 +37,7 @@ from .members import (
     CurrentAssignment,
     MemberMetadata,
 )
-from .subscriptions import TopicView
+from .subscriptions import TopicView, metadata_hash, partition_counts
 from .target_assignments import ConsumerLimits, ConsumerRules
 
 
@@ -61,9 +61,10 @@ def records_of_classic(group: Group, view: TopicView) -> list[ConsumerRecord]:
             f"consumer protocol is malformed: {error}.",
         ) from None
     generation = group.generation
+    names = {name for _, metadata, _ in members for name in metadata.topics}
     return [
         *(MemberRecord(member_id, metadata) for member_id, metadata, _ in members),
-        GroupEpochRecord(GroupEpoch(generation)),
+        GroupEpochRecord(GroupEpoch(generation, metadata_hash(partition_counts(names, view)))),
         *(TargetRecord(member_id, current.assigned) for member_id, _, current in members),
         TargetEpochRecord(generation),
         *(CurrentRecord(member_id, current) for member_id, _, current in members),

@@ -98,7 +98,8 @@ def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
         "InstanceId can't be empty.",
     )
     _require(request.rack_id is None or request.rack_id.strip() != "", "RackId can't be empty.")
-    if request.version >= MEMBER_ID_BY_CLIENT_FROM or request.epoch != JOIN_EPOCH:
+    by_client = request.version >= MEMBER_ID_BY_CLIENT_FROM
+    if by_client or request.epoch > JOIN_EPOCH or request.epoch == LEAVE_EPOCH:
         _require(request.member_id.strip() != "", "MemberId can't be empty.")
     if request.epoch == JOIN_EPOCH:
         _check_join(request)
@@ -112,8 +113,6 @@ def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
             f"ServerAssignor {request.assignor} is not supported. Supported assignors: "
             f"{', '.join(assignors)}.",
         )
-    if request.regex and request.epoch >= JOIN_EPOCH:
-        compile_regex(request.regex, REGEX_FIELD)
 
 
 def _check_join(request: HeartbeatRequest) -> None:
@@ -141,6 +140,8 @@ def heartbeat(
     """A heartbeat that is no leave. `topics_changed`: the topics of the cluster may differ from the last time."""
     check_size(draft.state, request.member_id, request.instance_id, rules.limits.max_size)
     member = _member_of(draft, request)
+    if request.regex:
+        compile_regex(request.regex, REGEX_FIELD)
     before = draft.state.members.get(member.member_id, member)
     metadata = request.applied_to(before.metadata)
     updated = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
@@ -162,7 +163,7 @@ def subscribe(
     *,
     topics_changed: bool,
 ) -> ConsumerMember:
-    """Store what a member says about itself; a new member or subscription gives the group a new epoch."""
+    """Store what a member says about itself; a new subscription and a group's first member give it a new epoch."""
     is_new = before.member_id not in draft.state.members
     resubscribed = (before.metadata.topics, before.metadata.regex or "") != (
         metadata.topics,
@@ -170,7 +171,7 @@ def subscribe(
     )
     if is_new or before.metadata != metadata:
         draft.add(MemberRecord(before.member_id, metadata))
-    bump = is_new or resubscribed
+    bump = resubscribed or not draft.state.epoch
     if bump or topics_changed:
         update_group_epoch(draft, rules, bump=bump)
     update_target(draft, rules)

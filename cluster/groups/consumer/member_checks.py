@@ -10,10 +10,12 @@ Source: Kafka's ConsumerGroup.validateOffsetCommit and validateOffsetFetch.
 from __future__ import annotations
 
 from ...errors import ErrorCode, KafkaError
+from ..members import NO_MEMBER
 from .group_state import GroupData
 from .heartbeats import known_member
 from .members import ConsumerMember
 
+NO_GENERATION = -1
 MEMBER_EPOCH_FROM = 9
 """First version of OffsetCommit and OffsetFetch with errors for member epochs."""
 
@@ -28,9 +30,12 @@ def check_commit(state: GroupData, group_id: str, member_id: str, epoch: int, ve
     _check_epoch(member, epoch)
 
 
-def check_transactional(state: GroupData, group_id: str, member_id: str, epoch: int) -> None:
-    """TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH."""
-    if epoch < 0 and not state.members:
+def check_transactional(
+    state: GroupData, group_id: str, member_id: str, instance_id: str | None, epoch: int
+) -> None:
+    """TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH; its older versions name no member."""
+    names_none = (member_id, instance_id, epoch) == (NO_MEMBER, None, NO_GENERATION)
+    if names_none or (epoch < 0 and not state.members):
         return
     if known_member(state, group_id, member_id).epoch != epoch:
         raise KafkaError(ErrorCode.illegal_generation)

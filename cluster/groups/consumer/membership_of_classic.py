@@ -9,6 +9,7 @@ Source: Kafka's GroupMetadataManager, the methods classicGroup…ToConsumerGroup
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...errors import ErrorCode, KafkaError
@@ -17,6 +18,7 @@ from . import classic_members
 from .consumer_group import ConsumerGroup, Deadline, GroupSurroundings
 from .group_state import Draft
 from .heartbeats import remove_members
+from .members import JOIN_EPOCH
 
 LeavingMember = tuple[str, str | None]
 """Member id, group instance id."""
@@ -34,13 +36,21 @@ def join(
 
     def plan(draft: Draft) -> Callable[[], None]:
         changed = group.topics_version != topics_version
+        replaced = draft.state.static_member(request.group_instance_id)
         result = classic_members.join(draft, request, group.rules, topics_changed=changed)
-        surroundings.downgrade(group, draft, rebalance=False)
-        return partial(joined, result, was_refused=result.error is not ErrorCode.none)
+        # as in Kafka: a dynamic member that changes its protocol leaves a consumer group of classic members
+        if replaced is None or replaced.is_classic:
+            return partial(joined, result, stays=result.error is ErrorCode.none)
+        resubscribed = draft.state.epoch != group.data.epoch
+        downgraded = surroundings.downgrade(group, draft, rebalance=resubscribed)
+        if downgraded and resubscribed:  # the member joins again, for the rebalance
+            same = replaced.member_id == result.member_id
+            result = replace(result, generation=replaced.epoch if same else JOIN_EPOCH)
+        return partial(joined, result, stays=not downgraded)
 
-    def joined(result: JoinResult, *, was_refused: bool) -> None:
+    def joined(result: JoinResult, *, stays: bool) -> None:
         member = group.data.members.get(result.member_id)
-        if not was_refused and member is not None:
+        if stays and member is not None:
             group.topics_version = topics_version
             group.clear_deadline(Deadline.JOIN, member.member_id)
             group.clear_deadline(Deadline.REBALANCE, member.member_id)
@@ -48,17 +58,19 @@ def join(
             group.set_deadline(Deadline.SYNC, member.member_id, request.rebalance_timeout_ms)
         reply(result)
 
-    def refuse(error: KafkaError) -> None:
-        reply(JoinResult(error=error.code, member_id=request.member_id))
-
-    group.submit(plan, refuse)
+    group.submit(plan, lambda error: reply(JoinResult(error=error.code)))
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, reply: Callable[[SyncResult], None]) -> None:
     """SyncGroup."""
 
     def plan(draft: Draft) -> Callable[[], None]:
-        result = classic_members.sync(draft.state, request, group.rules, group.group_id)
+        try:
+            result = classic_members.sync(draft.state, request, group.rules, group.group_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.rebalance_in_progress:
+                _must_join(group, draft, request.member_id)
+            raise
         _heard(group, draft, request.member_id, request.group_instance_id)
         group.clear_deadline(Deadline.SYNC, request.member_id)
         return partial(reply, result)
@@ -80,9 +92,8 @@ def heartbeat(
             draft.state, group.group_id, member_id, instance_id, generation
         )
         _heard(group, draft, member_id, instance_id)
-        if code is not ErrorCode.none and not group.has_deadline(Deadline.JOIN, member_id):
-            timeout_ms = draft.state.members[member_id].metadata.rebalance_timeout_ms
-            group.set_deadline(Deadline.JOIN, member_id, timeout_ms)
+        if code is not ErrorCode.none:
+            _must_join(group, draft, member_id)
         return partial(reply, code)
 
     group.submit(plan, lambda error: reply(error.code))
@@ -97,10 +108,20 @@ def leave(
     """LeaveGroup; each member has its own error."""
 
     def plan(draft: Draft) -> Callable[[], None]:
-        rows = [_leaving(group, draft, *member) for member in leaving]
-        left = [name for name, _, code in rows if code is ErrorCode.none]
+        left: dict[str, None] = {}
+        rows: list[LeftMember] = []
+        for member_id, instance_id in leaving:
+            try:
+                member = classic_members.leaving_member(
+                    draft.state, group.group_id, member_id, instance_id
+                )
+            except KafkaError as error:
+                rows.append((member_id, instance_id, error.code))
+            else:
+                left[member.member_id] = None
+                rows.append((member_id, instance_id, ErrorCode.none))
         if left:
-            remove_members(draft, list(dict.fromkeys(left)), group.rules)
+            remove_members(draft, list(left), group.rules)
             surroundings.downgrade(group, draft, rebalance=True)
         return partial(reply, rows)
 
@@ -110,14 +131,10 @@ def leave(
     group.submit(plan, refuse)
 
 
-def _leaving(
-    group: ConsumerGroup, draft: Draft, member_id: str, instance_id: str | None
-) -> LeftMember:
-    try:
-        member = classic_members.classic_member(draft.state, group.group_id, member_id, instance_id)
-    except KafkaError as error:
-        return member_id, instance_id, error.code
-    return member.member_id, instance_id, ErrorCode.none
+def _must_join(group: ConsumerGroup, draft: Draft, member_id: str) -> None:
+    if not group.has_deadline(Deadline.JOIN, member_id):
+        timeout_ms = draft.state.members[member_id].metadata.rebalance_timeout_ms
+        group.set_deadline(Deadline.JOIN, member_id, timeout_ms)
 
 
 def _heard(group: ConsumerGroup, draft: Draft, member_id: str, instance_id: str | None) -> None:

@@ -274,8 +274,8 @@ def test_offsets_by_topic_id(bed: GroupTestBed) -> None:
     )
     done = bed.send(8, 10, group_id=GROUP, member_id="", topics=topics).response
     assert [(t.topic_id, t.partitions[0].error_code.name) for t in done.topics] == [
-        (known, "none"),
         (unknown, "unknown_topic_id"),
+        (known, "none"),
     ]
     for requested in (True, False):
         asked = tuple(

@@ -18,9 +18,11 @@ from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, leave, subscription
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.consumer.consumer_protocol import decode_assignment, encode_assignment
+from harrow.cluster.internal_topics import partition_for
 from harrow.cluster.wire.api_keys import ApiKey
 
 ORDERS = subscription("orders")
+MISSING = next(name for n in range(999) if partition_for(name := f"missing-{n}", 50) == HOME)
 ALL = encode_assignment(0, {"orders": [0, 1, 2]})
 
 
@@ -40,7 +42,7 @@ def join(bed: GroupTestBed, member_id: str = "", metadata: bytes = ORDERS, **mor
         ApiKey.JOIN_GROUP,
         9,
         group_id=GROUP,
-        session_timeout=timedelta(seconds=10),
+        session_timeout=timedelta(seconds=more.pop("session_s", 10)),
         rebalance_timeout=timedelta(seconds=60),
         member_id=member_id,
         protocol_type=more.pop("protocol_type", "consumer"),
@@ -69,10 +71,10 @@ def sync(bed: GroupTestBed, member_id: str, generation: int, **given: bytes) -> 
     ).response
 
 
-def stable_classic(bed: GroupTestBed) -> str:
+def stable_classic(bed: GroupTestBed, **more: Any) -> str:
     """A classic group of one member that has every partition; returns the member id."""
-    member_id: str = join(bed).member_id
-    joined = join(bed, member_id)
+    member_id: str = join(bed, **more).member_id
+    joined = join(bed, member_id, **more)
     assert joined.generation_id == 1
     assert sync(bed, member_id, 1, **{member_id: ALL}).error_code is ErrorCode.none
     return member_id
@@ -120,9 +122,12 @@ def test_cooperative_member_revokes_before_another_member_gets_the_partition(
     assert joined.generation_id == 1, "it must revoke first"
     assert assigned(consumer_heartbeat(bed, "new", 2), bed) is None
     assert heartbeat(bed, old, 1) is ErrorCode.rebalance_in_progress
-    again = join(bed, old, owning(0, 1))
+    learnt = given(sync(bed, old, 1))
+    assert len(learnt) == 2, "what it keeps"
+    again = join(bed, old, owning(*learnt))
     assert again.generation_id == 2
     kept = given(sync(bed, old, 2))
+    assert kept == learnt
     freed = assigned(consumer_heartbeat(bed, "new", 2), bed)
     assert freed is not None
     assert sorted(kept + freed["orders"]) == [0, 1, 2]
@@ -245,9 +250,10 @@ def test_errors_of_classic_requests_to_a_consumer_group(bed: GroupTestBed) -> No
     assert given(sync(bed, member_id, 2)) == []
     assert heartbeat(bed, member_id, 9) is ErrorCode.illegal_generation
     assert heartbeat(bed, "new", 1) is ErrorCode.unknown_member_id, "it is no classic member"
-    assert leave(bed, "new") is ErrorCode.unknown_member_id
-    assert leave(bed, member_id) is ErrorCode.none
-    assert join(bed, "x", b"?").error_code is ErrorCode.unknown_server_error
+    refused = join(bed, "x", b"?")
+    assert (refused.error_code, refused.member_id) == (ErrorCode.unknown_server_error, "")
+    assert leave(bed, "new") is ErrorCode.none, "administrators remove any member"
+    assert leave(bed, member_id) is ErrorCode.none, "the group is classic again"
 
 
 def test_classic_member_that_does_not_sync_is_fenced(bed: GroupTestBed) -> None:
@@ -275,3 +281,115 @@ def test_static_member_changes_its_protocol_by_a_restart(bed: GroupTestBed) -> N
     assert back.error_code is ErrorCode.none
     assert bed.send(ApiKey.LIST_GROUPS, 5).response.groups[0].group_type == "classic"
     assert given(sync(bed, back.member_id, back.generation_id)) == [0, 1, 2]
+
+
+def test_classic_member_that_must_revoke_and_does_not_join_is_fenced(bed: GroupTestBed) -> None:
+    old = stable_classic(bed)
+    new = ModelConsumer(bed, "new")
+    new.beat()
+    join(bed, old, owning(0, 1, 2))
+    assert sync(bed, old, 1).error_code is ErrorCode.none
+    for _ in range(8):  # the rebalance timeout is 60 s
+        bed.host.advance(9_000)
+        heartbeat(bed, old, 1)
+        new.beat()
+    assert heartbeat(bed, old, 1) is ErrorCode.unknown_member_id
+
+
+def test_sync_of_a_member_that_must_join_begins_its_join_timeout(bed: GroupTestBed) -> None:
+    old = stable_classic(bed, session_s=600)
+    new = ModelConsumer(bed, "new")
+    new.beat()
+    assert sync(bed, old, 1).error_code is ErrorCode.rebalance_in_progress
+    for _ in range(8):  # the rebalance timeout is 60 s
+        bed.host.advance(9_000)
+        new.beat()
+    assert heartbeat(bed, old, 1) is ErrorCode.unknown_member_id
+
+
+def leave_all(bed: GroupTestBed, *members: tuple[str, str | None]) -> list[tuple[str, ErrorCode]]:
+    """The response to a LeaveGroup of several members."""
+    rows = tuple(
+        bed.nested(
+            ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name, group_instance_id=instance
+        )
+        for name, instance in members
+    )
+    left = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response.members
+    return [(row.member_id, row.error_code) for row in left]
+
+
+def test_leave_group_removes_members_of_the_consumer_protocol(bed: GroupTestBed) -> None:
+    consumer_join(bed, "a", instance_id="i")
+    consumer_join(bed, "b")
+    consumer_join(bed, "c", instance_id="k")
+    unknown, none = ErrorCode.unknown_member_id, ErrorCode.none
+    assert leave_all(bed, ("a", "j"), ("x", None), ("", "j")) == [
+        ("a", unknown), ("x", unknown), ("", unknown),
+    ]  # fmt: skip
+    assert leave_all(bed, ("x", "i")) == [("x", ErrorCode.fenced_instance_id)]
+    assert len(described(bed).members) == 3
+    assert leave_all(bed, ("", "i"), ("b", None), ("b", None)) == [
+        ("", none), ("b", none), ("b", none),
+    ]  # fmt: skip
+    assert [row.member_id for row in described(bed).members] == ["c"]
+    assert leave_all(bed, ("c", "k")) == [("c", none)]
+    assert described(bed).group_state == "Empty"
+    assert leave_all(bed, ("c", "k")) == [("c", unknown)]
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_last_consumer_member_that_joins_by_join_group_makes_the_group_classic_if_static(
+    bed: GroupTestBed, instance: str | None
+) -> None:
+    consumer_join(bed, "b", instance_id=instance)
+    joined = join(bed, "b", owning(0, 1, 2), group_instance_id=instance)
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.none, 1)
+    rows = bed.send(ApiKey.LIST_GROUPS, 5).response.groups
+    kind = "consumer" if instance is None else "classic"
+    assert [(row.group_state, row.group_type) for row in rows] == [("Stable", kind)]
+    if instance is None:
+        assert [row.member_type for row in described(bed).members] == [0]
+        again = consumer_heartbeat(bed, "b", 1)
+        assert (again.error_code, again.member_epoch) == (ErrorCode.none, 1)
+        assert [row.member_type for row in described(bed).members] == [1]
+
+
+def test_static_member_that_takes_over_a_classic_group_leaves_its_epoch(bed: GroupTestBed) -> None:
+    classic = join(bed, group_instance_id="i")
+    row = bed.nested(
+        ApiKey.SYNC_GROUP,
+        5,
+        "SyncGroupRequestAssignment",
+        member_id=classic.member_id,
+        assignment=ALL,
+    )
+    bed.send(
+        ApiKey.SYNC_GROUP, 5, group_id=GROUP, generation_id=1, member_id=classic.member_id,
+        group_instance_id="i", protocol_type="consumer", protocol_name="range", assignments=(row,),
+    )  # fmt: skip
+    taken = consumer_join(bed, "b", instance_id="i")
+    assert (taken.member_epoch, assigned(taken, bed)) == (1, {"orders": [0, 1, 2]})
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_operations_that_a_client_may_do_to_a_group_are_shown_where_asked(
+    bed: GroupTestBed, *, asked: bool
+) -> None:
+    read, delete, describe, describe_configs, alter_configs = 3, 6, 8, 10, 11
+    bits = (read, delete, describe, describe_configs, alter_configs)
+    may, unasked = sum(1 << bit for bit in bits), -(2**31)
+    flag = {"include_authorized_operations": asked}
+
+    def classic(version: int, group_id: str) -> int:
+        sent = bed.send(ApiKey.DESCRIBE_GROUPS, version, groups=(group_id,), **flag)
+        operations: int = sent.response.groups[0].authorized_operations
+        return operations
+
+    stable_classic(bed)
+    shown = may if asked else unasked
+    assert [classic(version, GROUP) for version in (3, 5, 6)] == [shown] * 3
+    assert [classic(version, MISSING) for version in (5, 6)] == [shown, unasked]
+    consumer_join(bed, "new")
+    sent = bed.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=(GROUP, ""), **flag)
+    assert [row.authorized_operations for row in sent.response.groups] == [shown, unasked]
