@@ -6,9 +6,9 @@ is for two-phase commits with an external coordinator, which Apache Kafka 4.2 do
 Without a transactional id InitProducerId gives an idempotent producer a new id with epoch 0, or, where the request
 names an id and an epoch (KIP-360), the same id with the next epoch.
 
-Old versions have INVALID_PRODUCER_EPOCH where newer ones have PRODUCER_FENCED. AddPartitionsToTxn from v4 on is for
-brokers, whose connections carry other requests too: only a client's request waits for the markers of the transaction
-before. May fail: KafkaError, which becomes the response's error; COORDINATOR_NOT_AVAILABLE while the registry cannot
+Old versions have INVALID_PRODUCER_EPOCH where newer ones have PRODUCER_FENCED. AddPartitionsToTxn of a client waits for
+the markers of the transaction before; that of a broker does not, because its connection carries other requests too.
+May fail: KafkaError, which becomes the response's error; COORDINATOR_NOT_AVAILABLE while the registry cannot
 be reached.
 
 Source: Kafka's KafkaApis, TransactionCoordinator.
@@ -36,7 +36,8 @@ INIT_VERSIONS = (0, 5)
 ADD_PARTITIONS_VERSIONS = (0, 5)
 ADD_OFFSETS_VERSIONS = (0, 4)
 END_VERSIONS = (0, 5)
-BROKERS_ONLY_FROM = 4
+MANY_TRANSACTIONS_FROM = 4
+"""First version of AddPartitionsToTxn for several transactions, which only brokers and few clients send (KIP-890)."""
 EPOCH_BUMP_FROM = 5
 """First version of EndTxn whose clients take the next epoch from the response (KIP-890)."""
 FENCED_SINCE = {
@@ -99,9 +100,9 @@ class ProducerApi:
     # ---- AddPartitionsToTxn ------------------------------------------------------------------------
 
     def add_partitions(self, request: Request) -> None:
-        """AddPartitionsToTxn v0 to v5; from v4 on for several transactions of other brokers."""
+        """AddPartitionsToTxn v0 to v5; from v4 on for several transactions, of brokers and of clients."""
         body = request.decode()
-        if request.version < BROKERS_ONLY_FROM:
+        if request.version < MANY_TRANSACTIONS_FROM:
             producer = Producer(
                 producer_id=body.v3_and_below_producer_id, epoch=body.v3_and_below_producer_epoch
             )
@@ -110,12 +111,9 @@ class ProducerApi:
                 producer,
                 _partitions(body.v3_and_below_topics),
                 0,
-                lambda errors: _respond_to_client(request, errors),
+                lambda errors: _respond_to_client(request, body, errors),
                 may_wait=True,
             )
-            return
-        if not request.from_broker:
-            request.fail(ErrorCode.cluster_authorization_failed)
             return
         results: list[Errors | None] = [None] * len(body.transactions)
 
@@ -123,20 +121,40 @@ class ProducerApi:
             results[index] = errors
             found = [row for row in results if row is not None]
             if len(found) == len(results):
-                _respond_to_broker(request, body, found)
+                _respond_for_each(request, body, found)
 
         if not results:
-            _respond_to_broker(request, body, [])
+            _respond_for_each(request, body, [])
         for index, row in enumerate(body.transactions):
-            self._add_or_verify(row, partial(record, index))
+            self._add_or_verify(row, partial(record, index), from_broker=request.from_broker)
 
-    def _add_or_verify(self, row: Any, done: Callable[[Errors], None]) -> None:
+    def _add_or_verify(
+        self, row: Any, done: Callable[[Errors], None], *, from_broker: bool
+    ) -> None:
         producer = Producer(producer_id=row.producer_id, epoch=row.producer_epoch)
         partitions = _partitions(row.topics)
-        if row.verify_only:
-            done(self._service.verify(row.transactional_id, producer, partitions))
-        else:
-            self._add(row.transactional_id, producer, partitions, TRANSACTION_VERSION, done)
+        if not row.verify_only:
+            self._add(
+                row.transactional_id,
+                producer,
+                partitions,
+                TRANSACTION_VERSION,
+                done,
+                may_wait=not from_broker,
+            )
+            return
+        # a broker asks about a partition that it has, which this broker may not know yet
+        unknown: Errors = {} if from_broker else self._unknown(partitions)
+        done(unknown or self._service.verify(row.transactional_id, producer, partitions))
+
+    def _unknown(self, partitions: Collection[TopicPartition]) -> Errors:
+        """An error of each partition where one of them does not exist; else empty."""
+        cache = self._service.cache
+        unknown = [tp for tp in partitions if cache.partition(tp) is None]
+        if not unknown:
+            return {}
+        refused = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
+        return {**refused, **dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)}
 
     def _add(
         self,
@@ -148,11 +166,9 @@ class ProducerApi:
         *,
         may_wait: bool = False,
     ) -> None:
-        cache = self._service.cache
-        unknown = [tp for tp in partitions if cache.partition(tp) is None]
+        unknown = self._unknown(partitions)
         if unknown:
-            refused = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
-            done({**refused, **dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)})
+            done(unknown)
             return
         self._service.add_partitions(
             transactional_id,
@@ -231,32 +247,34 @@ def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
     )
 
 
-def _topic_results(s: Any, errors: Errors) -> tuple[Any, ...]:
+def _topic_results(s: Any, asked: Iterable[Any], errors: Errors) -> tuple[Any, ...]:
     topics: dict[str, list[Any]] = {}
     for tp, error in errors.items():
         row = s.AddPartitionsToTxnPartitionResult(
             partition_index=tp.partition, partition_error_code=error
         )
         topics.setdefault(tp.topic, []).append(row)
+    for topic in asked:  # a topic without partitions has a row, too
+        topics.setdefault(topic.name, [])
     return tuple(
         s.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(rows))
         for name, rows in topics.items()
     )
 
 
-def _respond_to_client(request: Request, errors: Errors) -> None:
+def _respond_to_client(request: Request, body: Any, errors: Errors) -> None:
     s = messages.response(request)
     known = {tp: _known(request, error) for tp, error in errors.items()}
-    request.respond(
-        s.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(s, known))
-    )
+    topics = _topic_results(s, body.v3_and_below_topics, known)
+    request.respond(s.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
 
 
-def _respond_to_broker(request: Request, body: Any, results: Iterable[Errors]) -> None:
+def _respond_for_each(request: Request, body: Any, results: Iterable[Errors]) -> None:
     s = messages.response(request)
     rows = tuple(
         s.AddPartitionsToTxnResult(
-            transactional_id=row.transactional_id, topic_results=_topic_results(s, errors)
+            transactional_id=row.transactional_id,
+            topic_results=_topic_results(s, row.topics, errors),
         )
         for row, errors in zip(body.transactions, results, strict=True)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -59,6 +60,33 @@ def test_a_transaction_of_version_1_keeps_its_epoch(kafka: Any) -> None:
     until(lambda: fetch(leader, topic, 1).last_stable_offset == 2, "the marker is stable")
     assert client.ask_end(commit=True, version=4).error_code is Code.none
     assert client.ask_end(commit=False, version=4).error_code is Code.invalid_txn_state
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_may_add_partitions_as_brokers_do(kafka: Any, version: int) -> None:
+    """@platformatic/kafka takes the highest version that the broker advertises."""
+    topic = kafka.topic("added", 1, 2)
+    client, leader = producer(kafka), kafka.raw(1)
+    client.init()
+    missing = {"no-such-topic": [0], topic: [0]}
+    assert sorted(client.add_many(version, **missing)) == [
+        (topic, [(0, Code.operation_not_attempted)]),
+        ("no-such-topic", [(0, Code.unknown_topic_or_partition)]),
+    ]
+    assert client.add_many(version) == []
+    assert client.add_many(version, **{topic: []}) == [(topic, [])]
+    assert client.add_many(version, **{topic: [0]}) == [(topic, [(0, Code.none)])]
+    assert [(row.topic, row.partitions) for row in client.describe().topics] == [(topic, (0,))]
+    assert client.produce(leader, topic, "a").error_code is Code.none
+    zombie = producer(kafka, client.name)
+    zombie.producer_id, zombie.epoch = client.producer_id, client.epoch + 7
+    assert zombie.add_many(version, **{topic: [0]}) == [(topic, [(0, Code.producer_fenced)])]
+    zombie.producer_id += 10_000
+    assert zombie.add_many(version, **{topic: [0]}) == [
+        (topic, [(0, Code.invalid_producer_id_mapping)])
+    ]
+    assert client.end(commit=True).error_code is Code.none
+    until(lambda: fetch(leader, topic, 1).last_stable_offset == 2, "the marker is stable")
 
 
 def test_a_transaction_of_version_2_raises_the_epoch_at_each_end(kafka: Any) -> None:

@@ -108,6 +108,35 @@ class RawProducer:
         rows = answer.results_by_topic_v3_and_below[0].results_by_partition
         return ErrorCode(min(rows, key=lambda row: row.partition_index).partition_error_code)
 
+    def add_many(
+        self, version: int, **topics: Sequence[int]
+    ) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
+        """AddPartitionsToTxn v4 or v5, for one transaction: of each topic the partitions with their errors."""
+        s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
+        rows = tuple(
+            s.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers))
+            for name, numbers in topics.items()
+        )
+        transaction = s.AddPartitionsToTxnTransaction(
+            transactional_id=self.name, producer_id=self.producer_id,
+            producer_epoch=self.epoch, verify_only=False, topics=rows,
+        )  # fmt: skip
+        entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
+        answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
+        assert answer.error_code is ErrorCode.none, answer
+        (result,) = answer.results_by_transaction
+        assert result.transactional_id == self.name
+        return [
+            (
+                topic.name,
+                [
+                    (row.partition_index, ErrorCode(row.partition_error_code))
+                    for row in topic.results_by_partition
+                ],
+            )
+            for topic in result.topic_results
+        ]
+
     def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
         """AddOffsetsToTxn."""
         s = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, version, "request")
