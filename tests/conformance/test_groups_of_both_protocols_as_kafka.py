@@ -119,6 +119,27 @@ def requests_that_are_refused(script: Groups) -> None:
     note("without topics", group.enter("b", topics=())[1] - group.consumers()[2])
 
 
+def assignments_with_user_data_of_an_assignor(script: Groups) -> None:
+    """Those of librdkafka's cooperative-sticky have them from a member's second generation on."""
+    group, note = script.group, script.note
+    plain = group.assignment(*range(PARTITIONS))
+    for name, assignment in (
+        ("none", plain),
+        ("empty", plain[:-4] + b"\0\0\0\0"),
+        ("some", plain[:-4] + b"\0\0\0\2uu"),
+        ("unreadable", b"?"),
+    ):
+        other = script.another(name)
+        other.use(script.topic, PARTITIONS)
+        other.rejoin("a", "")
+        other.rejoin("a")
+        other.sync("a", 1, gives={"a": assignment}, protocol=("consumer", "cooperative-sticky"))
+        note(f"user data: {name}", other.enter("b"))
+        note("listed", other.listed())
+        note("a: heartbeat", other.heartbeat("a", 1))
+    note("described", group.consumers()[0])
+
+
 def subscriptions_that_are_empty(script: Groups) -> None:
     group, note = script.group, script.note
     note("the first member", group.enter("a", topics=()))
@@ -177,6 +198,7 @@ SCRIPTS: list[Callable[[Groups], None]] = [
     members_of_the_consumer_protocol_are_removed_by_leave_group,
     members_that_change_their_protocol,
     requests_that_are_refused,
+    assignments_with_user_data_of_an_assignor,
     subscriptions_that_are_empty,
     offsets_of_topics_that_are_named_twice,
     transactional_offsets_of_a_consumer_group,

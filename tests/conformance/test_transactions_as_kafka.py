@@ -74,7 +74,7 @@ def test_a_client_may_add_partitions_as_brokers_do(kafka: Any, version: int) -> 
         ("no-such-topic", [(0, Code.unknown_topic_or_partition)]),
     ]
     assert client.add_many(version) == []
-    assert client.add_many(version, **{topic: []}) == [(topic, [])]
+    assert client.add_many(version, **{topic: ()}) == [(topic, [])]
     assert client.add_many(version, **{topic: [0]}) == [(topic, [(0, Code.none)])]
     assert [(row.topic, row.partitions) for row in client.describe().topics] == [(topic, (0,))]
     assert client.produce(leader, topic, "a").error_code is Code.none

@@ -56,6 +56,16 @@ def decode_assignment(assignment: Buffer) -> tuple[TopicPartition, ...]:
     return decode_known_assignment(assignment)
 
 
+def has_user_data(assignment: Buffer) -> bool:
+    """True for an assignment with data of the assignor's own, which only a classic group keeps."""
+    if not len(assignment):
+        return False
+    reader = RecordReader(assignment)
+    reader.i16()
+    reader.partitions()
+    return bool(reader.octets())
+
+
 def encode_subscription(
     topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None
 ) -> bytes:

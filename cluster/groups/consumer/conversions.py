@@ -20,6 +20,7 @@ from .consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    has_user_data,
     to_ids,
     to_names,
 )
@@ -51,8 +52,13 @@ def check_upgrade(group: Group, limits: ConsumerLimits) -> None:
 
 
 def records_of_classic(group: Group, view: TopicView) -> list[ConsumerRecord]:
-    """The records of a consumer group with the members and the assignments of a classic group."""
+    """The records of a consumer group with the members and the assignments of a classic group.
+
+    KafkaError(GROUP_ID_NOT_FOUND) for a group whose assignments have user data: only a custom assignor reads them, and
+    librdkafka's `sticky` and `cooperative-sticky`, which write what each member had before.
+    """
     try:
+        _check_assignor(group)
         members = [_converted(group, member, view) for member in group.members]
     except RecordFormatError as error:
         raise KafkaError(
@@ -69,6 +75,16 @@ def records_of_classic(group: Group, view: TopicView) -> list[ConsumerRecord]:
         TargetEpochRecord(generation),
         *(CurrentRecord(member_id, current) for member_id, _, current in members),
     ]
+
+
+def _check_assignor(group: Group) -> None:
+    if any(has_user_data(member.assignment or b"") for member in group.members):
+        raise KafkaError(
+            ErrorCode.group_id_not_found,
+            f"Cannot upgrade classic group {group.group_id} to consumer group because an unsupported custom assignor "
+            f"is in use: the assignments of protocol {group.protocol_name} have user data. Change the group to "
+            "range, roundrobin or Java's cooperative-sticky first.",
+        )
 
 
 def _converted(

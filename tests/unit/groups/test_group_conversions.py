@@ -393,3 +393,14 @@ def test_operations_that_a_client_may_do_to_a_group_are_shown_where_asked(
     consumer_join(bed, "new")
     sent = bed.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=(GROUP, ""), **flag)
     assert [row.authorized_operations for row in sent.response.groups] == [shown, unasked]
+
+
+def test_group_whose_assignor_keeps_user_data_is_not_upgraded(bed: GroupTestBed) -> None:
+    member_id = join(bed).member_id
+    join(bed, member_id)
+    with_data = ALL[:-4] + struct.pack(">i", 2) + b"uu"
+    assert sync(bed, member_id, 1, **{member_id: with_data}).error_code is ErrorCode.none
+    response = consumer_join(bed, "new")
+    assert response.error_code is ErrorCode.group_id_not_found
+    assert "user data" in response.error_message
+    assert heartbeat(bed, member_id, 1) is ErrorCode.none, "the classic group is as before"
