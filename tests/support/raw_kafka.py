@@ -65,6 +65,11 @@ class RawKafka:
         self._socket.sendall(SIZE.pack(len(header) + len(body)) + header + body)
         return self._correlation
 
+    def send_frame(self, frame: bytes, api_key: int, version: int) -> None:
+        """Sends a frame with a header of the test's own, which has correlation id 1; the next response is to it."""
+        self._sent[1] = (api_key, version)
+        self._socket.sendall(SIZE.pack(len(frame)) + frame)
+
     def take(self) -> tuple[int, Any]:
         """Returns the next response: (correlation id, entity). ConnectionError when the broker hung up."""
         frame = self._exactly(SIZE.unpack(self._exactly(4))[0])
