@@ -170,7 +170,7 @@ class Connection:
         self.address = link.peer.address
         """Where the link came from; connections are counted by it."""
         self.used_ns = services.host.clock.monotonic_ns()
-        """When the last request arrived, or the link was accepted."""
+        """When the last request arrived, the last response left, or the link was accepted."""
         self._headers = HeaderReader()
         self._context: RequestContext | None = None
         self._slots: deque[ResponseSlot] = deque()
@@ -188,6 +188,11 @@ class Connection:
     def is_open(self) -> bool:
         """False as soon as either side ends the connection."""
         return self._open
+
+    @property
+    def is_of_client(self) -> bool:
+        """True unless a broker named itself."""
+        return self._link.peer.kind != "broker"
 
     def oldest_unanswered(self) -> ResponseSlot | None:
         """Return the oldest request without a response; None without one, or where a fault drops the requests."""
@@ -265,6 +270,13 @@ class Connection:
     def close_excess(self) -> None:
         """End the connection, because the inter-broker listener needs its place (`max.connections`)."""
         self._refuse("a connection of the inter-broker listener needs its place (max.connections)")
+
+    def close_idle(self) -> None:
+        """End the connection, because it has no traffic (`connections.max.idle.ms`)."""
+        self._host.trace.log(
+            "info", f"closing the link to {self._link.peer}: it is idle (connections.max.idle.ms)"
+        )
+        self._shut(reset=False)
 
     def hold(self) -> None:
         """Read no more: the queue of waiting requests is full."""
@@ -460,7 +472,8 @@ class Connection:
             return False
         if injected:
             parts = (_with_error(slot, parts, injected),)
-        self._services.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.invoked_ns)
+        self.used_ns = now_ns = self._host.clock.monotonic_ns()
+        self._services.times.took(slot.api_key, now_ns - slot.invoked_ns)
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True

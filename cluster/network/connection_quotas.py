@@ -1,4 +1,4 @@
-"""`max.connections` and `max.connections.per.ip`: how many connections a broker keeps open (KIP-402).
+"""`max.connections`, `max.connections.per.ip` and its overrides: how many connections a broker keeps open (KIP-402).
 
 Owns: the number of open connections of a broker, in all and by address, and three decisions:
 
@@ -6,7 +6,9 @@ Owns: the number of open connections of a broker, in all and by address, and thr
   kernel's backlog until an open one closes.
 * The inter-broker listener is protected: it goes on accepting, and for each connection above the bound the least
   recently used connection of another listener is closed. A broker with one listener has none to protect.
-* A connection above `max.connections.per.ip` of its address is closed at once.
+* A connection above `max.connections.per.ip` of its address, or the override for this address, is closed at once.
+
+A running broker may get other bounds (KIP-612). A lower bound closes no open connection, as in Kafka.
 
 Invariants: the total is the sum over the addresses, and nothing is negative. Sans-IO.
 Source: Kafka's `ConnectionQuotas`, `Processor.closeExcessConnections`.
@@ -14,6 +16,7 @@ Source: Kafka's `ConnectionQuotas`, `Processor.closeExcessConnections`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -22,7 +25,7 @@ class QuotaConnection(Protocol):
 
     @property
     def used_ns(self) -> int:
-        """When its last request arrived, or when it was accepted, on the monotonic clock."""
+        """When its last frame passed, or when it was accepted, on the monotonic clock."""
         ...
 
     def close_excess(self) -> None:
@@ -54,10 +57,17 @@ class QuotaListener(Protocol):
 class ConnectionQuotas:
     """Counts the connections of all listeners of one broker."""
 
-    def __init__(self, *, connections_most: int, per_address_most: int) -> None:
+    def __init__(
+        self,
+        *,
+        connections_most: int,
+        per_address_most: int,
+        overrides: Mapping[str, int] | None = None,
+    ) -> None:
         assert connections_most >= 0 and per_address_most >= 0, "a negative bound"
         self.connections_most = connections_most
         self.per_address_most = per_address_most
+        self.overrides = dict(overrides or {})
         self._listeners: list[QuotaListener] = []
         self._by_address: dict[str, int] = {}
         self._total = 0
@@ -72,6 +82,19 @@ class ConnectionQuotas:
         """A listener of the broker, before it accepts."""
         self._listeners.append(listener)
 
+    def change(
+        self, *, connections_most: int, per_address_most: int, overrides: Mapping[str, int]
+    ) -> None:
+        """Use other bounds from the next connection on."""
+        self.connections_most = connections_most
+        self.per_address_most = per_address_most
+        self.overrides = dict(overrides)
+        self._pause_or_resume()
+
+    def most_of(self, address: str) -> int:
+        """Connections that an address may have open."""
+        return self.overrides.get(address, self.per_address_most)
+
     def may_accept(self, listener: QuotaListener) -> bool:
         """True while a listener may accept one more connection."""
         return self._total < self.connections_most or self._is_protected(listener)
@@ -80,14 +103,11 @@ class ConnectionQuotas:
         """Count an accepted connection from `address`; False, and not counted, when its address has too many."""
         assert listener in self._listeners, f"a connection of an unknown listener {listener!r}"
         of_address = self._by_address.get(address, 0) + 1
-        if of_address > self.per_address_most:
+        if of_address > self.most_of(address):
             return False
         self._by_address[address] = of_address
         self._total += 1
-        if self._total >= self.connections_most and not self._paused:
-            self._paused = True
-            for other in self._unprotected():
-                other.pause_accepting()
+        self._pause_or_resume()
         if self._total > self.connections_most and self._is_protected(listener):
             self._close_least_recently_used()
         return True
@@ -99,9 +119,17 @@ class ConnectionQuotas:
         if of_address:
             self._by_address[address] = of_address
         self._total -= 1
-        if self._paused and self._total < self.connections_most:
-            self._paused = False
-            for other in self._unprotected():
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        full = self._total >= self.connections_most
+        if full == self._paused:
+            return
+        self._paused = full
+        for other in self._unprotected():
+            if full:
+                other.pause_accepting()
+            else:
                 other.resume_accepting()
 
     def _is_protected(self, listener: QuotaListener) -> bool:

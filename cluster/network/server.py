@@ -15,6 +15,7 @@ from ..wire.api import ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST, Connection, ListenerServices
 from .connection_quotas import ConnectionQuotas, QuotaConnection
+from .idle_connections import IdleWatch
 from .request_queue import RequestQueue
 from .unanswered import UnansweredWatch
 
@@ -37,7 +38,9 @@ class RequestServer:
         scope: RequestScope = NO_SCOPE,
         authorizer: Authorizer | None = None,
         unanswered_most: int = UNANSWERED_MOST,
+        idle_ms_max: int = -1,
     ) -> None:
+        """`idle_ms_max`: a connection of a client without traffic for so long is closed; -1: never."""
         self._host = host
         self.listener = listener
         self._quotas = quotas
@@ -55,6 +58,7 @@ class RequestServer:
         self._connections: dict[Connection, None] = {}
         self._acceptor: Acceptor | None = None
         self._watch = UnansweredWatch(host, lambda: self._connections)
+        self._idle = IdleWatch(host, idle_ms_max, self._clients)
         quotas.add(self)
 
     @property
@@ -77,10 +81,12 @@ class RequestServer:
             self._acceptor.pause()
         if self._host.tap.enabled and not self.inter_broker:
             self._watch.start()
+        self._idle.start()
 
     def close(self) -> None:
         """Accept no more and end every connection; responses that were given still leave."""
         self._watch.stop()
+        self._idle.stop()
         if self._acceptor is not None:
             self._acceptor.close()
         for connection in list(self._connections):
@@ -91,6 +97,9 @@ class RequestServer:
     def open_connections(self) -> list[QuotaConnection]:
         """The open connections, oldest first."""
         return [connection for connection in self._connections if connection.is_open]
+
+    def _clients(self) -> list[Connection]:
+        return [row for row in self._connections if row.is_open and row.is_of_client]
 
     def pause_accepting(self) -> None:
         """Let new connections wait in the backlog of the kernel."""
@@ -109,7 +118,7 @@ class RequestServer:
             self._services.queue.join(connection)
             return connection
         self._host.trace.log(
-            "warning", f"closing the link to {link.peer}: {self._quotas.per_address_most} connections from "
+            "warning", f"closing the link to {link.peer}: {self._quotas.most_of(connection.address)} connections from "
             "its address are open (max.connections.per.ip)"
         )  # fmt: skip
         link.close(reset=True)  # before it has a handler: no `link_closed` follows

@@ -10,7 +10,8 @@ What may fail: ConfigError for a listener that the host has no socket for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypedDict
 
 from ..authorizer import Authorizer
 from ..config import BrokerConfig
@@ -26,6 +27,25 @@ from .server import RequestServer
 
 INTER_BROKER_QUEUE = 2**31 - 1
 """Requests of brokers are bounded for each connection only: see `request_queue.py`."""
+
+
+class ConnectionBounds(TypedDict):
+    """Bounds of open connections: of the broker, of each address, of single addresses."""
+
+    connections_most: int
+    per_address_most: int
+    overrides: Mapping[str, int]
+
+
+def connection_bounds(config: BrokerConfig) -> ConnectionBounds:
+    """The bounds from the settings of a broker."""
+    overrides = config.text("max.connections.per.ip.overrides")
+    rows = (row.strip().rpartition(":") for row in overrides.split(",") if row.strip())
+    return {
+        "connections_most": config.number("max.connections"),
+        "per_address_most": config.number("max.connections.per.ip"),
+        "overrides": {address: int(most) for address, _, most in rows},
+    }
 
 
 class SocketServer:
@@ -46,10 +66,8 @@ class SocketServer:
         """How long the requests of all listeners took."""
         self._inter_broker = inter_broker_listener(listeners)
         self._max_frame_bytes = config.number("socket.request.max.bytes")
-        quotas = ConnectionQuotas(
-            connections_most=config.number("max.connections"),
-            per_address_most=config.number("max.connections.per.ip"),
-        )
+        self._config = config
+        self._quotas = quotas = ConnectionQuotas(**connection_bounds(config))
         clients_queue = RequestQueue(config.number("queued.max.requests"))
         # a single listener serves clients too, so the bound of clients applies to it
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
@@ -65,10 +83,15 @@ class SocketServer:
                 scope=scope,
                 authorizer=authorizer,
                 unanswered_most=unanswered_most,
+                idle_ms_max=config.number("connections.max.idle.ms"),
             )
             for listener in listeners
         }
         assert len(self._servers) == len(listeners), f"two listeners of one name: {listeners}"
+
+    def settings_changed(self) -> None:
+        """Use the bounds of connections that the settings of the broker have now."""
+        self._quotas.change(**connection_bounds(self._config))
 
     async def start_inter_broker(self) -> None:
         """Serve the inter-broker listener."""

@@ -1,4 +1,4 @@
-"""`max.connections` and `max.connections.per.ip`: the rules as values, and over real sockets (KIP-402)."""
+"""`max.connections` and `max.connections.per.ip`, also changed: the rules as values, and over real sockets (KIP-402)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from harrow.cluster.config import INT_MAX, BrokerConfig
 from harrow.cluster.network.connection_quotas import ConnectionQuotas, QuotaConnection
+from harrow.cluster.network.socket_server import connection_bounds
 from served_listener import Raw, answer, log_lines, next_turn, run, serving
 
 
@@ -106,6 +108,21 @@ def test_each_address_has_a_bound_of_its_own() -> None:
     assert clients.quotas.total == 3
 
 
+def test_changed_bounds_hold_from_the_next_connection_on() -> None:
+    clients, brokers = broker(2, per_address=2)
+    assert clients.accept() and clients.accept()
+    clients.quotas.change(connections_most=3, per_address_most=2, overrides={"a": 3})
+    assert clients.accepting
+    assert clients.accept() and not clients.accepting
+    clients.quotas.change(connections_most=1, per_address_most=1, overrides={"b": 2})
+    assert (len(clients.connections), clients.closed_as_excess) == (3, []), "open ones stay"
+    clients.close(clients.connections[0])
+    clients.close(clients.connections[0])
+    assert not clients.accepting and not brokers.accept()
+    assert brokers.accept(address="b") and brokers.accept(address="b")
+    assert not brokers.accept(address="b")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_clients_are_accepted_exactly_while_there_is_room(seed: int) -> None:
     chance = random.Random(seed)
@@ -183,3 +200,17 @@ def test_a_connection_above_max_connections_per_ip_is_closed(tmp_path: Path) -> 
 
     run(main())
     assert "max.connections.per.ip" in log_lines(tmp_path)[0]
+
+
+def test_a_running_broker_reads_its_changed_bounds() -> None:
+    config = BrokerConfig.parse({"max.connections": 5})
+    assert connection_bounds(config)["connections_most"] == 5
+    config.dynamic |= {
+        "max.connections": 9,
+        "max.connections.per.ip.overrides": "::1:3, 10.0.0.1:0",
+    }
+    assert connection_bounds(config) == {
+        "connections_most": 9,
+        "per_address_most": INT_MAX,
+        "overrides": {"::1": 3, "10.0.0.1": 0},
+    }
