@@ -54,7 +54,7 @@ def look_ups(host: Host, folder: Path, most: int) -> None:
     """Measures look-ups with eight batches in each segment, so that only the number of segments grows."""
     batch = build_batch([(None, bytes(1_000), ())], timestamp_ms=NOW)
     topic: dict[str, object] = {
-        "segment.bytes": 8 * len(batch),
+        "internal.segment.bytes": 8 * len(batch),
         "index.interval.bytes": 2_000,
         "segment.index.bytes": 1_200,
     }

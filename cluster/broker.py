@@ -145,6 +145,8 @@ class Broker:
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
         self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope)
+        for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
+            self.settings.on_change.append(changed)
         self.metrics = broker_metrics(
             replicas=self.replicas,
             controller=self.controller,

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .config import BrokerConfig
 
+SEGMENT_BYTES_LEAST = 1_048_576
+"""A topic with smaller segments has `internal.segment.bytes`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
@@ -41,8 +44,10 @@ class InternalTopic:
 
     def settings(self, config: BrokerConfig) -> dict[str, str]:
         """Topic-level overrides that the topic is created with."""
-        copied = {name: str(config.number(source)) for name, source in self.copied_settings.items()}
-        return {**self.topic_settings, **copied}
+        copied = {name: config.number(source) for name, source in self.copied_settings.items()}
+        if copied["segment.bytes"] < SEGMENT_BYTES_LEAST:
+            copied["internal.segment.bytes"] = copied.pop("segment.bytes")
+        return {**self.topic_settings, **{name: str(number) for name, number in copied.items()}}
 
 
 OFFSETS = InternalTopic(

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .config import BrokerConfig
+from .config import LONG_MAX, BrokerConfig
 from .errors import StorageError
 from .host.seam import Host
 from .storage import LogManager
+
+FLUSH_CHECK_MS = 1_000
+"""`log.flush.scheduler.interval.ms` of Harrow's clusters; with Kafka's default a topic's `flush.ms` has no effect."""
 
 
 class LogSchedule:
@@ -31,7 +34,8 @@ class LogSchedule:
         checkpoint_ms = number("log.flush.offset.checkpoint.interval.ms")
         self._periodically("recovery-points", checkpoint_ms, logs.checkpoint_recovery_points)
         flush_ms = number("log.flush.scheduler.interval.ms")
-        self._periodically("log-flush", flush_ms, logs.flush_overdue)
+        if flush_ms < LONG_MAX:  # Kafka's default is never
+            self._periodically("log-flush", flush_ms, logs.flush_overdue)
         retention_ms = number("log.retention.check.interval.ms")
         self._host.tasks.call_later(retention_ms, self._retain, retention_ms)
         logs.cleaner.start()

@@ -29,6 +29,7 @@ from .host.simulated import Latency, Machine, SimHost, World
 from .invariants import ClusterInvariants
 from .invariants.registry_invariants import ObservedStore
 from .listeners import BROKERS, CLIENTS
+from .log_schedule import FLUSH_CHECK_MS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
 from .storage.log_folder import log_folders
@@ -154,7 +155,7 @@ class SimulatedCluster:
         `invariants`: check `cluster/invariants` after every event. None: unless a bug is planted or the truncation
         strategy is one that loses records, because the verdict is to find that, and a violation would end the run.
         """
-        self.config = dict(config or {})
+        self.config = {"log.flush.scheduler.interval.ms": FLUSH_CHECK_MS, **(config or {})}
         truncation = BrokerConfig.parse(self.config).text("harrow.replica.truncation")
         self.plants = load_plants(plants)
         self._planter = apply_plants(self.plants)

@@ -33,6 +33,7 @@ from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
+from .log_schedule import FLUSH_CHECK_MS
 from .managed import STOP_TIMEOUT_S, ManagedProcess, Starter
 from .planting import import_paths, load_plants
 from .ports import LOOPBACK, ReservedPort
@@ -372,6 +373,7 @@ def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -
         "transaction.state.log.min.isr": 2 if replicas > 2 else 1,
         "min.insync.replicas": 2 if replicas > 2 else 1,
         "zookeeper.session.timeout.ms": 1500,
+        "log.flush.scheduler.interval.ms": FLUSH_CHECK_MS,
         "replica.fetch.backoff.ms": 50,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,

@@ -216,7 +216,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         "acks": settings.acks, "enable.idempotence": settings.idempotent, "max.in.flight": settings.in_flight,
         "request.timeout.ms": settings.request_timeout_ms,
     }  # fmt: skip
-    segment_bytes = int(str(config.get("log.segment.bytes", SEGMENT_BYTES_USUAL)))
+    segment_bytes = int(str(config.get("internal.segment.bytes", SEGMENT_BYTES_USUAL)))
     if segment_bytes < SEGMENT_BYTES_USUAL:
         # a batch that is larger than a segment is refused, and librdkafka then takes a new epoch and may send twice
         producer["batch.size"] = segment_bytes // 2

@@ -8,9 +8,13 @@ Source: Apache Kafka's documentation of broker and topic configurations.
 
 from __future__ import annotations
 
+import sys
+
 from .setting import (
     INT_MAX,
     LONG_MAX,
+    SEGMENT_BYTES_LEAST,
+    Change,
     Setting,
     bool_setting,
     int_setting,
@@ -22,32 +26,49 @@ from .setting import (
 _CODEC = "a log keeps every batch in the producer's codec"
 _TIERED = "there is no tiered storage"
 _THROTTLED = "replication is not throttled"
-_THROTTLED_REPLICAS = r"\*|(\d+:\d+(,\d+:\d+)*)?"
+_THROTTLED_REPLICAS = r"\*|(\d+:\d+)?(,(\d+:\d+)?)*"  # elements may be empty, as in Kafka
+
+
+def _in_ms(name: str, default: int, doc: str, low: int, topic: str) -> Setting:
+    """A time that Kafka computes from a coarser setting while nothing sets it."""
+    return Setting(
+        name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic, unset=True
+    )
+
 
 LOG_SETTINGS: tuple[Setting, ...] = (
-    text_setting(
-        "log.dirs", "", "data folders, comma separated; relative to the broker's own folder"
+    Setting(
+        name="log.dirs",
+        default="",
+        doc="data folders, comma separated; relative to the broker's own folder",
+        kind="list",
+        unset=True,
     ),
     int_setting(
         "log.segment.bytes",
         1_073_741_824,
         "a segment rolls before it exceeds this",
-        low=14,
+        low=SEGMENT_BYTES_LEAST,
         topic="segment.bytes",
     ),
-    long_setting(
-        "log.roll.ms",
-        604_800_000,
-        "a segment rolls at this age by record time",
-        low=1,
-        topic="segment.ms",
+    Setting(
+        name="internal.segment.bytes",
+        default=0,
+        doc="replaces segment.bytes, and may be smaller than 1 MiB; for tests",
+        low=14,
+        high=INT_MAX,
+        topic="internal.segment.bytes",
+        internal=True,
     ),
-    long_setting(
+    _in_ms(
+        "log.roll.ms", 604_800_000, "a segment rolls at this age by record time", 1, "segment.ms"
+    ),
+    _in_ms(
         "log.roll.jitter.ms",
         0,
         "a segment rolls up to so much before that age, at random",
-        low=0,
-        topic="segment.jitter.ms",
+        0,
+        "segment.jitter.ms",
     ),
     int_setting(
         "log.index.interval.bytes",
@@ -65,21 +86,22 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         low=1,
         topic="flush.messages",
     ),
-    long_setting("log.flush.interval.ms", LONG_MAX, "fsync after so long", low=0, topic="flush.ms"),
+    _in_ms("log.flush.interval.ms", LONG_MAX, "fsync after so long", 0, "flush.ms"),
     long_setting(
         "log.flush.scheduler.interval.ms",
-        1_000,
+        LONG_MAX,
         "period of the check whether log.flush.interval.ms has passed",
         low=1,
     ),
     int_setting(
         "log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"
     ),
-    long_setting(
+    _in_ms(
         "log.retention.ms",
         604_800_000,
         "segments older than this go; -1: never",
-        topic="retention.ms",
+        -1,
+        "retention.ms",
     ),
     long_setting(
         "log.retention.bytes",
@@ -100,27 +122,43 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="log.cleanup.policy",
         default="delete",
-        doc="delete, compact or both",
-        pattern=r"(delete|compact)(\s*,\s*(delete|compact))*",
+        doc="delete, compact or both; '': neither",
+        choices=("compact", "delete"),
+        kind="list",
         topic="cleanup.policy",
     ),
     # compaction
     bool_setting("log.cleaner.enable", True, "compact the logs whose policy says so"),
-    int_setting("log.cleaner.threads", 1, "logs that are compacted at once", low=0),
     int_setting(
-        "log.cleaner.io.max.bytes.per.second",
-        INT_MAX,
-        "most bytes that all cleaners together read and write in a second",
+        "log.cleaner.threads", 1, "logs that are compacted at once", low=0, change=Change.CLUSTER
+    ),
+    Setting(
+        name="log.cleaner.io.max.bytes.per.second",
+        default=sys.float_info.max,
+        doc="most bytes that all cleaners together read and write in a second",
         low=1,
+        change=Change.CLUSTER,
     ),
     long_setting(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,
         "bytes for the keys of all cleaners; what does not fit waits for the next round",
         low=1,
+        change=Change.CLUSTER,
     ),
-    share_setting("log.cleaner.io.buffer.load.factor", 0.9, "share of those bytes that is used"),
-    long_setting("log.cleaner.backoff.ms", 15_000, "pause of a cleaner with nothing to do", low=0),
+    share_setting(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        "share of those bytes that is used",
+        change=Change.CLUSTER,
+    ),
+    long_setting(
+        "log.cleaner.backoff.ms",
+        15_000,
+        "pause of a cleaner with nothing to do",
+        low=0,
+        change=Change.CLUSTER,
+    ),
     share_setting(
         "log.cleaner.min.cleanable.ratio",
         0.5,
@@ -237,6 +275,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         name="leader.replication.throttled.replicas",
         default="",
         doc="replicas whose leaders throttle replication, as partition:broker,… or *",
+        kind="list",
         pattern=_THROTTLED_REPLICAS,
         topic="leader.replication.throttled.replicas",
         stored=_THROTTLED,
@@ -245,6 +284,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         name="follower.replication.throttled.replicas",
         default="",
         doc="replicas that throttle replication, as partition:broker,… or *",
+        kind="list",
         pattern=_THROTTLED_REPLICAS,
         topic="follower.replication.throttled.replicas",
         stored=_THROTTLED,
@@ -281,6 +321,7 @@ THROTTLE_RATES: tuple[Setting, ...] = tuple(
         low=0,
         high=LONG_MAX,
         stored=_THROTTLED,
+        change=Change.CLUSTER,
     )
     for name, doc in (
         ("leader.replication.throttled.rate", "bytes a second that a leader sends to followers"),

@@ -1,9 +1,10 @@
 """The settings of brokers and topics under Apache Kafka's own names, with its units and defaults.
 
-Owns: the table (`SETTINGS`; those of logs and topics are in `log_table.py`), Kafka's coarser names for some of them
-(`COARSE`), and the names that are refused with a reason (`REFUSED`). Harrow's own settings begin with `harrow.`. A
-setting is in the table only if a broker reads it (`tests/unit/config/test_settings_are_read.py`), if only its default
-is accepted (`Setting.only_default`), or if topics or running brokers store it without an effect (`Setting.stored`).
+Owns: the table (`SETTINGS`; those of logs and topics are in `log_table.py`, those that running brokers only store in
+`dynamic_table.py`), Kafka's coarser names for some of them (`COARSE`), and the names that are refused with a reason
+(`REFUSED`). Harrow's own settings begin with `harrow.`. A setting is in the table only if a broker reads it
+(`tests/unit/config/test_settings_are_read.py`), if only its default is accepted (`Setting.only_default`), or if topics
+or running brokers store it without an effect (`Setting.stored`).
 
 Source: Apache Kafka's documentation of broker and topic configurations.
 """
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import (
     INT_MAX,
+    LONG_MAX,
+    Change,
     Setting,
     bool_setting,
     int_setting,
@@ -25,8 +29,13 @@ from .setting import (
 SETTINGS: tuple[Setting, ...] = (
     # replication
     int_setting("num.partitions", 1, "partitions of an auto-created topic", low=1),
-    int_setting(
-        "default.replication.factor", 1, "replicas of an auto-created topic", low=1, high=32767
+    Setting(
+        name="default.replication.factor",
+        default=1,
+        doc="replicas of an auto-created topic",
+        low=1,
+        high=32767,
+        kind="",
     ),
     bool_setting(
         "auto.create.topics.enable", True, "a metadata request or produce may create its topic"
@@ -60,15 +69,16 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     int_setting("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
     int_setting("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
-    text_setting(
-        "replica.selector.class",
-        "",
-        "which replica a consumer should read (KIP-392); '': the leader",
-        (
+    Setting(
+        name="replica.selector.class",
+        default="",
+        doc="which replica a consumer should read (KIP-392); '': the leader",
+        choices=(
             "",
             "org.apache.kafka.common.replica.LeaderSelector",
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         ),
+        unset=True,
     ),
     int_setting(
         "replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"
@@ -77,7 +87,12 @@ SETTINGS: tuple[Setting, ...] = (
         "replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1
     ),
     # controller and registry
-    text_setting("broker.rack", "", "where this broker stands: replicas are spread over racks"),
+    Setting(
+        name="broker.rack",
+        default="",
+        doc="where this broker stands: replicas are spread over racks",
+        unset=True,
+    ),
     text_setting(
         "zookeeper.connect",
         "",
@@ -97,7 +112,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     bool_setting("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
     bool_setting("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
-    int_setting("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
+    long_setting("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
     int_setting(
         "leader.imbalance.per.broker.percentage",
         10,
@@ -127,28 +142,56 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     int_setting("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
     # listeners (listeners.py has their rules)
-    text_setting(
-        "listeners",
-        "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
-        "where the broker listens, as NAME://host:port,…; the supervisor resolves port 0 to a free one",
+    Setting(
+        name="listeners",
+        default="CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        doc="where the broker listens, as NAME://host:port,…; the supervisor resolves port 0 to a free one",
+        kind="list",
+        change=Change.BROKER,
     ),
-    text_setting(
-        "advertised.listeners", "", "addresses given to clients and brokers; '': listeners"
+    Setting(
+        name="advertised.listeners",
+        default="",
+        doc="addresses given to clients and brokers; '': listeners",
+        kind="list",
+        unset=True,
     ),
-    text_setting(
-        "listener.security.protocol.map",
-        "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+    Setting(
+        name="listener.security.protocol.map",
+        default="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
         "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "the security protocol of each listener, as NAME:PROTOCOL,…; only PLAINTEXT is served",
+        doc="the security protocol of each listener, as NAME:PROTOCOL,…; only PLAINTEXT is served",
+        change=Change.BROKER,
     ),
-    text_setting(
-        "inter.broker.listener.name", "BROKERS", "the listener on which brokers talk to brokers"
+    Setting(
+        name="inter.broker.listener.name",
+        default="BROKERS",
+        doc="the listener on which brokers talk to brokers",
+        unset=True,
     ),
     int_setting(
-        "max.connections", INT_MAX, "open connections of the broker; more wait to be accepted"
+        "max.connections",
+        INT_MAX,
+        "open connections of the broker; more wait to be accepted",
+        change=Change.CLUSTER,
     ),
     int_setting(
-        "max.connections.per.ip", INT_MAX, "open connections from one address; more are closed"
+        "max.connections.per.ip",
+        INT_MAX,
+        "open connections from one address; more are closed",
+        change=Change.CLUSTER,
+    ),
+    Setting(
+        name="max.connections.per.ip.overrides",
+        default="",
+        doc="other bounds for single addresses, as ADDRESS:CONNECTIONS,…",
+        pattern=r"(\S+:\d+(\s*,\s*\S+:\d+)*)?",
+        change=Change.CLUSTER,
+    ),
+    long_setting(
+        "connections.max.idle.ms",
+        600_000,
+        "a connection of a client without requests for so long is closed; -1: never",
     ),
     int_setting(
         "queued.max.requests",
@@ -163,11 +206,17 @@ SETTINGS: tuple[Setting, ...] = (
         86_400_000,
         "a silent producer id is forgotten after this",
         low=1,
+        change=Change.CLUSTER,
     ),
     # groups
     int_setting("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1),
-    int_setting(
-        "offsets.topic.replication.factor", 3, "replicas of __consumer_offsets", low=1, high=32767
+    Setting(
+        name="offsets.topic.replication.factor",
+        default=3,
+        doc="replicas of __consumer_offsets",
+        low=1,
+        high=32767,
+        kind="short",
     ),
     int_setting(
         "offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1
@@ -186,6 +235,7 @@ SETTINGS: tuple[Setting, ...] = (
         600_000,
         "how often coordinators check for expired offsets",
         low=1,
+        high=LONG_MAX,
     ),
     int_setting("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
     int_setting(
@@ -216,8 +266,19 @@ SETTINGS: tuple[Setting, ...] = (
     int_setting("group.consumer.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
     int_setting("group.consumer.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
     int_setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1),
-    text_setting(
-        "group.consumer.assignors", "uniform,range", "allowed assignors; the first is the default"
+    Setting(
+        name="group.consumer.assignors",
+        default="uniform,range",
+        doc="allowed assignors; the first is the default",
+        kind="list",
+    ),
+    Setting(
+        name="group.coordinator.rebalance.protocols",
+        default="classic,consumer,streams",
+        doc="protocols of groups that the coordinator serves; classic is always among them, and streams are not served",
+        kind="list",
+        choices=("classic", "consumer", "streams"),
+        pattern=r"(.*,)?classic(,.*)?",
     ),
     text_setting(
         "group.consumer.migration.policy",
@@ -229,12 +290,13 @@ SETTINGS: tuple[Setting, ...] = (
     int_setting(
         "transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1
     ),
-    int_setting(
-        "transaction.state.log.replication.factor",
-        3,
-        "replicas of __transaction_state",
+    Setting(
+        name="transaction.state.log.replication.factor",
+        default=3,
+        doc="replicas of __transaction_state",
         low=1,
         high=32767,
+        kind="short",
     ),
     int_setting("transaction.state.log.min.isr", 2, "smallest ISR of __transaction_state", low=1),
     int_setting(
@@ -271,6 +333,7 @@ SETTINGS: tuple[Setting, ...] = (
         "transaction.partition.verification.enable",
         True,
         "a leader asks the coordinator before a transaction begins in its log (KIP-890)",
+        change=Change.CLUSTER,
     ),
     int_setting(
         "add.partitions.to.txn.retry.backoff.ms",
@@ -347,18 +410,35 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-BY_NAME: Mapping[str, Setting] = {row.name: row for row in (*SETTINGS, *THROTTLE_RATES)}
+COARSE_SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(
+        name=name,
+        default=default,
+        doc=f"coarser than {fine}, which overrides it",
+        low=low,
+        high=INT_MAX,
+        unset=unset,
+    )
+    for name, fine, default, low, unset in (
+        ("log.roll.hours", "log.roll.ms", 168, 1, False),
+        ("log.roll.jitter.hours", "log.roll.jitter.ms", 0, 0, False),
+        ("log.retention.minutes", "log.retention.ms", -1, -1, True),
+        ("log.retention.hours", "log.retention.minutes", 168, -1, False),
+    )
+)
+COARSE: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "log.roll.ms": (("log.roll.hours", 3_600_000),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+}
+"""Name in milliseconds → Kafka's names in minutes and hours, with factors. The name with the smallest unit wins."""
+
+BROKER_SETTINGS: tuple[Setting, ...] = (*SETTINGS, *COARSE_SETTINGS, *DYNAMIC_SETTINGS)
+"""Every setting that a broker describes."""
+BY_NAME: Mapping[str, Setting] = {row.name: row for row in (*BROKER_SETTINGS, *THROTTLE_RATES)}
 BY_TOPIC_NAME: Mapping[str, Setting] = {
     row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic
 }
-
-COARSE: Mapping[str, tuple[str, int]] = {
-    "log.roll.hours": ("log.roll.ms", 3_600_000),
-    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
-    "log.retention.minutes": ("log.retention.ms", 60_000),
-    "log.retention.hours": ("log.retention.ms", 3_600_000),
-}
-"""Kafka's names in hours and minutes: name → name in milliseconds, factor. The name with the smallest unit wins."""
 
 REFUSED: Mapping[str, str] = {
     "broker.id": "the supervisor numbers its brokers from 1 and `BrokerProcess.node_id` says the number; "

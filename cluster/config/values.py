@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ConfigError
+from .kafka_only import KAFKA_ONLY
 from .setting import Setting, Value
 from .table import BY_NAME, BY_TOPIC_NAME, COARSE, REFUSED
 
 
 def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
+    if kind == "broker" and name in KAFKA_ONLY:
+        return ConfigError(
+            f"{name}: Harrow's brokers do not have this setting of Apache Kafka; remove it"
+        )
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return ConfigError(f"{name}: no such {kind} setting{hint}")
@@ -46,10 +51,10 @@ class _Settings:
         assert isinstance(value, int), f"{name} is not a number"
         return value
 
-    def share(self, name: str) -> float:
-        """The number from 0 to 1 set for `name`."""
+    def real(self, name: str) -> float:
+        """The number set for `name`, which may have a fraction."""
         value = self.value(name)
-        assert isinstance(value, float), f"{name} is not a share"
+        assert isinstance(value, float), f"{name} is not a number with a fraction"
         return value
 
     def flag(self, name: str) -> bool:
@@ -72,12 +77,16 @@ class BrokerConfig(_Settings):
     this broker, then `dynamic_default`, for all brokers. The metadata room fills both.
     """
 
-    __slots__ = ("dynamic", "dynamic_default", "groups")
+    __slots__ = ("dynamic", "dynamic_default", "dynamic_default_texts", "dynamic_texts", "groups")
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         super().__init__(values)
         self.dynamic: dict[str, Value] = {}
         self.dynamic_default: dict[str, Value] = {}
+        self.dynamic_texts: dict[str, str] = {}
+        """What the registry has for this broker, with the names that no broker has; as it was written."""
+        self.dynamic_default_texts: dict[str, str] = {}
+        """The same for all brokers."""
         self.groups: dict[str, dict[str, Value]] = {}
         """Group id -> what administrators set for that group; the metadata room fills it, too."""
 
@@ -86,23 +95,22 @@ class BrokerConfig(_Settings):
         """Validate and type `raw`; ConfigError for an unknown name or a value that does not fit."""
         values: dict[str, Value] = {}
         for name, value in raw.items():
-            if name in BY_NAME:
-                values[name] = _implemented(BY_NAME[name], value)
-            elif name in REFUSED:
+            if name in REFUSED:
                 raise ConfigError(f"{name}={value}: {REFUSED[name]}")
-            elif name not in COARSE:
+            if name not in BY_NAME:
                 raise _unknown(name, BY_NAME, "broker")
-        for name, (fine, unit_ms) in COARSE.items():
-            if name in raw and fine not in values:
-                number = int(replace(BY_NAME[fine], name=name).parse(raw[name]))
-                values[fine] = number * unit_ms if number > 0 else number
+            values[name] = _implemented(BY_NAME[name], value)
         return cls(values)
 
     def value(self, name: str) -> Value:
-        """The value that is set for `name`, or its default."""
+        """The value that is set for `name` or for a coarser name, or its default."""
         for layer in (self.dynamic, self.dynamic_default, self._values):
             if name in layer:
                 return layer[name]
+        for coarse, unit_ms in COARSE.get(name, ()):
+            if coarse in self._values:
+                number = int(self._values[coarse])
+                return number * unit_ms if number > 0 else number
         return BY_NAME[name].default
 
     def group_number(self, group_id: str, name: str) -> int:
@@ -136,6 +144,16 @@ class TopicConfig(_Settings):
         row = BY_TOPIC_NAME[name]
         return self._broker.value(row.name) if row.name in BY_NAME else row.default
 
+    @property
+    def segment_bytes(self) -> int:
+        """A segment rolls before it exceeds so many bytes.
+
+        `internal.segment.bytes` replaces `segment.bytes`, but that of the broker does not replace that of the topic.
+        """
+        of_topic = "segment.bytes" in self._values and "internal.segment.bytes" not in self._values
+        internal = 0 if of_topic else self.number("internal.segment.bytes")
+        return internal or self.number("segment.bytes")
+
 
 def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:
     """Validate topic-level settings; ConfigError for an unknown name or a value that does not fit."""
@@ -145,3 +163,13 @@ def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:
             raise _unknown(name, BY_TOPIC_NAME, "topic")
         values[name] = replace(BY_TOPIC_NAME[name], name=name).parse(value)
     return values
+
+
+def check_compaction_lags(config: TopicConfig) -> None:
+    """ConfigError for a topic whose records may be compacted only after they must be."""
+    least, most = config.number("min.compaction.lag.ms"), config.number("max.compaction.lag.ms")
+    if least > most:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most}); "
+            "raise the second or lower the first"
+        )

@@ -84,6 +84,9 @@ class ConsumerApi:
                 )
             )
 
+        if not self._service.serves_consumers:
+            refuse(KafkaError(ErrorCode.unsupported_version))
+            return
         try:
             check_request(asked, self._service.consumer_rules.limits.assignors)
             shard, hosted = self._group_of(asked)
@@ -179,6 +182,8 @@ class ConsumerApi:
         request.respond(s.ConsumerGroupDescribeResponse(groups=groups))
 
     def _described(self, s: Any, body: Any, group_id: str) -> Any:
+        if not self._service.serves_consumers:
+            return s.DescribedGroup(group_id=group_id, error_code=ErrorCode.unsupported_version)
         try:
             _, hosted = self._service.find_named(group_id)
         except KafkaError as error:

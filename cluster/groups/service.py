@@ -54,6 +54,9 @@ class GroupService:
             group_number=config.group_number,
         )
         """What the rules of consumer groups need (KIP-848)."""
+        protocols = config.text("group.coordinator.rebalance.protocols").split(",")
+        self.serves_consumers = "consumer" in protocols
+        """False where the settings switch the consumer protocol off."""
         self.topics_version = 0
         """Changes with every change of the cluster's topics."""
         cache.on_update.append(self._topics_changed)

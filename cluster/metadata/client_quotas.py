@@ -12,11 +12,12 @@ Source: Kafka's `ClientQuotaControlManager`, `ClientQuotasImage`, `Sanitizer`.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
 from ..registry.paths import CLIENT_QUOTAS, IP_QUOTAS, USER_QUOTAS
+from .java_order import bucket, capacity_of, entries_hash, hash_order
 from .node_names import name_of_node, node_of_name
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "checked_filter",
     "checked_quotas",
     "checked_values",
+    "entities_in_order",
     "entity_of",
     "entity_of_path",
     "matches",
     "path_of",
+    "quota_order",
 ]
 
 USER, CLIENT, IP = "user", "client-id", "ip"
@@ -193,6 +196,24 @@ def matches(entity: Entity, wanted: Mapping[str, Component], *, strict: bool) ->
         if row.match_type == DEFAULT and named[kind] is not None:
             return False
     return True
+
+
+# ------------------------------------------------------------------- order
+
+
+def entities_in_order(
+    stored: Mapping[Entity, Mapping[str, float]],
+) -> Mapping[Entity, Mapping[str, float]]:
+    """The entities with quotas in the order of Kafka's map (`ClientQuotaEntity.hashCode`)."""
+    found = [entity for entity, quotas in stored.items() if quotas]
+    capacity = capacity_of(len(found))
+    found.sort(key=lambda entity: bucket(31 + entries_hash(entity), capacity))
+    return {entity: stored[entity] for entity in found}
+
+
+def quota_order(keys: Collection[str]) -> list[str]:
+    """The keys of an entity's quotas in the order of Kafka's map, which begins with a single bucket."""
+    return hash_order(keys, capacity_of(len(keys), least=1))
 
 
 def _refused(problem: str) -> KafkaError:

@@ -27,10 +27,12 @@ from .client_quotas import (
     checked_filter,
     checked_quotas,
     checked_values,
+    entities_in_order,
     entity_of,
     entity_of_path,
     matches,
     path_of,
+    quota_order,
 )
 from .config_store import change_settings, config_of_json
 from .registry_retries import RegistryRetries, error_for_client
@@ -68,7 +70,7 @@ class ClientQuotasApi:
             return
         entries = tuple(
             _described(s, found, quotas)
-            for found, quotas in stored.items()
+            for found, quotas in entities_in_order(stored).items()
             if quotas and matches(found, wanted, strict=entity.strict)
         )
         request.respond(
@@ -153,5 +155,5 @@ def _changed(
 def _described(s: messages.Schema, entity: Entity, quotas: Mapping[str, float]) -> Any:
     return s.EntryData(
         entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
-        values=tuple(s.ValueData(key=key, value=value) for key, value in quotas.items()),
+        values=tuple(s.ValueData(key=key, value=quotas[key]) for key in quota_order(quotas)),
     )

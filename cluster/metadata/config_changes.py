@@ -30,7 +30,6 @@ from ..ids import NodeId, TopicPartition
 from ..registry import Delete, NodeError, RegistryClient
 from ..registry.operations import Event
 from ..registry.paths import CONFIG_CHANGES, GROUP_CONFIGS, entity_config_path
-from .config_entries import is_dynamic
 from .node_names import name_of_node
 
 __all__ = ["DEFAULT_BROKER", "ConfigChanges"]
@@ -228,13 +227,14 @@ class ConfigChanges:
         values: dict[str, Value] = {}
         for setting, text in raw.items():
             try:
-                if setting in BY_NAME and is_dynamic(BY_NAME[setting]):
+                if setting in BY_NAME and BY_NAME[setting].is_dynamic:
                     values[setting] = BY_NAME[setting].parse(text)
             except ConfigError as error:
                 self._host.trace.log(
                     "warning", f"settings of broker {name} are invalid and not applied: {error}"
                 )
         layer = "dynamic_default" if name == DEFAULT_BROKER else "dynamic"
+        setattr(self._config, f"{layer}_texts", dict(raw))
         if getattr(self._config, layer) == values:
             return
         setattr(self._config, layer, values)

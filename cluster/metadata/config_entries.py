@@ -1,56 +1,54 @@
 """Settings as DescribeConfigs reports them: the value, its source, and what it overrides.
 
-Owns: `ConfigEntry`, which is made of a row of `config.SETTINGS`, for topics, for brokers and for groups.
+Owns: `ConfigEntry`, which is made of a row of `config.BROKER_SETTINGS`, for topics, for brokers and for groups; the
+order of the entries is Kafka's (`java_order.py`). A value is the parsed one, as in Kafka; the synonyms of a dynamic
+setting of a broker are the texts that were given.
+
 Source: Apache Kafka's `ConfigHelper`; sources and types are the numbers of KIP-226 and KIP-569.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 from ..config import (
+    BROKER_SETTINGS,
+    BY_NAME,
+    BY_TOPIC_NAME,
     GROUP_SETTINGS,
     INT_MAX,
-    LONG_MAX,
-    SETTINGS,
     THROTTLE_RATES,
-    TOPIC_SETTINGS,
     BrokerConfig,
     Setting,
     Value,
 )
+from ..errors import ConfigError
+from .broker_settings import setting_of
+from .java_order import BROKER_CAPACITY, TOPIC_CAPACITY, hash_order
+from .java_text import text_of
 
 __all__ = [
-    "LIST_SETTINGS",
     "ConfigEntry",
     "ConfigSource",
     "broker_entries",
     "default_broker_entries",
     "group_entries",
-    "is_dynamic",
     "topic_entries",
 ]
 
-LIST_SETTINGS = frozenset(
-    {
-        "cleanup.policy",
-        "log.cleanup.policy",
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-    }
-)
-"""Settings that are lists: only these can be appended to and subtracted from."""
-
-
-COARSE_DEFAULTS = {
-    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", str(LONG_MAX)),
-    "log.retention.ms": ("log.retention.hours", "168"),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
-    "log.roll.ms": ("log.roll.hours", "168"),
+COARSER = {
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "log.retention.minutes": ("log.retention.hours",),
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+    "log.roll.ms": ("log.roll.hours",),
 }
-"""Settings without a default of their own in Kafka: a broker's synonym is the coarser one, a topic has none."""
+"""Settings without a default in Kafka: a value of a broker overrides those of the coarser settings."""
+
+Synonym = tuple[str, str | None, "ConfigSource"]
 
 
 class ConfigSource(IntEnum):
@@ -65,36 +63,53 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The type of a value."""
+    """The type of a value; UNKNOWN of a name that no broker has."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_KINDS = {
+    "class": ConfigType.CLASS,
+    "list": ConfigType.LIST,
+    "password": ConfigType.PASSWORD,
+    "short": ConfigType.SHORT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting of one resource; `synonyms` (name, value, source) begins with the effective value, or is empty."""
+    """One setting of one resource; `synonyms` (name, value, source) begins with the effective value, or is empty.
+
+    A value is None where nothing sets it and Kafka has no default, and where it is sensitive.
+    """
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
     read_only: bool
     type: ConfigType
     doc: str
-    synonyms: tuple[tuple[str, str, ConfigSource], ...]
+    synonyms: tuple[Synonym, ...]
+    is_sensitive: bool = False
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every topic-level setting of a topic with these overrides on this broker."""
-    return [
-        _entry(row.topic, row, config, overrides.get(row.topic), read_only=False)
-        for row in (*SETTINGS, *TOPIC_SETTINGS)
-        if row.topic
+    """Every setting of a topic with these overrides on this broker; internal settings where they are set."""
+    entries = [
+        _topic_entry(row, config, overrides.get(name))
+        for name, row in BY_TOPIC_NAME.items()
+        if name in overrides or not row.internal
     ]
+    return _ordered(entries, TOPIC_CAPACITY)
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -103,95 +118,119 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     for name, row in GROUP_SETTINGS.items():
         found = overrides.get(name)
         source = ConfigSource.DEFAULT if found is None else ConfigSource.GROUP
-        value = str(config.number(f"group.{name}")) if found is None else found
+        value = str(config.number(f"group.{name}")) if found is None else _parsed(row, found)
         entry = ConfigEntry(
             name=name, value=value, source=source, read_only=False, type=_type(row), doc=row.doc,
             synonyms=((name, value, source),),
         )  # fmt: skip
         entries.append(entry)
-    return entries
+    return _ordered(entries)
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of this broker; throttle rates only where they are set."""
-    rates = [
-        row
-        for row in THROTTLE_RATES
-        if row.name in config.dynamic or row.name in config.dynamic_default
-    ]
-    return [
-        _entry(row.name, row, config, None, read_only=not is_dynamic(row))
-        for row in (*SETTINGS, *rates)
-    ]
+    """Every setting of this broker; throttle rates, internal and unknown settings where they are set."""
+    given = config.dynamic_texts.keys() | config.dynamic_default_texts.keys()
+    static = config.overrides()
+    rows = {row.name for row in BROKER_SETTINGS if not row.internal or row.name in static}
+    entries = [_broker_entry(name, config) for name in sorted(rows | given)]
+    return _ordered(entries, BROKER_CAPACITY)
 
 
 def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     """The dynamic settings of all brokers."""
-    entries = {entry.name: entry for entry in broker_entries(config)}
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-    return [
-        replace(
-            entries[name],
-            value=_text(value),
-            source=source,
-            synonyms=((name, _text(value), source),),
-        )
-        for name, value in sorted(config.dynamic_default.items())
+    entries = [
+        _entry(name, setting_of(name), text, [(name, text, source)])
+        for name, text in config.dynamic_default_texts.items()
     ]
+    return _ordered(entries)
 
 
-def is_dynamic(row: Setting) -> bool:
-    """True for a setting that a running broker can change.
+def _ordered(entries: Iterable[ConfigEntry], capacity: int = 0) -> list[ConfigEntry]:
+    by_name = {entry.name: entry for entry in entries}
+    return [by_name[name] for name in hash_order(by_name, capacity)]
 
-    Those that topics inherit (Kafka's DynamicLogConfig), and throttle rates (DynamicReplicationConfig).
-    """
-    return bool(row.topic) or row in THROTTLE_RATES
+
+def _topic_entry(row: Setting, config: BrokerConfig, override: str | None) -> ConfigEntry:
+    own = row.name in BY_NAME
+    synonyms: list[Synonym] = _given(row.name, row, config) if own else []
+    if own and row.name not in COARSER and not row.internal:
+        synonyms.append((row.name, text_of(row.default), ConfigSource.DEFAULT))
+    value = text_of(config.value(row.name) if own else row.default)
+    if override is not None:
+        value = override if row.internal else _parsed(row, override)
+        synonyms.insert(0, (row.topic, value, ConfigSource.DYNAMIC_TOPIC))
+    return _entry(row.topic, row, value, synonyms)
+
+
+def _broker_entry(name: str, config: BrokerConfig) -> ConfigEntry:
+    row = setting_of(name)
+    synonyms = _given(name, row, config)
+    value: str | None = None
+    if row is not None and row.name == name:
+        for coarser in COARSER.get(name, (name,)):
+            synonyms += _defaults(coarser, config, with_static=coarser != name)
+        is_set = bool(synonyms) and synonyms[0][0] == name
+        value = text_of(config.value(name)) if is_set or not row.unset else None
+        synonyms = synonyms if value is not None else []
+    elif row is not None:  # of one listener
+        value = synonyms[0][1]
+        synonyms += _given(row.name, row, config) + _defaults(row.name, config, with_static=False)
+    return _entry(name, row, value, synonyms)
+
+
+def _given(name: str, row: Setting | None, config: BrokerConfig) -> list[Synonym]:
+    """What was given for a name, the layer with priority first."""
+    static: Value | None = config.overrides().get(name)
+    layers: tuple[tuple[str | None, ConfigSource], ...] = (
+        (config.dynamic_texts.get(name), ConfigSource.DYNAMIC_BROKER),
+        (config.dynamic_default_texts.get(name), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (None if row is None or static is None else text_of(static), ConfigSource.STATIC_BROKER),
+    )
+    return [(name, text, source) for text, source in layers if text is not None]
+
+
+def _defaults(name: str, config: BrokerConfig, *, with_static: bool) -> list[Synonym]:
+    row, found = BY_NAME[name], config.overrides().get(name)
+    synonyms: list[Synonym] = []
+    if with_static and found is not None:
+        synonyms.append((name, text_of(found), ConfigSource.STATIC_BROKER))
+    if not row.unset and row not in THROTTLE_RATES:
+        synonyms.append((name, text_of(row.default), ConfigSource.DEFAULT))
+    return synonyms
 
 
 def _entry(
-    name: str, row: Setting, config: BrokerConfig, override: str | None, *, read_only: bool
+    name: str, row: Setting | None, value: str | None, synonyms: list[Synonym]
 ) -> ConfigEntry:
-    static = config.overrides().get(row.name)
-    layers = (
-        (config.dynamic.get(row.name), ConfigSource.DYNAMIC_BROKER),
-        (config.dynamic_default.get(row.name), ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (static, ConfigSource.STATIC_BROKER),
-    )
-    synonyms: list[tuple[str, str, ConfigSource]] = []
-    if override is not None:
-        synonyms.append((name, override, ConfigSource.DYNAMIC_TOPIC))
-    synonyms += [(row.name, _text(value), source) for value, source in layers if value is not None]
-    value, source = synonyms[0][1:] if synonyms else (_text(row.default), ConfigSource.DEFAULT)
-    synonyms += _default_synonyms(name, row)
+    secret = row is None or row.kind == "password"
+    is_own = row is not None and name in (row.name, row.topic)
     return ConfigEntry(
         name=name,
-        value=value,
-        source=source,
-        read_only=read_only,
-        type=_type(row),
-        doc=row.doc,
-        synonyms=tuple(synonyms),
+        value=None if secret else value,
+        source=synonyms[0][2] if synonyms else ConfigSource.DEFAULT,
+        read_only=row is None or not is_own or not row.is_dynamic or row in THROTTLE_RATES,
+        type=ConfigType.UNKNOWN if row is None else _type(row),
+        doc="" if row is None else row.doc,
+        synonyms=tuple(
+            (other, None if secret else text, source) for other, text, source in synonyms
+        ),
+        is_sensitive=secret,
     )
 
 
-def _default_synonyms(name: str, row: Setting) -> list[tuple[str, str, ConfigSource]]:
-    if row in TOPIC_SETTINGS or row in THROTTLE_RATES:
-        return []
-    if row.name not in COARSE_DEFAULTS:
-        return [(row.name, _text(row.default), ConfigSource.DEFAULT)]
-    return [] if name == row.topic else [(*COARSE_DEFAULTS[row.name], ConfigSource.DEFAULT)]
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _parsed(row: Setting, text: str) -> str:
+    with contextlib.suppress(ConfigError):  # of an older version, which allowed other values
+        return text_of(row.parse(text))
+    return text
 
 
 def _type(row: Setting) -> ConfigType:
+    if row.kind:
+        return _KINDS[row.kind]
     if isinstance(row.default, bool):
         return ConfigType.BOOLEAN
     if isinstance(row.default, int):
         fits = row.high is not None and row.high <= INT_MAX
         return ConfigType.INT if fits else ConfigType.LONG
-    if isinstance(row.default, float):
-        return ConfigType.DOUBLE
-    return ConfigType.LIST if row.name in LIST_SETTINGS else ConfigType.STRING
+    return ConfigType.DOUBLE if isinstance(row.default, float) else ConfigType.STRING

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ..config import BY_NAME, BrokerConfig, validate_group_settings, validate_topic_config
+from ..config import BrokerConfig, check_compaction_lags, validate_group_settings
 from ..errors import ConfigError, ErrorCode, KafkaError
 from ..registry import (
     BadVersionError,
@@ -27,8 +27,8 @@ from ..registry import (
     SessionExpiredError,
 )
 from ..registry.paths import CONFIG_CHANGE, config_path, entity_config_path
+from .broker_settings import check_broker_settings
 from .config_changes import DEFAULT_BROKER
-from .config_entries import is_dynamic
 from .node_names import node_of_name
 from .registry_retries import RegistryRetries
 
@@ -75,7 +75,9 @@ class ConfigStore:
         KafkaError(invalid_config) for invalid settings; with `dry` nothing is written.
         """
         await self._alter(
-            f"topics/{name}", lambda before: checked_topic_config(change(before)), dry=dry
+            f"topics/{name}",
+            lambda before: checked_topic_config(change(before), self._config),
+            dry=dry,
         )
 
     async def group_config(self, name: str) -> dict[str, str]:
@@ -108,8 +110,13 @@ class ConfigStore:
 
         KafkaError(invalid_request) for settings that need a restart and for invalid values.
         """
-        entity = f"brokers/{name or DEFAULT_BROKER}"
-        await self._alter(entity, lambda before: _checked_broker_config(change(before)), dry=dry)
+
+        def checked(before: dict[str, str]) -> dict[str, str]:
+            after = dict(change(before))
+            check_broker_settings(after, self._config, name)
+            return after
+
+        await self._alter(f"brokers/{name or DEFAULT_BROKER}", checked, dry=dry)
 
     async def _alter(
         self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
@@ -168,8 +175,8 @@ def config_of_json(data: str) -> dict[str, str]:
     return dict(json.loads(data)["config"]) if data else {}
 
 
-def checked_topic_config(config: Mapping[str, str | None]) -> dict[str, str]:
-    """Topic overrides that are valid; KafkaError(invalid_config)."""
+def checked_topic_config(config: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+    """Overrides that are valid for a topic of this broker; KafkaError(invalid_config)."""
     nulls = sorted(name for name, value in config.items() if value is None)
     if nulls:
         raise KafkaError(
@@ -178,22 +185,7 @@ def checked_topic_config(config: Mapping[str, str | None]) -> dict[str, str]:
         )
     checked = {name: value for name, value in config.items() if value is not None}
     try:
-        validate_topic_config(checked)
+        check_compaction_lags(broker.topic(checked))
     except ConfigError as error:
         raise KafkaError(ErrorCode.invalid_config, str(error)) from error
     return checked
-
-
-def _checked_broker_config(config: Mapping[str, str]) -> dict[str, str]:
-    fixed = sorted(name for name in config if name not in BY_NAME or not is_dynamic(BY_NAME[name]))
-    if fixed:
-        raise KafkaError(
-            ErrorCode.invalid_request,
-            f"Cannot update these configs dynamically: {', '.join(fixed)}",
-        )
-    try:
-        for name, value in config.items():
-            BY_NAME[name].parse(value)
-    except ConfigError as error:
-        raise KafkaError(ErrorCode.invalid_request, str(error)) from error
-    return dict(config)

@@ -14,19 +14,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..config import BrokerConfig
+from ..config import BY_NAME, BY_TOPIC_NAME, BrokerConfig, Setting
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..wire import messages
 from ..wire.request import Request
+from .broker_settings import setting_of
 from .cache import MetadataCache
 from .config_entries import (
-    LIST_SETTINGS,
     ConfigEntry,
     broker_entries,
     default_broker_entries,
     group_entries,
     topic_entries,
 )
+from .java_text import text_of
 from .names import check_topic_name
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
@@ -67,9 +68,9 @@ class ConfigsApi:
                 configs = tuple(
                     _described(s, entry, entity)
                     for entry in entries
-                    if wanted is None or entry.name in wanted
+                    if not wanted or entry.name in wanted
                 )
-                fields |= {"error_code": ErrorCode.none, "configs": configs}
+                fields |= {"error_code": ErrorCode.none, "error_message": "", "configs": configs}
             except (KafkaError, RegistryError) as error:
                 refused = error_for_client(error)
                 fields |= {"error_code": refused.code, "error_message": refused.message or None}
@@ -189,6 +190,9 @@ class ConfigsApi:
 
     def _check_resource(self, kind: int, name: str) -> None:
         if kind == _TOPIC:
+            if not name:
+                text = "Default topic resources are not allowed."
+                raise KafkaError(ErrorCode.invalid_request, text)
             self._check_topic(name)
         elif kind == _GROUP:
             if not name:
@@ -220,21 +224,40 @@ class ConfigsApi:
             return
         if operation not in (_APPEND, _SUBTRACT):
             raise KafkaError(ErrorCode.invalid_request, f"Unknown operation {operation} for {name}")
-        if name not in LIST_SETTINGS:
-            word = "append" if operation == _APPEND else "subtract"
+        row = BY_TOPIC_NAME.get(name) if kind == _TOPIC else setting_of(name)
+        if row is None or row.kind != "list" or kind == _GROUP:
+            word = "APPEND" if operation == _APPEND else "SUBTRACT"
             raise KafkaError(
                 ErrorCode.invalid_config,
-                f"Config value {word} is not allowed for config key: {name}",
+                f"Can't {word} to key {name} because its type is not LIST; set the whole value",
             )
-        known = broker_entries(self._config) if kind == _BROKER else topic_entries(self._config, {})
-        inherited = overrides.get(name) or next(e.value for e in known if e.name == name)
-        present = [part for part in inherited.split(",") if part]
-        given = [part.strip() for part in value.split(",") if part.strip()]
-        if operation == _APPEND:
-            present += [part for part in given if part not in present]
-        else:
-            present = [part for part in present if part not in given]
+        found = overrides.get(name)
+        present = [
+            part for part in (self._static(row) if found is None else found).split(",") if part
+        ]
+        for part in _java_split(value):
+            if operation == _APPEND and part not in present:
+                present.append(part)
+            elif operation == _SUBTRACT and part in present:
+                present.remove(part)
         overrides[name] = ",".join(present)
+
+    def _static(self, row: Setting) -> str:
+        """The value at the start of the broker: what an element is appended to while nothing else is set."""
+        known = row.name in BY_NAME
+        return text_of(
+            self._config.overrides().get(row.name, row.default) if known else row.default
+        )
+
+
+def _java_split(value: str) -> list[str]:
+    """`String.split(",")`: without the empty elements at the end, except that an empty text has one element."""
+    if "," not in value:
+        return [value]
+    parts = value.split(",")
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def _check_once(count: int) -> None:
@@ -264,7 +287,7 @@ def _described(s: messages.Schema, entry: ConfigEntry, entity: Any) -> Any:
         value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
-        is_sensitive=False,
+        is_sensitive=entry.is_sensitive,
         synonyms=synonyms,
         config_type=entry.type,
         documentation=entry.doc if getattr(entity, "include_documentation", False) else None,

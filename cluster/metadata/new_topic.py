@@ -96,7 +96,7 @@ class TopicPlanner:
                 ErrorCode.invalid_topic_exception,
                 f"Topic '{requested.name}' collides with existing topics: {', '.join(clash)}",
             )
-        config = checked_topic_config(requested.config)
+        config = checked_topic_config(requested.config, self._config)
         place = self._assigned if requested.assignment is None else self._manual
         return TopicPlan(
             name=requested.name,

@@ -96,7 +96,7 @@ class TransactionChecks:
     def __init__(self, host: Host, config: BrokerConfig, directory: PartitionDirectory) -> None:
         self._host = host
         self._directory = directory
-        self._enabled = config.flag("transaction.partition.verification.enable")
+        self._config = config
         self._retry_ms = config.number("add.partitions.to.txn.retry.backoff.ms")
         self._retry_ms_max = config.number("add.partitions.to.txn.retry.backoff.max.ms")
         self._refused: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
@@ -173,7 +173,7 @@ class TransactionChecks:
 
     def must_ask(self, *, add: bool) -> bool:
         """Whether a batch may open a transaction in this log only if the coordinator agrees (rule of KIP-890)."""
-        return self._enabled or add
+        return add or self._config.flag("transaction.partition.verification.enable")
 
     async def _ask(
         self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], *, add: bool

@@ -102,7 +102,7 @@ class Log(ReadableLog):
     def reconfigure(self, config: TopicConfig) -> None:
         """Use the topic's settings from the next append on."""
         self.config = self._local.config = config
-        self._segment_bytes = config.number("segment.bytes")
+        self._segment_bytes = config.segment_bytes
         self._segment_ms = config.number("segment.ms")
         self._message_bytes_max = config.number("max.message.bytes")
         self._flush_messages = self.messages_before_fsync()

@@ -310,6 +310,7 @@ class LogManager:
         """Retention of every log and expiry of silent producers; returns the segments dropped."""
         removed = 0
         now = self._host.clock.wall_ms()
+        expiration_ms = self._config.number("producer.id.expiration.ms")  # may have changed
         for log in self.logs():
             if log.failed is None:
                 if not self.cleaner.retains(log):
@@ -317,6 +318,7 @@ class LogManager:
                         StorageError
                     ):  # its folder is offline now, as in `flush_overdue`
                         removed += clean_up(self._host, log)
+                log.producers.expiration_ms = expiration_ms
                 log.producers.remove_expired(now)
         return removed
 

@@ -21,7 +21,7 @@ from .wire import WireClient
 ALTER_VERSION, DELETE_VERSION, ELECT_VERSION, REASSIGN_VERSION = 1, 2, 2, 0
 TOPIC_RESOURCE, SET = 2, 0
 SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "segment.bytes": ("1500", "6000", "1048576"),
+    "internal.segment.bytes": ("1500", "6000", "1048576"),
     "cleanup.policy": ("compact", "delete", "compact,delete"),
     "min.cleanable.dirty.ratio": ("0.01", "0.5"),
     "delete.retention.ms": ("0", "86400000"),
@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 After an unclean election a key may be committed twice; `output_checks.py` knows that."""
 REPLICAS = 3
 """Of each partition after a reassignment."""
-OF_SOURCE = ("segment.bytes", "segment.ms")
+OF_SOURCE = ("internal.segment.bytes", "segment.ms")
 """Settings of the source; compaction would remove records without a key."""
 TIMEOUT_MS = 2_000
 PREFERRED, UNCLEAN = 0, 1

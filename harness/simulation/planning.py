@@ -158,7 +158,7 @@ def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, ob
         "zookeeper.session.timeout.ms": rng.choice((600, 1_000, 1_500)),
         "replica.lag.time.max.ms": rng.choice((400, 1_000, 2_500)),
         "replica.high.watermark.checkpoint.interval.ms": rng.choice((200, 1_000, 5_000)),
-        "log.segment.bytes": rng.choice((1_500, 6_000, 1 << 20)),
+        "internal.segment.bytes": rng.choice((1_500, 6_000, 1 << 20)),
         "log.index.size.max.bytes": 4_096,  # mapped whole for each segment: 10 MiB of zeroes by default
         "replica.fetch.wait.max.ms": rng.choice((100, 400)),
         "default.replication.factor": 3,

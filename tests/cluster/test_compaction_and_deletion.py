@@ -109,7 +109,7 @@ def single() -> Iterator[Cluster]:
 def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failpoint: str) -> None:
     config = {
         "cleanup.policy": "compact",
-        "segment.bytes": "4000",
+        "internal.segment.bytes": "4000",
         "min.cleanable.dirty.ratio": "0.01",
     }
     topic = make_topic(single, config, 1)
@@ -137,7 +137,7 @@ def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> Non
     with Cluster(brokers=2, config={**CONFIG, "min.insync.replicas": 1}) as cluster:
         config = {
             "cleanup.policy": "compact",
-            "segment.bytes": "4000",
+            "internal.segment.bytes": "4000",
             "min.cleanable.dirty.ratio": "0.01",
         }
         with admin_of(cluster) as admin:
@@ -184,7 +184,7 @@ def test_producing_a_record_without_a_key_to_a_compacted_topic_is_refused(single
 
 
 def test_retention_deletes_old_segments_and_their_files(single: Cluster) -> None:
-    topic = make_topic(single, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
+    topic = make_topic(single, {"internal.segment.bytes": "4000", "retention.bytes": "8000"}, 1)
     assert produce(single, topic, [("k", "x" * 200)] * 100) == 100
     until(lambda: len([n for n in files(single, 1, topic) if n.endswith(".log")]) <= 4)
     until(lambda: not [n for n in files(single, 1, topic) if n.endswith(".deleted")])
@@ -223,7 +223,7 @@ def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
 
 def test_deleting_records_removes_them_on_every_replica_across_restarts() -> None:
     with Cluster(brokers=3, config=CONFIG) as cluster:
-        topic = make_topic(cluster, {"segment.bytes": "2000"}, 3)
+        topic = make_topic(cluster, {"internal.segment.bytes": "2000"}, 3)
         assert produce(cluster, topic, [("k", "x" * 100)] * 60) == 60
 
         def starts() -> set[int]:

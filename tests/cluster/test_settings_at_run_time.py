@@ -123,14 +123,14 @@ def test_changing_a_static_setting_at_run_time_is_refused(admin: Any) -> None:
 def test_restarting_a_broker_keeps_its_changed_settings(cluster: Cluster, admin: Any) -> None:
     admin.create_topics([NewTopic("lasting", 1, 2)])
     change(admin, "BROKER", "2", log_segment_bytes="5000000")
-    change(admin, "TOPIC", "lasting", segment_bytes="70000")
+    change(admin, "TOPIC", "lasting", segment_bytes="7000000")
     cluster.brokers[2].restart()
     cluster.await_full_isr()
     with admin_of(cluster) as client:
         shown = settings_of(client, "BROKER", "2", "log.segment.bytes")
         assert shown == {"log.segment.bytes": ("5000000", "DYNAMIC_BROKER_CONFIG")}
         assert settings_of(client, "TOPIC", "lasting", "segment.bytes") == {
-            "segment.bytes": ("70000", "DYNAMIC_TOPIC_CONFIG")
+            "segment.bytes": ("7000000", "DYNAMIC_TOPIC_CONFIG")
         }
 
 

@@ -19,7 +19,7 @@ from harrow.harness.zoo.bug import plan_directed
 from harrow.harness.zoo.catalog import bug_named
 from harrow.harness.zoo.trial import SimulatedRuns
 
-SMALL_SEGMENTS = {"segment.bytes": "1500"}
+SMALL_SEGMENTS = {"internal.segment.bytes": "1500"}
 COMPACTED = SimulationOptions(
     brokers=3, partitions=1, seconds=4.0, batches=120, keys=7,
     topic_config={**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},

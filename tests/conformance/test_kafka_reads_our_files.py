@@ -31,7 +31,7 @@ from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, transac
 from storage_host import StorageHost
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("apache-kafka")]
-SMALL = {"segment.bytes": "3000", "index.interval.bytes": "300", "retention.ms": "-1"}
+SMALL = {"internal.segment.bytes": "3000", "index.interval.bytes": "300", "retention.ms": "-1"}
 BROKER = {
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 2,
@@ -107,7 +107,9 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_hand(folder: Path) -> None:
     """Writes three transactions, two of them aborted, across a roll."""
     folder.mkdir(parents=True)
-    log = StorageHost().open(str(folder), {"segment.bytes": 800, "index.interval.bytes": 100})
+    log = StorageHost().open(
+        str(folder), {"internal.segment.bytes": 800, "index.interval.bytes": 100}
+    )
     rows: list[tuple[bytes | None, bytes | None, tuple[()]]] = [(b"k", b"v" * 20, ())] * 3
     for turn, commit in enumerate((True, False, False)):
         for producer in (7, 8):

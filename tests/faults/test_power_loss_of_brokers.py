@@ -122,7 +122,7 @@ def cluster_of(brokers: int, **config: object) -> Generator[Cluster]:
 
 def test_one_broker_that_fsyncs_loses_nothing_at_any_point() -> None:
     rng = random.Random(1)
-    with cluster_of(1, log_segment_bytes=200_000) as cluster:
+    with cluster_of(1, internal_segment_bytes=200_000) as cluster:
         create(cluster, "orders", 2, 1, flush_messages=1)
         lost: list[dict[str, int]] = []
         with Traffic(cluster, "orders") as traffic:

@@ -9,7 +9,7 @@ from harrow import Harrow, damage_disk, leader
 NAMES = ("bit-flip", "corrupt-index", "missing-snapshot", "missing-checkpoint", None)
 
 
-@pytest.mark.harrow(config={"log.segment.bytes": 20_000})
+@pytest.mark.harrow(config={"internal.segment.bytes": 20_000})
 @pytest.mark.parametrize("name", NAMES)
 def test_a_broker_recovers_from_damaged_files(harrow: Harrow, name: str | None) -> None:
     topic = harrow.topic("orders", partitions=1)

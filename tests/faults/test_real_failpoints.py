@@ -17,7 +17,7 @@ NAMES = (
     "group.after-offsets",
     "log.before-segment-removal",
 )
-SETTINGS = {"log.segment.bytes": 20_000, "log.retention.check.interval.ms": 100}
+SETTINGS = {"internal.segment.bytes": 20_000, "log.retention.check.interval.ms": 100}
 
 
 def fired(harrow: Harrow) -> set[str]:

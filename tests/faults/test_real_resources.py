@@ -35,7 +35,7 @@ def test_a_broker_gets_a_share_of_the_processor_time(harrow: Harrow) -> None:
     assert harrow.cluster.brokers[node].incarnations == 1
 
 
-@pytest.mark.harrow(config={"log.segment.bytes": 20_000})
+@pytest.mark.harrow(config={"internal.segment.bytes": 20_000})
 def test_a_broker_without_descriptors_is_restarted_with_its_former_limit(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     usual = {

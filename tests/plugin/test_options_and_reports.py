@@ -109,15 +109,15 @@ def test_broker_settings_of_all_sources_are_merged(pytester: pytest.Pytester) ->
         """
         import pytest
 
-        pytestmark = pytest.mark.harrow(config={"num.partitions": 8, "log.segment.bytes": 1000})
+        pytestmark = pytest.mark.harrow(config={"num.partitions": 8, "internal.segment.bytes": 1000})
 
-        @pytest.mark.harrow(config={"log.segment.bytes": 2000})
+        @pytest.mark.harrow(config={"internal.segment.bytes": 2000})
         def test_it(harrow):
             assert harrow._config == {"min.insync.replicas": "1", "num.partitions": 8,
-                                      "log.segment.bytes": "4000"}
+                                      "internal.segment.bytes": "4000"}
         """
     )
-    run(pytester, "--harrow-set=log.segment.bytes=4000").assert_outcomes(passed=1)
+    run(pytester, "--harrow-set=internal.segment.bytes=4000").assert_outcomes(passed=1)
 
 
 def test_an_invalid_option_is_a_usage_error(pytester: pytest.Pytester) -> None:

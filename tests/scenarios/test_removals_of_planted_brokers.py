@@ -17,7 +17,7 @@ FAST: dict[str, object] = {
     "log.segment.delete.delay.ms": 200,
     "log.cleaner.backoff.ms": 50,
 }
-SMALL_SEGMENTS = {"segment.bytes": "4000"}
+SMALL_SEGMENTS = {"internal.segment.bytes": "4000"}
 COMPACTED = {**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 VICTIM = 3
 

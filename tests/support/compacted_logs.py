@@ -29,7 +29,7 @@ EPOCH = LeaderEpoch(3)
 KeyValue = tuple[bytes, bytes | None]
 COMPACT: dict[str, object] = {
     "cleanup.policy": "compact",
-    "segment.bytes": 600,
+    "internal.segment.bytes": 600,
     "index.interval.bytes": 100,
     "segment.index.bytes": 4_096,
     "min.cleanable.dirty.ratio": 0,

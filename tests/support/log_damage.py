@@ -20,7 +20,7 @@ from storage_host import StorageHost
 
 NOW = 1_700_000_000_000
 TOPIC: dict[str, object] = {
-    "segment.bytes": 700,
+    "internal.segment.bytes": 700,
     "index.interval.bytes": 150,
     "segment.index.bytes": 240,
 }

@@ -123,13 +123,13 @@ def test_of_a_repertoire_only_its_kinds_are_drawn(name: str) -> None:
 
 def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
     settings = RunSettings(
-        seed=4, brokers=5, config={"log.segment.bytes": 6000}, partitions=2, in_flight=3, acks=1, idempotent=False,
+        seed=4, brokers=5, config={"internal.segment.bytes": 6000}, partitions=2, in_flight=3, acks=1, idempotent=False,
     )  # fmt: skip
     step = ScheduledFault(id="1", fault=power_loss(one), nodes=(5,))
     schedule = Schedule(steps=(step,), run=settings.to_json())
     scenario = recorded_scenario(Schedule.from_json(schedule.to_json()), "again")
     assert (scenario.brokers, scenario.partitions, scenario.seed) == (5, 2, 4)
-    assert scenario.config == {"log.segment.bytes": 6000, "harrow.power.loss": True}
+    assert scenario.config == {"internal.segment.bytes": 6000, "harrow.power.loss": True}
     assert scenario.producer == {
         "acks": 1,
         "enable.idempotence": False,

@@ -53,6 +53,6 @@ def test_settings_of_an_internal_topic_follow_the_brokers_settings() -> None:
         }
     )
     assert OFFSETS.partitions(config) == 5
-    assert OFFSETS.settings(config)["segment.bytes"] == "4096"
+    assert OFFSETS.settings(config)["internal.segment.bytes"] == "4096"
     assert TRANSACTIONS.settings(config)["min.insync.replicas"] == "1"
     assert TRANSACTIONS.replication_factor(config) == 2

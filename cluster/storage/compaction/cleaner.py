@@ -112,7 +112,7 @@ class Cleaning:
         self._segments = [s for s in log.segments if s.base_offset < task.first_uncleanable]
         self._aborted: list[AbortedTxn] = []
         self._last_of_producers = _last_of_producers(log.producers.entries())
-        self._segment_bytes = config.number("segment.bytes")
+        self._segment_bytes = config.segment_bytes
         self._delete_retention_ms = config.number("delete.retention.ms")
         self._index_bytes = config.number("segment.index.bytes")
         self.stats = CleanerStats(end_offset=task.first_dirty)

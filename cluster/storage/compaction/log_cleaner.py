@@ -1,6 +1,7 @@
 """The cleaner threads of a broker (B8): each compacts the dirtiest log, again and again.
 
-Owns: `log.cleaner.threads` tasks with an offset map each (a share of `log.cleaner.dedupe.buffer.size`), the common
+Owns: `log.cleaner.threads` tasks with an offset map each (a share of `log.cleaner.dedupe.buffer.size`), which follow
+changes of the settings between two cleanings, the common
 limit of their speed (`log.cleaner.io.max.bytes.per.second`), and the handling of a cleaning that fails:
 
     aborted (truncation, deletion, a pause, a closed log)   the log is due again soon
@@ -40,36 +41,46 @@ class LogCleaner:
         self._host = host
         self._config = config
         self.manager = LogCleanerManager(host, logs)
-        self._tasks: list[Task] = []
-        self._ends: list[Promise[None]] = []
+        self._tasks: dict[int, Task] = {}
+        self._ends: dict[int, Promise[None]] = {}
         self._naps: dict[Promise[None], None] = {}  # a set that keeps its order
         self._free_ms = 0.0  # when the pace allows the next byte
+        self._started = False
         self._stopping = False
 
     def start(self) -> None:
         """Start the cleaner threads, if `log.cleaner.enable`."""
         if not self._config.flag("log.cleaner.enable"):
             return
-        threads = self._config.number("log.cleaner.threads")
-        for number in range(threads):
-            ended: Promise[None] = self._host.tasks.promise()
-            self._ends.append(ended)
-            run = self._run(self.offset_map(), ended)
-            self._tasks.append(self._host.tasks.spawn(run, name=f"log-cleaner-{number}"))
+        self._started = True
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Start the threads that are missing, and end those above `log.cleaner.threads` after their cleaning."""
+        if not self._started or self._stopping:
+            return
+        for number in range(self._config.number("log.cleaner.threads")):
+            if number not in self._tasks:
+                ended: Promise[None] = self._host.tasks.promise()
+                self._ends[number] = ended
+                run = self._run(number, ended)
+                self._tasks[number] = self._host.tasks.spawn(run, name=f"log-cleaner-{number}")
+        self.wake()
 
     def offset_map(self) -> OffsetMap:
         """An offset map with one thread's share of the memory."""
+        return OffsetMap(*self._map_size())
+
+    def _map_size(self) -> tuple[int, float]:
         threads = max(self._config.number("log.cleaner.threads"), 1)
         buffer_bytes = self._config.number("log.cleaner.dedupe.buffer.size")
-        return OffsetMap(
-            buffer_bytes // threads, self._config.share("log.cleaner.io.buffer.load.factor")
-        )
+        return buffer_bytes // threads, self._config.real("log.cleaner.io.buffer.load.factor")
 
     async def stop(self) -> None:
         """Stop the threads and abort their cleanings; the logs may be closed afterwards."""
         self._stopping = True
         self.wake()
-        for ended in self._ends:
+        for ended in list(self._ends.values()):
             await ended
 
     def retains(self, log: Log) -> bool:
@@ -84,14 +95,18 @@ class LogCleaner:
 
     # -- one thread
 
-    async def _run(self, offsets: OffsetMap, ended: Promise[None]) -> None:
+    async def _run(self, number: int, ended: Promise[None]) -> None:
+        offsets, size = self.offset_map(), self._map_size()
         try:
-            while not self._stopping:
+            while not self._stopping and number < self._config.number("log.cleaner.threads"):
+                if size != self._map_size():
+                    offsets, size = self.offset_map(), self._map_size()
                 found = await self.clean_filthiest(offsets)
                 self.retain()
                 if not found:
                     await self._nap(self._config.number("log.cleaner.backoff.ms"))
         finally:
+            del self._tasks[number], self._ends[number]
             if not ended.done():
                 ended.set_result(None)
 
@@ -208,7 +223,7 @@ class LogCleaner:
 
     def pace_ms(self, size: int) -> float:
         """How long to wait after `size` more bytes, at the common limit of all cleaners."""
-        limit = self._config.number("log.cleaner.io.max.bytes.per.second")
+        limit = self._config.real("log.cleaner.io.max.bytes.per.second")
         now_ms = self._host.clock.monotonic_ms()
         self._free_ms = max(self._free_ms, now_ms) + size * MS_PER_SECOND / limit
         return self._free_ms - now_ms

@@ -151,7 +151,7 @@ class LogCleanerManager:
         due: list[LogToClean] = []
         for log in self._compacted():
             task = self.to_clean(log, now)
-            ratio = log.config.share("min.cleanable.dirty.ratio")
+            ratio = log.config.real("min.cleanable.dirty.ratio")
             if task.cleanable_bytes and (task.must or task.ratio > ratio):
                 due.append(task)
         if not due:

@@ -118,16 +118,16 @@ def test_topic_settings_without_an_effect_are_those_that_the_page_lists() -> Non
     [
         (
             "cleanup.policy",
-            ("compact,delete", "compact, delete", "delete"),
-            ("foo", "compact;delete", ""),
+            ("compact,delete", " compact , delete,compact", "delete", ""),
+            ("foo", "compact;delete", ",", "compact,,delete", "compact,"),
         ),
         ("compression.gzip.level", ("-1", "1", "9"), ("0", "10", "x")),
         ("compression.lz4.level", ("1", "17"), ("0", "18")),
         ("compression.zstd.level", ("-131072", "22"), ("-131073", "23")),
         (
             "leader.replication.throttled.replicas",
-            ("", "*", "0:1", "0:1,2:3"),
-            ("0", "0:1,", "a:b", "*,0:1"),
+            ("", "*", "0:1", " 0:1 , 2:3", "0:1,"),
+            ("0", "a:b", "*,0:1", "none"),
         ),
         ("message.timestamp.after.max.ms", ("0", "5"), ("-1", "x")),
         ("local.retention.ms", ("-2", "-1", "0"), ("-3",)),

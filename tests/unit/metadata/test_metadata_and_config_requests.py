@@ -280,14 +280,14 @@ async def describe(
 @pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CONFIGS))
 def test_topic_settings_name_their_source(version: int) -> None:
     async def scenario(host: ManualHost) -> None:
-        bed = bed_with_orders(host, log_segment_bytes=1_000_000)
+        bed = bed_with_orders(host, log_segment_bytes=2_000_000)
         node = '{"version":1,"config":{"min.insync.replicas":"2"}}'
         bed.registry.apply(Create("/config/topics/orders", node, make_parents=True))
         found = await describe(bed, version, 2, "orders", include_synonyms=True)
         rows = {row.name: row for row in found.configs}
         settings = {name: (rows[name].value, rows[name].config_source) for name in rows}
         assert settings["min.insync.replicas"] == ("2", 1)
-        assert settings["segment.bytes"] == ("1000000", 4)
+        assert settings["segment.bytes"] == ("2000000", 4)
         assert settings["retention.ms"] == ("604800000", 5)
         assert settings["preallocate"] == ("false", 5)
         assert [(s.name, s.value, s.source) for s in rows["min.insync.replicas"].synonyms] == [
@@ -402,8 +402,8 @@ def test_concurrent_changes_of_a_topic_both_take_effect() -> None:
             )
 
         bed.registry.before = race
-        await incremental(bed, ("segment.bytes", 0, "99"))
-        assert overrides(bed) == {"retention.ms": "5", "flush.ms": "9", "segment.bytes": "99"}
+        await incremental(bed, ("segment.bytes", 0, "2000000"))
+        assert overrides(bed) == {"retention.ms": "5", "flush.ms": "9", "segment.bytes": "2000000"}
 
     run_on_host(scenario)
 

@@ -106,7 +106,7 @@ def test_earliest_of_two_open_transactions_limits_read_committed() -> None:
 @pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
 def test_aborted_transactions_are_those_of_the_records_that_were_read(tail_bytes: int) -> None:
     """From disk a read ends with its segment and the list does not grow with the log; from memory it goes beyond."""
-    sim = three(**PATIENT, **{"log.segment.bytes": 300, "harrow.tail.bytes": tail_bytes})
+    sim = three(**PATIENT, **{"internal.segment.bytes": 300, "harrow.tail.bytes": tail_bytes})
     for number in range(6):
         write(sim, 7, number, b"x" * 200)
         end(sim, 7, commit=False)

@@ -73,6 +73,7 @@ class Bed:
         self.coordinator = Coordinator()
         directory: Any = Directory(self.partition)
         config = BrokerConfig.parse({"transaction.partition.verification.enable": enabled})
+        self.config = config
         self.checks = TransactionChecks(self.host, config, directory)
         self.checks.queries = cast("Any", self.coordinator)
 
@@ -122,6 +123,14 @@ def test_without_verification_only_additions_are_asked_for() -> None:
     assert not bed.coordinator.asked
     assert bed.produce(VERSION_2) is Code.none
     assert len(bed.coordinator.asked) == 1
+
+
+def test_a_running_broker_switches_verification_off_and_on() -> None:
+    bed = Bed()
+    for enabled, asked in ((False, 0), (True, 1)):
+        bed.config.dynamic["transaction.partition.verification.enable"] = enabled
+        assert bed.produce(VERSION_1) is Code.none
+        assert len(bed.coordinator.asked) == asked
 
 
 def test_a_marker_that_arrives_during_the_question_makes_the_leader_ask_again() -> None:

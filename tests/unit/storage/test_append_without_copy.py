@@ -348,7 +348,7 @@ def test_recovery_rebuilds_the_same_indexes_as_appending(
     host: StorageHost, folder: str, interval: int
 ) -> None:
     rng = random.Random(interval)
-    topic: dict[str, object] = {"index.interval.bytes": interval, "segment.bytes": 120_000}
+    topic: dict[str, object] = {"index.interval.bytes": interval, "internal.segment.bytes": 120_000}
     log = host.open(folder, topic)
     for number in range(150):
         time = NOW + number * 10 - rng.choice((0, 0, 300))
@@ -388,7 +388,7 @@ def test_recovery_rebuilds_the_same_producer_states_as_appending(
     host: StorageHost, folder: str, seed: int
 ) -> None:
     rng = random.Random(seed)
-    topic: dict[str, object] = {"segment.bytes": 6_000}
+    topic: dict[str, object] = {"internal.segment.bytes": 6_000}
     log = host.open(folder, topic)
     sequences: dict[int, int] = {}
     pending: set[int] = set()

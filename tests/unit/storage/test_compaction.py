@@ -35,7 +35,7 @@ def left(log: Compaction) -> list[tuple[int, bytes | None, bytes | None]]:
 def test_clean_with_a_stale_offset_index_brings_no_deleted_key_back(tmp_path: Path) -> None:
     """The last round ended at offset 3 in the segment; the stale index places offset 2 behind the tombstone."""
     log = Compaction(
-        str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "segment.bytes": 10**6}
+        str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "internal.segment.bytes": 10**6}
     )
     log.put((b"k", b"value"))
     for number in range(3):

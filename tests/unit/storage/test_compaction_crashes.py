@@ -15,7 +15,7 @@ from harrow.cluster.host.seam.failpoints import DECLARED
 from harrow.cluster.ids import Offset
 from storage_host import StorageHost
 
-TOPIC: dict[str, object] = {"segment.bytes": 800, "delete.retention.ms": 0}
+TOPIC: dict[str, object] = {"internal.segment.bytes": 800, "delete.retention.ms": 0}
 
 
 def prepared(folder: Path, host: StorageHost) -> tuple[Compaction, Model]:
@@ -106,7 +106,7 @@ def compaction(folder: Path, rest: Path) -> tuple[Compaction, CrashHost]:
     shutil.copytree(rest, folder, dirs_exist_ok=True, copy_function=shutil.copy)
     host = CrashHost()
     host.clock.now += 20
-    topic = {**TOPIC, "segment.bytes": 1_700}  # several old segments make a new one
+    topic = {**TOPIC, "internal.segment.bytes": 1_700}  # several old segments make a new one
     return Compaction(str(folder / "orders-0"), topic, host=host), host
 
 

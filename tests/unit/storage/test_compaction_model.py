@@ -41,7 +41,7 @@ class Machine:
         self.begin(StorageHost())
 
     def begin(self, host: StorageHost) -> None:
-        topic: dict[str, object] = {"segment.bytes": 300, "delete.retention.ms": 1_000}
+        topic: dict[str, object] = {"internal.segment.bytes": 300, "delete.retention.ms": 1_000}
         bound = int(192 * self.entries / 0.9) + 1
         self.log = Compaction(
             self.folder, topic, host=host, broker={"log.cleaner.dedupe.buffer.size": bound}

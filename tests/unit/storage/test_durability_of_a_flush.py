@@ -226,7 +226,7 @@ def test_retention_with_a_refused_deletion_takes_the_folder_offline_and_continue
     host.disk = RealDisk()  # type: ignore[assignment]
     logs = LogManager(host.host, str(tmp_path), CONFIG)
     logs.load()
-    log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 1_000, "segment.bytes": 300}))
+    log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 1_000, "internal.segment.bytes": 300}))
     for _ in range(8):
         log.append_as_leader(batch(60, time=-1), EPOCH)
     Path(log.segments[0].file.path).unlink()

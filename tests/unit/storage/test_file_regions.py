@@ -32,7 +32,7 @@ def test_read_to_send_returns_regions_with_the_bytes_of_a_read(
     host: StorageHost, tmp_path: Path
 ) -> None:
     rng = random.Random(11)
-    log = host.open(str(tmp_path / "orders-0"), {"segment.bytes": 1_200_000}, tail_bytes=0)
+    log = host.open(str(tmp_path / "orders-0"), {"internal.segment.bytes": 1_200_000}, tail_bytes=0)
     fill(log, 500, rng)
     assert len(log.segments) > 1
     regions = 0

@@ -21,7 +21,7 @@ from storage_host import TP, StorageHost
 EPOCH = LeaderEpoch(3)
 NOW = 1_700_000_000_000
 CONFIG = BrokerConfig.parse({"log.cleaner.dedupe.buffer.size": 10**7, "harrow.tail.bytes": 0})
-SMALL: dict[str, object] = {"segment.bytes": 300}
+SMALL: dict[str, object] = {"internal.segment.bytes": 300}
 COMPACT = {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
 
 

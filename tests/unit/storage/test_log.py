@@ -77,7 +77,7 @@ def test_append_with_log_append_time_stores_the_brokers_time(
 @pytest.mark.parametrize("tail_bytes", [0, 3_000, 10**6])
 def test_read_returns_whole_batches_within_the_bounds(folder: str, tail_bytes: int) -> None:
     host = StorageHost()
-    log = host.open(folder, {"segment.bytes": 2_000}, tail_bytes=tail_bytes)
+    log = host.open(folder, {"internal.segment.bytes": 2_000}, tail_bytes=tail_bytes)
     size = len(batch(3, 50))
     for _ in range(40):
         log.append_as_leader(batch(3, 50), EPOCH)
@@ -183,7 +183,7 @@ def test_append_as_follower_splits_a_fetch_over_segments(
         leader.append_as_leader(batch(1, 100), EPOCH)
     size = len(batch(1, 100))
     data = read(leader, 0)
-    follower = host.open(str(tmp_path / "copy-0"), {"segment.bytes": size * 3})
+    follower = host.open(str(tmp_path / "copy-0"), {"internal.segment.bytes": size * 3})
     follower.append_as_follower(data[:size])
     follower.append_as_follower(data[size:])
     assert [segment.base_offset for segment in follower.segments] == list(range(0, 20, 3))
@@ -193,7 +193,7 @@ def test_append_as_follower_splits_a_fetch_over_segments(
 def test_append_rolls_by_a_full_index_and_by_age(host: StorageHost, folder: str) -> None:
     size = len(batch())
     topic: dict[str, object] = {
-        "segment.bytes": 10 * size,
+        "internal.segment.bytes": 10 * size,
         "segment.ms": 1_000,
         "index.interval.bytes": 0,
         "segment.index.bytes": 48,
@@ -214,7 +214,7 @@ def test_append_rolls_by_a_full_index_and_by_age(host: StorageHost, folder: str)
 def test_roll_flushes_in_the_background_and_raises_the_recovery_point(
     host: StorageHost, folder: str
 ) -> None:
-    log = host.open(folder, {"segment.bytes": 2 * len(batch())})
+    log = host.open(folder, {"internal.segment.bytes": 2 * len(batch())})
     for _ in range(3):
         log.append_as_leader(batch(), EPOCH)
     assert log.recovery_point == 0
@@ -236,7 +236,7 @@ def test_truncate_removes_batches_indexes_and_epochs_above_the_offset(
 ) -> None:
     host = StorageHost()
     folder = str(tmp_path / "orders-0")
-    topic: dict[str, object] = {"segment.bytes": 500, "index.interval.bytes": 100}
+    topic: dict[str, object] = {"internal.segment.bytes": 500, "index.interval.bytes": 100}
     log = host.open(folder, topic, tail_bytes=tail_bytes)
     for number in range(10):
         log.append_as_leader(batch(3, time=NOW + number), LeaderEpoch(number // 2))
@@ -295,7 +295,7 @@ def test_lookup_by_timestamp_returns_the_first_record_at_or_after_it(
 
     with tempfile.TemporaryDirectory() as tmp:
         log = StorageHost().open(
-            f"{tmp}/orders-0", {"segment.bytes": 400, "index.interval.bytes": 80}
+            f"{tmp}/orders-0", {"internal.segment.bytes": 400, "index.interval.bytes": 80}
         )
         for group in times:
             records = [(None, b"x", ())] * len(group)
@@ -373,7 +373,7 @@ def test_append_with_flush_messages_raises_the_recovery_point(
 
 def fill(host: StorageHost, folder: str, topic: dict[str, object]) -> Log:
     """A log of five segments with two batches each, one second between batches."""
-    log = host.open(folder, {"segment.bytes": 2 * len(batch()), **topic})
+    log = host.open(folder, {"internal.segment.bytes": 2 * len(batch()), **topic})
     for number in range(10):
         log.append_as_leader(batch(time=NOW + number * 1_000), EPOCH)
     return log

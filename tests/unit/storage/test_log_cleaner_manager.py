@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from compacted_logs import EPOCH, Compaction, records
+from harrow.cluster.config import BrokerConfig
 from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.storage.compaction.cleaner import Cleaning, CleaningAbortedError, Replacement
+from harrow.cluster.storage.compaction.log_cleaner import LogCleaner
 from harrow.cluster.storage.compaction.log_cleaner_manager import LogCleanerManager, Phase
+from harrow.cluster.storage.compaction.offset_map import ENTRY_BYTES
 from harrow.cluster.storage.compaction.segment_swap import can_swap
 from harrow.cluster.storage.retention import clean_up
 from harrow.cluster.wire.batches import build_batch
+from manual_host import ManualHost
 from storage_host import TP, StorageHost
 
 
@@ -280,8 +284,34 @@ def test_clean_with_a_refused_rename_takes_the_log_offline_and_loses_no_key(
 
 
 def test_pace_is_shared_by_all_cleaners(log: Compaction) -> None:
-    log.broker.dynamic["log.cleaner.io.max.bytes.per.second"] = 1_000
+    log.broker.dynamic["log.cleaner.io.max.bytes.per.second"] = 1_000.0
     assert log.cleaner.pace_ms(100) == 100
     assert log.cleaner.pace_ms(50) == 150
     log.host.clock.now += 1_000
     assert log.cleaner.pace_ms(0) == 0
+
+
+def test_a_running_broker_starts_and_ends_cleaner_threads() -> None:
+    host = ManualHost()
+    config = BrokerConfig.parse({"log.cleaner.threads": 1, "log.cleaner.dedupe.buffer.size": 10**7})
+    cleaner = LogCleaner(host, config, list)
+    cleaner.settings_changed()
+    assert host.running == [], "before the start"
+    cleaner.start()
+    for threads in (3, 1, 0, 2):
+        config.dynamic["log.cleaner.threads"] = threads
+        cleaner.settings_changed()
+        host.run_due()
+        assert host.running == [f"log-cleaner-{number}" for number in range(threads)]
+    host.run(cleaner.stop())
+    assert host.running == []
+
+
+def test_a_running_broker_changes_the_memory_of_its_cleaners(log: Compaction) -> None:
+    assert log.cleaner.offset_map().entries_max == int(10**7 * 0.9) // ENTRY_BYTES
+    log.broker.dynamic |= {
+        "log.cleaner.dedupe.buffer.size": 2 * 10**7,
+        "log.cleaner.threads": 4,
+        "log.cleaner.io.buffer.load.factor": 0.5,
+    }
+    assert log.cleaner.offset_map().entries_max == 25 * 10**5 // ENTRY_BYTES

@@ -126,7 +126,7 @@ def test_crash_while_recovery_removes_segments_leaves_no_gap(tmp_path: Path) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(host.disk), "remove", staticmethod(crashing))
         with pytest.raises(CrashError):
-            host.open(str(history.folder), {"segment.bytes": 700}, clean=False)
+            host.open(str(history.folder), {"internal.segment.bytes": 700}, clean=False)
     left = sorted(int(path.stem) for path in history.folder.glob("*.log"))
     log = history.reopen()
     assert log.log_end_offset == victim.base

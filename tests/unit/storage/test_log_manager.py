@@ -186,6 +186,30 @@ def test_clean_up_deletes_expired_segments_of_every_log(tmp_path: Path) -> None:
     assert log.log_start_offset == log.log_end_offset == 1
 
 
+def test_clean_up_removes_producers_by_the_expiration_that_the_broker_has_now(
+    tmp_path: Path,
+) -> None:
+    host = StorageHost()
+    config = BrokerConfig.parse({})
+    logs = LogManager(host.host, str(tmp_path), config)
+    logs.load()
+    log = logs.create(TP, ID, config.topic())
+    data = build_batch(
+        [(b"k", b"v", ())],
+        timestamp_ms=host.clock.now,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    log.append_as_leader(data, EPOCH)
+    host.clock.now += 1_000
+    logs.clean_up()
+    assert [entry.producer_id for entry in log.producers.entries()] == [7]
+    config.dynamic["producer.id.expiration.ms"] = 1_000
+    logs.clean_up()
+    assert not list(log.producers.entries())
+
+
 def test_flush_overdue_flushes_after_flush_ms(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)

@@ -18,7 +18,9 @@ def test_power_loss_keeps_acknowledged_records(
     tmp_path: Path, seed: int, policy: dict[str, object]
 ) -> None:
     rng = random.Random(seed)
-    logs = LogsUnderPowerLoss(tmp_path, rng, policy and {**policy, "segment.bytes": 20_000})
+    logs = LogsUnderPowerLoss(
+        tmp_path, rng, policy and {**policy, "internal.segment.bytes": 20_000}
+    )
     for round_ in range(4):
         for _ in range(rng.randint(1, 60)):
             logs.step()

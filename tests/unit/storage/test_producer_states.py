@@ -194,7 +194,7 @@ def test_snapshot_is_written_at_each_roll_and_a_corrupt_one_is_ignored(tmp_path:
     host = StorageHost()
     folder = tmp_path / "orders-0"
     size = len(batch(0))
-    log = host.open(str(folder), {"segment.bytes": 3 * size})
+    log = host.open(str(folder), {"internal.segment.bytes": 3 * size})
     send(log, *range(8))
     assert [p.name for p in sorted(folder.glob("*.snapshot"))] == [
         "00000000000000000003.snapshot",
@@ -204,7 +204,7 @@ def test_snapshot_is_written_at_each_roll_and_a_corrupt_one_is_ignored(tmp_path:
     log.close()
     newest = max(folder.glob("*.snapshot"))
     newest.write_bytes(newest.read_bytes()[:-1] + b"\xff")
-    log = host.open(str(folder), {"segment.bytes": 3 * size})
+    log = host.open(str(folder), {"internal.segment.bytes": 3 * size})
     (entry,) = log.producers.entries()
     assert entry.batches[-1] == full[0].batches[-1]
     assert sum(1 for _ in folder.glob("*.snapshot")) == 3

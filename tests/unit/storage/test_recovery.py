@@ -22,7 +22,7 @@ from storage_host import StorageHost
 
 NOW = 1_700_000_000_000
 ALL = Offset(2**40)
-TOPIC: dict[str, object] = {"segment.bytes": 600, "index.interval.bytes": 100}
+TOPIC: dict[str, object] = {"internal.segment.bytes": 600, "index.interval.bytes": 100}
 
 
 def batch(number: int, count: int = 2) -> bytes:

@@ -20,7 +20,7 @@ SIZE = len(build_batch([(b"k", b"v" * 10, ())], timestamp_ms=NOW))
 
 def filled(host: StorageHost, folder: Path, topic: dict[str, object], time: int = NOW) -> Log:
     """A log of five segments with two batches each, one second between batches."""
-    log = host.open(str(folder / "orders-0"), {"segment.bytes": 2 * SIZE, **topic})
+    log = host.open(str(folder / "orders-0"), {"internal.segment.bytes": 2 * SIZE, **topic})
     for number in range(10):
         at = time + number * 1_000 if time >= 0 else time
         log.append_as_leader(build_batch([(b"k", b"v" * 10, ())], timestamp_ms=at), EPOCH)
@@ -62,7 +62,7 @@ def test_retention_rolls_the_active_segment_before_deleting_it(
     assert (bases(log), log.log_start_offset, log.log_end_offset) == ([10], 10, 10)
     assert clean_up(host.host, log) == 0, "an empty active segment stays"
     log.close()
-    again = host.open(log.folder, {"segment.bytes": 2 * SIZE})
+    again = host.open(log.folder, {"internal.segment.bytes": 2 * SIZE})
     assert (again.log_start_offset, again.log_end_offset) == (10, 10)
 
 
@@ -140,7 +140,7 @@ def test_restart_removes_files_that_await_deletion(tmp_path: Path, host: Storage
     log = filled(host, tmp_path, {"retention.bytes": 4 * SIZE})
     assert clean_up(host.host, log) == 3
     log.abandon()
-    again = host.open(log.folder, {"segment.bytes": 2 * SIZE}, clean=False)
+    again = host.open(log.folder, {"internal.segment.bytes": 2 * SIZE}, clean=False)
     assert bases(again) == [6, 8]
     assert not list(Path(log.folder).glob("*.deleted"))
 

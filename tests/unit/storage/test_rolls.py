@@ -33,7 +33,7 @@ def rolled(host: StorageHost) -> list[tuple[object, object]]:
 
 
 def test_append_rolls_by_size(host: StorageHost, folder: str) -> None:
-    log = host.open(folder, {"segment.bytes": 3 * SIZE})
+    log = host.open(folder, {"internal.segment.bytes": 3 * SIZE})
     for _ in range(7):
         log.append_as_leader(batch(), EPOCH)
     assert rolled(host) == [(3, "size"), (6, "size")]

@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 EPOCH = LeaderEpoch(3)
 INTERVAL = 300
 TOPIC: dict[str, object] = {
-    "segment.bytes": 4_000,
+    "internal.segment.bytes": 4_000,
     "index.interval.bytes": INTERVAL,
     "segment.index.bytes": 1_003,
 }
@@ -209,7 +209,7 @@ def test_load_of_a_malformed_time_index_is_refused(tmp_path: Path, data: bytes) 
 
 
 def test_lookup_by_timestamp_uses_the_segment_that_first_reached_it(tmp_path: Path) -> None:
-    log = StorageHost().open(str(tmp_path / "orders-0"), {**TOPIC, "segment.bytes": 500})
+    log = StorageHost().open(str(tmp_path / "orders-0"), {**TOPIC, "internal.segment.bytes": 500})
     times = [10, 90, 20, 30, 40, 50, 60, 70, 80, 100, 95, 110, 105, 120, 130, 140]
     for time in times:
         log.append_as_leader(build_batch([(None, bytes(60), ())], timestamp_ms=time), EPOCH)

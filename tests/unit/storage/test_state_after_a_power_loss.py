@@ -201,7 +201,7 @@ def test_power_loss_does_not_bring_removed_batches_back_behind_appends_after_rec
     tmp_path: Path,
 ) -> None:
     for seed in range(30):
-        broker = Broker(tmp_path / str(seed), {"segment.bytes": 400})
+        broker = Broker(tmp_path / str(seed), {"internal.segment.bytes": 400})
         for _ in range(8):
             broker.put(batch(60))
         broker.log.flush()

@@ -140,7 +140,7 @@ def test_restart_keeps_open_transactions(folder: Path, clean: bool) -> None:
 @pytest.mark.parametrize("damage", ["missing", "cut off", "foreign version", "rubbish"])
 def test_recovery_rebuilds_a_damaged_transaction_index(folder: Path, damage: str) -> None:
     host = StorageHost()
-    log = host.open(str(folder), {"segment.bytes": 300})
+    log = host.open(str(folder), {"internal.segment.bytes": 300})
     interleaved(log)
     log.close()
     paths = sorted(folder.glob("*.txnindex"))
@@ -155,7 +155,9 @@ def test_recovery_rebuilds_a_damaged_transaction_index(folder: Path, damage: str
             path.write_bytes(b"\x00\x01" + path.read_bytes()[2:])
         else:
             path.write_bytes(b"\xff" * 34)
-    log = StorageHost().open(str(folder), {"segment.bytes": 300}, clean=damage != "missing")
+    log = StorageHost().open(
+        str(folder), {"internal.segment.bytes": 300}, clean=damage != "missing"
+    )
     assert {path: path.read_bytes() for path in paths} == before
     assert log.aborted_transactions(Offset(0), Offset(11)) == ENTRIES
 

@@ -1,0 +1,141 @@
+"""Settings that Apache Kafka changes at run time (KIP-226) and that have no meaning in Harrow's brokers.
+
+Owns: `DYNAMIC_SETTINGS`. A running broker validates, stores and describes them as Kafka does, and nothing changes; at
+the start of a broker another value than the default is refused.
+
+Invariant: each row has Kafka's type, default and bounds (`tests/conformance/test_settings_as_kafka.py`).
+Source: Apache Kafka's documentation of broker configurations, `DynamicBrokerConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .setting import INT_MAX, LONG_MAX, Change, Setting, Value
+
+_THREADS = "a broker serves all requests on one thread"
+_TIERED = "there is no tiered storage"
+_SECURITY = "security is not served"
+_CLASS = "a broker loads no Java class"
+PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
+
+THREAD_COUNTS = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""A running broker at most doubles these, and at most halves them."""
+
+
+def _numbers() -> Iterator[Setting]:
+    for name, default, high, reason in (
+        ("background.threads", 10, INT_MAX, _THREADS),
+        ("max.connection.creation.rate", INT_MAX, INT_MAX, "connections are not delayed"),
+        ("num.io.threads", 8, INT_MAX, _THREADS),
+        ("num.network.threads", 3, INT_MAX, _THREADS),
+        ("num.recovery.threads.per.data.dir", 2, INT_MAX, _THREADS),
+        ("num.replica.fetchers", 1, INT_MAX, "a follower has one fetcher for each leader"),
+        ("remote.fetch.max.wait.ms", 500, INT_MAX, _TIERED),
+        ("remote.list.offsets.request.timeout.ms", 30_000, LONG_MAX, _TIERED),
+        ("remote.log.index.file.cache.total.size.bytes", 1_073_741_824, LONG_MAX, _TIERED),
+        ("remote.log.manager.copier.thread.pool.size", 10, INT_MAX, _TIERED),
+        ("remote.log.manager.copy.max.bytes.per.second", LONG_MAX, LONG_MAX, _TIERED),
+        ("remote.log.manager.expiration.thread.pool.size", 10, INT_MAX, _TIERED),
+        ("remote.log.manager.fetch.max.bytes.per.second", LONG_MAX, LONG_MAX, _TIERED),
+        ("remote.log.manager.follower.thread.pool.size", 2, INT_MAX, _TIERED),
+        ("remote.log.reader.threads", 10, INT_MAX, _TIERED),
+    ):
+        yield Setting(
+            name=name, default=default, doc=f"without effect: {reason}", low=1, high=high,
+            stored=reason, change=Change.CLUSTER,
+        )  # fmt: skip
+    yield Setting(
+        name="log.cleaner.io.buffer.size", default=524_288, low=0, high=INT_MAX, change=Change.CLUSTER,
+        doc="without effect: a cleaner reads whole batches", stored="a cleaner reads whole batches",
+    )  # fmt: skip
+
+
+def _classes() -> Iterator[Setting]:
+    for name, kind, choices, change in (
+        ("principal.builder.class", "class", (PRINCIPALS,), Change.BROKER),
+        ("metric.reporters", "list", (REPORTER,), Change.CLUSTER),
+        ("config.providers", "list", (), Change.CLUSTER),
+    ):
+        yield Setting(
+            name=name, default=choices[0] if choices else "", doc=f"without effect: {_CLASS}", kind=kind,
+            choices=choices, stored=_CLASS, change=change,
+        )  # fmt: skip
+    yield Setting(
+        name="ssl.engine.factory.class", default="", doc=f"without effect: {_CLASS}", kind="class", pattern="",
+        choices=("",), unset=True, stored=_CLASS, change=Change.BROKER,
+    )  # fmt: skip
+
+
+def _security() -> Iterator[Setting]:
+    rows: tuple[tuple[str, Value | None, str], ...] = (
+        ("sasl.enabled.mechanisms", "GSSAPI", "list"),
+        ("sasl.jaas.config", None, "password"),
+        ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", ""),
+        ("sasl.kerberos.min.time.before.relogin", 60_000, ""),
+        ("sasl.kerberos.principal.to.local.rules", "DEFAULT", "list"),
+        ("sasl.kerberos.service.name", None, ""),
+        ("sasl.kerberos.ticket.renew.jitter", 0.05, ""),
+        ("sasl.kerberos.ticket.renew.window.factor", 0.8, ""),
+        ("sasl.login.refresh.buffer.seconds", 300, "short"),
+        ("sasl.login.refresh.min.period.seconds", 60, "short"),
+        ("sasl.login.refresh.window.factor", 0.8, ""),
+        ("sasl.login.refresh.window.jitter", 0.05, ""),
+        ("sasl.mechanism.inter.broker.protocol", "GSSAPI", ""),
+        ("ssl.cipher.suites", "", "list"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "list"),
+        ("ssl.endpoint.identification.algorithm", "https", ""),
+        ("ssl.keymanager.algorithm", "SunX509", ""),
+        ("ssl.protocol", "TLSv1.3", ""),
+        ("ssl.provider", None, ""),
+        ("ssl.secure.random.implementation", None, ""),
+        ("ssl.trustmanager.algorithm", "PKIX", ""),
+    )
+    for name, default, kind in rows:
+        yield _security_setting(name, default, kind, Change.BROKER)
+    yield Setting(
+        name="ssl.client.auth", default="none", doc=f"without effect: {_SECURITY}", stored=_SECURITY,
+        choices=("required", "requested", "none"), change=Change.BROKER,
+    )  # fmt: skip
+
+
+def _stores_of_keys() -> Iterator[Setting]:
+    rows: tuple[tuple[str, Value | None, str], ...] = (
+        ("ssl.key.password", None, "password"),
+        ("ssl.keystore.certificate.chain", None, "password"),
+        ("ssl.keystore.key", None, "password"),
+        ("ssl.keystore.location", None, ""),
+        ("ssl.keystore.password", None, "password"),
+        ("ssl.keystore.type", "JKS", ""),
+        ("ssl.truststore.certificates", None, "password"),
+        ("ssl.truststore.location", None, ""),
+        ("ssl.truststore.password", None, "password"),
+        ("ssl.truststore.type", "JKS", ""),
+    )
+    for name, default, kind in rows:
+        yield _security_setting(name, default, kind, Change.LISTENER)
+
+
+def _security_setting(name: str, default: Value | None, kind: str, change: Change) -> Setting:
+    return Setting(
+        name=name, default="" if default is None else default, doc=f"without effect: {_SECURITY}", kind=kind,
+        unset=default is None, stored=_SECURITY, change=change,
+    )  # fmt: skip
+
+
+DYNAMIC_SETTINGS: tuple[Setting, ...] = (
+    *_numbers(),
+    *_classes(),
+    *_security(),
+    *_stores_of_keys(),
+)

@@ -1,0 +1,302 @@
+"""Settings on the wire are those of Apache Kafka 4.2: what is accepted, how it is described, the order (A4, A7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harrow.cluster.config import BROKER_SETTINGS, BrokerConfig, Change
+from harrow.cluster.metadata.config_entries import broker_entries
+from harrow.cluster.metadata.java_order import BROKER_CAPACITY, hash_order
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from raw_kafka import RawKafka
+from waiting import until
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Described = tuple[Any, ...]
+
+
+def described(raw: RawKafka, kind: int, name: str, keys: tuple[str, ...] | None = None) -> Any:
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
+    row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    entity = s.root(resources=(row,), include_synonyms=True, include_documentation=False)
+    (result,) = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+    return result
+
+
+def value(raw: RawKafka, kind: int, name: str, key: str) -> Described | None:
+    """Value, type, source, read-only, sensitive and the values of the synonyms; None without an entry."""
+    for row in described(raw, kind, name, (key,)).configs:
+        given = [same.value for same in row.synonyms if same.source != 5]
+        return (
+            row.value,
+            row.config_type,
+            row.config_source,
+            row.read_only,
+            row.is_sensitive,
+            given,
+        )
+    return None
+
+
+def altered(raw: RawKafka, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
+    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
+    rows = tuple(
+        s.AlterableConfig(name=key, config_operation=operation, value=text)
+        for key, operation, text in changes
+    )
+    resource = s.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    entity = s.root(resources=(resource,), validate_only=False)
+    return int(raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity).responses[0].error_code)
+
+
+TOPIC_CHANGES: tuple[tuple[str, int, str | None, int, str | None], ...] = (
+    ("cleanup.policy", SET, " delete , compact,delete", 0, "delete,compact"),
+    ("cleanup.policy", SET, "", 0, ""),
+    ("cleanup.policy", APPEND, "compact", 0, "compact"),
+    ("cleanup.policy", APPEND, "", 40, "compact"),
+    ("cleanup.policy", APPEND, "compact", 0, "compact"),
+    ("cleanup.policy", SET, "compact,,delete", 40, "compact"),
+    ("cleanup.policy", SUBTRACT, "foo", 0, "compact"),
+    ("cleanup.policy", SUBTRACT, "compact", 0, ""),
+    ("cleanup.policy", SET, None, 42, ""),
+    ("cleanup.policy", DELETE, "x", 0, "delete"),
+    ("cleanup.policy", APPEND, "compact", 0, "delete,compact"),
+    ("retention.ms", SET, " 05 ", 0, "5"),
+    ("retention.ms", SET, "+7", 0, "7"),
+    ("retention.ms", SET, "5_0", 40, "7"),
+    ("retention.ms", SET, "", 40, "7"),
+    ("retention.ms", APPEND, "5", 40, "7"),
+    ("retention.ms", SUBTRACT, "7", 40, "7"),
+    ("preallocate", SET, " TRUE ", 0, "true"),
+    ("min.cleanable.dirty.ratio", SET, "1", 0, "1.0"),
+    ("min.cleanable.dirty.ratio", SET, "1e-4", 0, "1.0E-4"),
+    ("min.cleanable.dirty.ratio", SET, ".5f", 0, "0.5"),
+    ("compression.type", SET, " zstd ", 0, "zstd"),
+    ("leader.replication.throttled.replicas", SET, " 0:1 , 1:2,", 0, "0:1,1:2,"),
+    ("leader.replication.throttled.replicas", SET, "none", 40, "0:1,1:2,"),
+    ("segment.bytes", SET, "1048575", 40, "1073741824"),
+    ("segment.bytes", SET, "1048576", 0, "1048576"),
+    ("internal.segment.bytes", SET, "1000", 0, "1000"),
+    ("internal.segment.bytes", DELETE, None, 0, None),
+    ("min.compaction.lag.ms", SET, "10", 0, "10"),
+    ("max.compaction.lag.ms", SET, "9", 40, "9223372036854775807"),
+    ("max.compaction.lag.ms", SET, "10", 0, "10"),
+    ("min.compaction.lag.ms", SET, "11", 40, "10"),
+    ("nonsense", SET, "1", 40, None),
+    ("nonsense", DELETE, None, 0, None),
+)
+
+
+def test_changes_of_a_topic_are_accepted_and_described_as_parsed(kafka: Any) -> None:
+    topic, raw = kafka.topic("changed", 1), kafka.raw(1)
+    for name, operation, text, code, shown in TOPIC_CHANGES:
+        step = (name, operation, text)
+        assert altered(raw, TOPIC, topic, step) == code, step
+        until(lambda name=name, shown=shown: shown_value(raw, topic, name) == shown, str(step))
+    assert (
+        altered(raw, TOPIC, topic, ("retention.ms", SET, "5"), ("retention.ms", DELETE, "")) == 42
+    )
+    assert altered(raw, TOPIC, "", ("retention.ms", SET, "5")) == 42
+
+
+def shown_value(raw: RawKafka, topic: str, name: str) -> str | None:
+    found = value(raw, TOPIC, topic, name)
+    return None if found is None else found[0]
+
+
+UNLIKE: Described = ()
+"""The two do not describe it alike."""
+BROKER_CHANGES: tuple[tuple[str, str, str, int, Described | None], ...] = (
+    ("1", "log.cleaner.threads", " 2 ", 0, ("2", 3, 2, False, False, [" 2 "])),
+    ("1", "log.cleaner.threads", "99", 42, ("2", 3, 2, False, False, [" 2 "])),
+    ("", "log.cleaner.threads", " 2 ", 0, (" 2 ", 3, 3, False, False, [" 2 "])),
+    ("1", "num.io.threads", "17", 42, ("8", 3, 5, False, False, [])),
+    ("1", "num.io.threads", "16", 0, ("16", 3, 2, False, False, ["16"])),
+    ("1", "log.retention.ms", "x", 42, (None, 5, 5, False, False, [])),
+    ("1", "log.retention.ms", " 500000 ", 0, ("500000", 5, 2, False, False, [" 500000 "])),
+    ("1", "log.cleaner.dedupe.buffer.size", "1000", 42, ("134217728", 5, 5, False, False, [])),
+    ("1", "log.cleaner.io.max.bytes.per.second", "12345678", 0,
+     ("1.2345678E7", 6, 2, False, False, ["12345678"])),
+    ("1", "max.connections", "0", 42, ("2147483647", 3, 5, False, False, [])),
+    ("1", "max.connections", "5000", 0, ("5000", 3, 2, False, False, ["5000"])),
+    ("1", "max.connections.per.ip.overrides", "10.0.0.1:3", 0,
+     ("10.0.0.1:3", 2, 2, False, False, ["10.0.0.1:3"])),
+    ("1", "producer.id.expiration.ms", "90000", 0, ("90000", 3, 2, False, False, ["90000"])),
+    ("1", "sasl.jaas.config", "secret", 0, (None, 9, 2, False, True, [None])),
+    ("", "sasl.jaas.config", "secret", 42, None),
+    ("1", "ssl.key.password", "secret", 42, (None, 9, 5, False, True, [])),
+    ("1", "a.name.of.nobody", "1", 0, (None, 0, 2, True, True, [None])),
+    ("", "a.name.of.nobody", "1", 0, (None, 0, 3, True, True, [None])),
+    ("1", "listener.name.plaintext.max.connections", "7", 0, ("7", 3, 2, True, False, ["7", "5000"])),
+    ("", "listener.name.plaintext.foo", "7", 42, None),
+    ("1", "broker.rack", "x", 42, (None, 2, 5, True, False, [])),
+    ("1", "node.id", "7", 42, UNLIKE),
+    ("1", "log.retention.hours", "7", 42, ("168", 3, 5, True, False, [])),
+    ("1", "leader.replication.throttled.rate", "5", 0, ("5", 5, 2, True, False, ["5"])),
+)  # fmt: skip
+
+
+def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> None:
+    raw = kafka.raw(1)
+    try:
+        for node, name, text, code, shown in BROKER_CHANGES:
+            step = (node, name, text)
+            assert altered(raw, BROKER, node, (name, SET, text)) == code, step
+            if shown is not UNLIKE:
+                until(
+                    lambda node=node, name=name, shown=shown: (
+                        value(raw, BROKER, node, name) == shown
+                    ),
+                    f"{step} is described: {value(raw, BROKER, node, name)}",
+                )
+    finally:
+        for node, name, _, code, _ in reversed(BROKER_CHANGES):
+            assert code or altered(raw, BROKER, node, (name, DELETE, None)) == 0, name
+    until(lambda: value(raw, BROKER, "1", "a.name.of.nobody") is None)
+
+
+def test_settings_of_brokers_have_kafkas_types_and_order(kafka: Any) -> None:
+    result = described(kafka.raw(1), BROKER, "1", ())
+    ours = {entry.name: entry for entry in broker_entries(BrokerConfig.parse({}))}
+    found = {
+        row.name: (row.config_type, row.read_only, row.is_sensitive)
+        for row in result.configs
+        if row.name in ours
+    }
+    assert result.error_message == ""
+    assert len(found) > 150
+    assert found == {
+        name: (ours[name].type, ours[name].read_only, ours[name].is_sensitive) for name in found
+    }
+    assert list(found) == [name for name in hash_order(ours, BROKER_CAPACITY) if name in found]
+    dynamic = {row.name for row in result.configs if not row.read_only}
+    assert dynamic == {row.name for row in BROKER_SETTINGS if row.is_dynamic and not row.internal}
+    assert len(dynamic) == 92
+
+
+def test_each_dynamic_setting_accepts_its_default(kafka: Any) -> None:
+    """For one broker, for all brokers, or for neither, as in Kafka."""
+    raw = kafka.raw(1)
+    skipped = {"listeners", "listener.security.protocol.map", "min.insync.replicas"}
+    for row in BROKER_SETTINGS:
+        if not row.is_dynamic or row.internal or row.unset or row.name in skipped:
+            continue
+        text = "true" if row.default is True else str(row.default)
+        text = "false" if row.default is False else text
+        codes: list[int] = []
+        for node in ("1", ""):
+            codes.append(altered(raw, BROKER, node, (row.name, SET, text)))
+            assert altered(raw, BROKER, node, (row.name, DELETE, None)) == 0
+        accepted = {Change.LISTENER: [42, 42], Change.BROKER: [0, 42]}
+        assert codes == accepted.get(row.change, [0, 0]), row.name
+
+
+# a topic without overrides, as Apache Kafka 4.2 lists it
+TOPIC_ORDER = [
+    "compression.type",
+    "remote.log.delete.on.disable",
+    "leader.replication.throttled.replicas",
+    "remote.storage.enable",
+    "min.insync.replicas",
+    "segment.jitter.ms",
+    "remote.log.copy.disable",
+    "local.retention.ms",
+    "cleanup.policy",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "compression.lz4.level",
+    "segment.bytes",
+    "retention.ms",
+    "compression.gzip.level",
+    "flush.messages",
+    "compression.zstd.level",
+    "max.compaction.lag.ms",
+    "file.delete.delay.ms",
+    "max.message.bytes",
+    "min.compaction.lag.ms",
+    "message.timestamp.type",
+    "local.retention.bytes",
+    "preallocate",
+    "index.interval.bytes",
+    "min.cleanable.dirty.ratio",
+    "unclean.leader.election.enable",
+    "retention.bytes",
+    "delete.retention.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "segment.ms",
+    "segment.index.bytes",
+]
+
+
+def test_no_list_and_an_empty_list_of_keys_ask_for_all_settings(kafka: Any) -> None:
+    topic, raw = kafka.topic("all", 1), kafka.raw(1)
+    for keys in (None, ()):
+        assert [row.name for row in described(raw, TOPIC, topic, keys).configs] == TOPIC_ORDER
+    two = described(raw, TOPIC, topic, ("retention.ms", "segment.bytes", "nonsense")).configs
+    assert [row.name for row in two] == ["segment.bytes", "retention.ms"]
+
+
+QUOTAS: tuple[tuple[tuple[str, str | None], ...], ...] = (
+    (("user", "ü"),),
+    (("user", "erin"),),
+    (("client-id", "heidi"),),
+    (("client-id", "c2"), ("user", None)),
+    (("client-id", "grace"),),
+    (("user", "bob"),),
+    (("client-id", "judy"),),
+    (("client-id", "mallory"),),
+    (("client-id", "olivia"),),
+    (("client-id", "c1"),),
+    (("user", "alice"),),
+    (("client-id", "ivan"),),
+    (("user", None),),
+    (("client-id", None),),
+    (("user", "dave"),),
+    (("client-id", None), ("user", None)),
+)
+KEYS = [
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "controller_mutation_rate",
+    "request_percentage",
+]
+
+
+def change_quotas(raw: RawKafka, *, remove: bool) -> None:
+    s = messages.schema(ApiKey.ALTER_CLIENT_QUOTAS, 1, "request")
+    entries = tuple(
+        s.EntryData(
+            entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+            ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in reversed(KEYS)),
+        )
+        for entity in sorted(QUOTAS, key=str)
+    )
+    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=entries, validate_only=False))
+    assert {row.error_code for row in result.entries} == {0}
+
+
+def quotas(raw: RawKafka) -> list[tuple[tuple[tuple[str, str | None], ...], list[str]]]:
+    s = messages.schema(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, "request")
+    result = raw.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, s.root(components=(), strict=False))
+    return [
+        (
+            tuple((part.entity_type, part.entity_name) for part in row.entity),
+            [pair.key for pair in row.values],
+        )
+        for row in result.entries
+    ]
+
+
+def test_quotas_are_listed_in_the_order_of_kafka(kafka: Any) -> None:
+    raw = kafka.raw(1)
+    change_quotas(raw, remove=False)
+    try:
+        until(lambda: len(quotas(raw)) == len(QUOTAS))
+        found = quotas(raw)
+        assert {tuple(keys) for _, keys in found} == {tuple(KEYS)}
+        assert [entity for entity, _ in found] == list(QUOTAS)
+    finally:
+        change_quotas(raw, remove=True)
