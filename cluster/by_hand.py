@@ -20,11 +20,12 @@ from typing import Any
 
 from .broker_folder import REGISTRY, broker_name
 from .config import BrokerConfig
+from .defaults import DEFAULTS, HARROW, KAFKA, cluster_defaults, kafka_defaults
 from .errors import HarrowError
 from .listeners import ANY_HOST, BROKERS, CLIENTS, Address, parse_listeners
 from .ports import LOOPBACK
 from .process import run
-from .supervisor import Cluster, client_address, cluster_defaults
+from .supervisor import Cluster, client_address
 
 FOLDER = "/var/lib/harrow"
 PEER_PORT, REGISTRY_PORT = 29_092, 2181
@@ -75,6 +76,10 @@ def parser() -> argparse.ArgumentParser:
             "--set", type=setting, action="append", default=[], dest="settings", metavar="NAME=VALUE",
             help="a broker setting by Kafka's name",
         )  # fmt: skip
+        command.add_argument(
+            "--defaults", choices=DEFAULTS, default=HARROW,
+            help="whose defaults the other settings have: Harrow's (the default) or Apache Kafka's own",
+        )  # fmt: skip
     for command in (up, registry, broker):
         command.add_argument("--data", default=FOLDER, help="default: %(default)s")
         command.add_argument("--seed", type=int, default=0, help="of all random choices")
@@ -97,6 +102,12 @@ def main(words: Sequence[str]) -> int:
     return run(options, 1)
 
 
+def settings_of(given: argparse.Namespace) -> dict[str, object]:
+    """Return the settings of a command: what was set, over the defaults of Apache Kafka where these were chosen."""
+    usual = kafka_defaults() if given.defaults == KAFKA else {}
+    return {**usual, **dict(given.settings)}
+
+
 def registry_options(given: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the registry's process (head of `process.py`)."""
     return {
@@ -110,10 +121,9 @@ def broker_options(given: argparse.Namespace) -> dict[str, Any]:
     name = broker_name(given.id)
     inside = Address(given.host or name, PEER_PORT)
     listeners = listeners_of(given.advertise or DEFAULT_ADVERTISED, inside, bound_host=ANY_HOST)
+    settings = settings_of(given)
     config = BrokerConfig.parse(
-        cluster_defaults(given.brokers, dict(given.settings))
-        | dict(listeners)
-        | dict(given.settings)
+        cluster_defaults(given.brokers, settings) | dict(listeners) | settings
     )
     parse_listeners(config)
     return {
@@ -153,7 +163,7 @@ def up(given: argparse.Namespace) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # sigwait below receives them
     advertised = given.advertise or DEFAULT_ADVERTISED
     cluster = Cluster(
-        brokers=given.brokers, config=dict(given.settings), folder=given.data, seed=given.seed,
+        brokers=given.brokers, config=settings_of(given), folder=given.data, seed=given.seed,
         broker_config={
             node: shared_listeners(node, advertised) for node in range(1, given.brokers + 1)
         },

@@ -190,8 +190,10 @@ def _advertised(text: str, bound: dict[str, Address]) -> dict[str, Address]:
                 f"listener {name} binds every interface ({ANY_HOST}), an address that no client can connect to: "
                 "give the address to connect to in advertised.listeners"
             )
-        if address.port == 0 and text.strip():
-            raise ConfigError(f"advertised.listeners: {name} needs a port from 1 to {PORT_MOST}")
+        if address.port == 0 and bound[name].port != 0:
+            raise ConfigError(
+                f"advertised.listeners: {name} needs a port from 1 to {PORT_MOST}, or 0 like its listener"
+            )
     return advertised
 
 

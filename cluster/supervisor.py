@@ -30,10 +30,10 @@ from .argument_types import checked
 from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
 from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
+from .defaults import cluster_defaults
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
-from .log_schedule import FLUSH_CHECK_MS
 from .managed import STOP_TIMEOUT_S, ManagedProcess, Starter
 from .planting import import_paths, load_plants
 from .ports import LOOPBACK, ReservedPort
@@ -225,7 +225,7 @@ class Cluster(DescribedCluster):
         options |= {
             "node_id": node_id,
             "registry": [LOOPBACK, registry_port],
-            "config": config.overrides() | {"listeners": format_listeners(listeners)},
+            "config": config.overrides() | resolved_listeners(config, listeners),
             "tap": self.config.flag("harrow.tap"),
             "expect": self._count,
         }
@@ -340,44 +340,21 @@ class Cluster(DescribedCluster):
         )
 
 
+def resolved_listeners(config: BrokerConfig, listeners: Sequence[Listener]) -> dict[str, str]:
+    """The settings of these listeners, whose port 0 was resolved; the advertised ones where they are set."""
+    found = {"listeners": format_listeners(listeners)}
+    if config.text("advertised.listeners"):
+        rows = [f"{row.name}://{row.advertised}" for row in listeners if row.advertised is not None]
+        found["advertised.listeners"] = ",".join(rows)
+    return found
+
+
 def client_address(listeners: Sequence[Listener]) -> Address:
     """The advertised address for clients: of the first listener that is not the inter-broker listener, if any is."""
     advertised = [row for row in listeners if row.advertised is not None]
     found = next((row for row in advertised if not row.inter_broker), advertised[0]).advertised
     assert found is not None
     return found
-
-
-SILENCE_MS = 1500
-"""Least `harrow.replica.silence.max.ms`."""
-FETCHES_MISSED = 3
-"""A follower that can be heard fetches at least once in `replica.fetch.wait.max.ms`."""
-
-
-def cluster_defaults(brokers: int, config: Mapping[str, object] | None = None) -> dict[str, object]:
-    """The settings of a cluster on one machine that differ from Kafka's defaults; `config` overrides each by name.
-
-    A follower that is silent leaves the ISR soon, as after a partition; one that is slow, because the machine is busy,
-    has Kafka's own 30 s. With `replica.lag.time.max.ms` in `config`, Kafka's rule decides alone.
-    """
-    given = dict(config or {})
-    replicas = min(3, brokers)
-    silence: dict[str, object] = {}
-    if "replica.lag.time.max.ms" not in given:
-        wait_ms = BrokerConfig.parse(given).number("replica.fetch.wait.max.ms")
-        silence["harrow.replica.silence.max.ms"] = max(SILENCE_MS, FETCHES_MISSED * wait_ms)
-    return silence | {
-        "default.replication.factor": replicas,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": 2 if replicas > 2 else 1,
-        "min.insync.replicas": 2 if replicas > 2 else 1,
-        "zookeeper.session.timeout.ms": 1500,
-        "log.flush.scheduler.interval.ms": FLUSH_CHECK_MS,
-        "replica.fetch.backoff.ms": 50,
-        "group.initial.rebalance.delay.ms": 0,
-        "group.min.session.timeout.ms": 100,
-    }
 
 
 def sweep_orphans() -> list[int]:
@@ -413,7 +390,6 @@ __all__ = [
     "STOP_TIMEOUT_S",
     "BrokerProcess",
     "Cluster",
-    "cluster_defaults",
     "fork_server",
     "sweep_orphans",
 ]

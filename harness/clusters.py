@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from harrow.cluster import Cluster
+from harrow.cluster.defaults import OF_TESTS
 from harrow.cluster.supervisor import sweep_orphans
 from harrow.faults.errors import CapabilityError
 
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
 
     from harrow.faults.system import System
 
-TEST_DEFAULTS: Mapping[str, object] = {
-    "harrow.tap": True,
-    "offsets.topic.num.partitions": 6,
-    "transaction.state.log.num.partitions": 6,
-}
-"""Settings over the cluster's defaults; a test may override them.
-
-The tap records a history for every test (J6). Kafka's 50 partitions of `__consumer_offsets` are 150 replicas, which the
-brokers would create in each test when its first consumer looks for its group's coordinator (0.2 s on two cores)."""
+TEST_DEFAULTS: Mapping[str, object] = {"harrow.tap": True, **OF_TESTS}
+"""Settings over the cluster's defaults; a test may override them. The tap records a history for every test (J6)."""
 
 
 class ClusterSource(Protocol):

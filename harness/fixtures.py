@@ -97,6 +97,7 @@ def harrow_fixture(
     *,
     brokers: int | None = None,
     config: Mapping[str, object] | None = None,
+    defaults: str | None = None,
     scope: str | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
@@ -113,6 +114,8 @@ def harrow_fixture(
     * `brokers`: how many the cluster has (1 to 64; default 3).
     * `config`: broker settings by Kafka's names, such as `{"min.insync.replicas": 2}`. Settings of the ini file and of
       the marker stay, except those that are named here.
+    * `defaults`: `"kafka"`: all other broker settings have Apache Kafka's own defaults (docs/settings.md), instead of
+      Harrow's.
     * `scope`: `"test"`: a new cluster for each test. `"session"`: the tests of one worker that request the same
       brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
@@ -125,8 +128,8 @@ def harrow_fixture(
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {
-        "brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant, "backend": backend,
-        "kafka": kafka, "image": image, "bootstrap": bootstrap,
+        "brokers": brokers, "config": config, "defaults": defaults, "scope": scope, "seed": seed, "plant": plant,
+        "backend": backend, "kafka": kafka, "image": image, "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_fixture")
 
@@ -142,6 +145,7 @@ def harrow_session_fixture(
     *,
     brokers: int | None = None,
     config: Mapping[str, object] | None = None,
+    defaults: str | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
@@ -157,8 +161,8 @@ def harrow_session_fixture(
     too; give a test a topic of its own where that matters.
     """
     given = {
-        "brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend, "kafka": kafka,
-        "image": image, "bootstrap": bootstrap,
+        "brokers": brokers, "config": config, "defaults": defaults, "seed": seed, "plant": plant,
+        "backend": backend, "kafka": kafka, "image": image, "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_session_fixture")
 
@@ -297,7 +301,7 @@ def _new_run(
         seed=chosen.seed,
         seed_names=seed_names,
         brokers=chosen.brokers,
-        config=chosen.config,
+        config=chosen.cluster_config,
         plants=chosen.plant,
         spark=lambda: worker.spark(chosen),
         name=name,

@@ -18,6 +18,7 @@ import pytest
 
 from .backend_choice import (
     BACKENDS,
+    EXTERNAL,
     LOCAL,
     ORIGIN_OPTIONS,
     ORIGINS,
@@ -30,6 +31,7 @@ from .seeds import SEED_MAX
 from .user_spark import data_folder
 
 SCOPES = ("test", "session")
+HARROW_DEFAULTS, KAFKA_DEFAULTS = "harrow", "kafka"
 BROKERS_MAX = 64
 REPEAT_MAX = 10_000
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -43,7 +45,9 @@ class Options:
     """The run's seed, or the marker's. The seed of a test is derived from it and the node id."""
     brokers: int = 3
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Broker settings by Kafka's names; they override the harness's defaults."""
+    """Broker settings by Kafka's names; they override the defaults that `defaults` names."""
+    defaults: str = HARROW_DEFAULTS
+    """Whose defaults the other broker settings have: Harrow's, which suit tests, or Apache Kafka's own."""
     scope: str = "test"
     """`test`: a new cluster for each test. `session`: tests of one worker with equal options share a cluster.
 
@@ -73,6 +77,15 @@ class Options:
     """How many runs may be used to make the schedule of a failed test smaller; 0: none."""
     keep_runs: int = 20
     """How many runs stay in the out folder, this one included."""
+
+    @property
+    def cluster_config(self) -> Mapping[str, object]:
+        """The settings of the cluster: `config` over the defaults of Apache Kafka where these were chosen."""
+        if self.defaults == HARROW_DEFAULTS or self.backend == EXTERNAL:
+            return self.config  # an external cluster has its own settings
+        from harrow.cluster.defaults import kafka_defaults
+
+        return {**kafka_defaults(), **self.config}
 
     @property
     def backend_choice(self) -> BackendChoice:
@@ -222,6 +235,13 @@ OPTIONS: tuple[OptionSpec, ...] = (
         doc="a broker setting by Kafka's name; repeatable",
     ),
     OptionSpec(
+        name="defaults",
+        parse=_one_of((HARROW_DEFAULTS, KAFKA_DEFAULTS)),
+        metavar="harrow|kafka",
+        doc="whose defaults the broker settings have: Harrow's, which suit tests (default), or Apache Kafka's own",
+        marker=True,
+    ),
+    OptionSpec(
         name="plant",
         parse=_plants,
         metavar="MODULE",
@@ -298,8 +318,8 @@ MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
     "config": _settings,
 }
 MARKER_LINE = (
-    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE', backend='local', engine='spark'): the "
-    "cluster that this test's `harrow` fixture starts; config holds broker settings under Kafka's names"
+    "harrow(brokers=3, config={...}, defaults='harrow', scope='test', seed=N, plant='MODULE', backend='local', "
+    "engine='spark'): the cluster of this test's `harrow` fixture; config holds broker settings by Kafka's names"
 )
 
 

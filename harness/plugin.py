@@ -133,6 +133,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"shrink {chosen.shrink}")
     if chosen.backend != LOCAL:
         parts.append(f"backend {chosen.backend}")
+    if chosen.defaults != options.HARROW_DEFAULTS:
+        parts.append(f"defaults {chosen.defaults}")
     if chosen.scope != "test":
         parts.append(f"scope {chosen.scope}")
     if chosen.engine != SPARK:

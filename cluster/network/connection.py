@@ -26,21 +26,19 @@ requests this connection reads like that, too; small ones are pipelined.
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..authorizer import ANONYMOUS, BROKER_TYPE, CLUSTER, Authorizer, Operation, Principal
+from ..authorizer import CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import (
     LOSE_RESPONSE,
     Host,
     Link,
     Part,
-    Peer,
     RequestBody,
     RequestFacts,
     RequestFault,
@@ -55,6 +53,7 @@ from ..wire.refusals import is_served, refusal_bytes, struck_bytes
 from ..wire.request import ARRIVES, LOST, Fate, OnSend, Request, RequestContext
 from ..wire.request_facts import RequestScope, request_facts
 from ..wire.tapped_requests import subject_of
+from .peer_names import peer_of, principal_of
 from .request_queue import RequestQueue
 from .tapped_connection import TappedConnection
 
@@ -62,23 +61,6 @@ UNANSWERED_MOST = 500
 """Requests of one connection that were read and are not answered; a pipelining client meets this bound."""
 UNANSWERED_BYTES_MOST = 512 * 1024
 """Bytes of those requests: half of Kafka's `replica.fetch.max.bytes`, so that two large requests fit in a fetch."""
-_BROKER = re.compile(r"broker-(\d+)")
-UNNAMED = "unnamed"
-"""The name of a client that gives none."""
-
-
-def peer_of(listener: Listener, client_id: str, address: str = "") -> Peer:
-    """The peer that a client id names: on the inter-broker listener `broker-2` is broker 2."""
-    broker = _BROKER.fullmatch(client_id) if listener.inter_broker else None
-    if broker is not None:
-        return Peer("broker", broker[1], address)
-    return Peer("client", client_id or UNNAMED, address)
-
-
-def principal_of(listener: Listener, peer: Peer) -> Principal:
-    """The principal of a peer on a PLAINTEXT listener: `Broker:2` on the inter-broker listener, else User:ANONYMOUS."""
-    is_broker = listener.inter_broker and peer.kind == "broker"
-    return Principal(BROKER_TYPE, peer.name) if is_broker else ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

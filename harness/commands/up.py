@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from harrow.cluster.forkserver import fork_server
 
-from .settings import parse_settings, plant_option
+from .settings import defaults_option, parse_settings_of_brokers, plant_option
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from harrow.cluster import Cluster
 
 HOST = "127.0.0.1"
@@ -38,9 +40,16 @@ HOST = "127.0.0.1"
     "--set",
     "settings",
     multiple=True,
-    metavar="NAME=VALUE",
-    help="a broker setting by Kafka's name",
+    metavar="[ID:]NAME=VALUE",
+    help="a broker setting by Kafka's name, of all brokers or, as in 2:broker.rack=b, of one; repeatable",
 )
+@click.option(
+    "--advertise",
+    metavar="HOST",
+    help="the host name or address by which clients reach the brokers, which then listen on all interfaces; "
+    "127.0.0.1 by default",
+)
+@defaults_option
 @plant_option
 @click.option("--json", "as_json", is_flag=True, help="print one JSON line when ready")
 def command(
@@ -48,6 +57,8 @@ def command(
     port: int | None,
     data: str | None,
     settings: tuple[str, ...],
+    advertise: str | None,
+    defaults: str,
     plants: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -56,16 +67,23 @@ def command(
     signal.pthread_sigmask(
         signal.SIG_BLOCK, stops
     )  # sigwait below receives them, also when they arrive early
-    config = parse_settings(settings)
+    config, own = parse_settings_of_brokers(settings, brokers)
+    advertised = (
+        {} if advertise is None else advertised_listeners(advertise, {*config}.union(*own.values()))
+    )
     fork_server().begin()  # it imports the broker code while this process imports the rest
     from harrow.cluster import Cluster
+    from harrow.cluster.defaults import KAFKA, kafka_defaults
 
+    usual = kafka_defaults() if defaults == KAFKA else {}
     cluster = Cluster(
-        brokers=brokers, port=port, folder=data, config=config, plants=plants, name="up"
-    )
+        brokers=brokers, port=port, folder=data, config={**usual, **advertised, **config}, broker_config=own,
+        plants=plants, name="up",
+    )  # fmt: skip
     cluster.start()
     try:
-        click.echo(json.dumps(describe(cluster)) if as_json else banner(cluster))
+        host = advertise or HOST
+        click.echo(json.dumps(describe(cluster, host)) if as_json else banner(cluster, host))
         signal.sigwait(stops)
     finally:
         if not as_json:
@@ -73,10 +91,25 @@ def command(
         cluster.stop(graceful=data is not None)
 
 
-def describe(cluster: Cluster) -> dict[str, Any]:
+def advertised_listeners(host: str, settings: Collection[str]) -> dict[str, str]:
+    """Return the settings of brokers that clients reach at `host`; a usage error beside settings of listeners."""
+    for name in ("listeners", "advertised.listeners"):
+        if name in settings:
+            raise click.BadParameter(
+                f"give --advertise or --set {name}=…, not both", param_hint="--advertise"
+            )
+    bound = HOST if host in ("localhost", HOST) else "0.0.0.0"  # noqa: S104 - the user asked for it
+    where = f"[{host}]" if ":" in host else host
+    return {
+        "listeners": f"CLIENTS://{bound}:0,BROKERS://{HOST}:0",
+        "advertised.listeners": f"CLIENTS://{where}:0,BROKERS://{HOST}:0",
+    }
+
+
+def describe(cluster: Cluster, host: str = HOST) -> dict[str, Any]:
     """Return the values of the JSON line."""
     brokers = [
-        {"id": node_id, "host": HOST, "port": broker.port, "pid": broker.pid}
+        {"id": node_id, "host": host, "port": broker.port, "pid": broker.pid}
         for node_id, broker in cluster.brokers.items()
     ]
     return {
@@ -88,9 +121,9 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def banner(cluster: Cluster) -> str:
+def banner(cluster: Cluster, host: str = HOST) -> str:
     """Return the text for a terminal."""
-    rows = [f"  broker {i}  {HOST}:{b.port}  pid {b.pid}" for i, b in cluster.brokers.items()]
+    rows = [f"  broker {i}  {host}:{b.port}  pid {b.pid}" for i, b in cluster.brokers.items()]
     return "\n".join(
         [
             f"bootstrap.servers={cluster.bootstrap_servers}",

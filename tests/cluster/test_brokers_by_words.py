@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from harrow.cluster.by_hand import listeners_of, parser, shared_listeners
+from harrow.cluster.by_hand import listeners_of, parser, settings_of, shared_listeners
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.listeners import Address, parse_listeners
 from harrow.cluster.ports import LOOPBACK, ReservedPort
@@ -127,6 +127,14 @@ def test_options_of_another_version_are_refused(tmp_path: Path) -> None:
         assert process.code() == 2
 
 
+def test_the_image_takes_kafkas_defaults() -> None:
+    given = parser().parse_args(["up", "--defaults=kafka", "--set=num.partitions=4"])
+    settings = settings_of(given)
+    assert settings["group.min.session.timeout.ms"] == 6_000
+    assert settings["num.partitions"] == "4"
+    assert settings_of(parser().parse_args(["up"])) == {}
+
+
 def test_each_advertised_address_is_a_listener() -> None:
     given = shared_listeners(2, [Address("localhost", 9092), Address("shop", 19092)])
     assert (
@@ -146,7 +154,7 @@ def test_each_advertised_address_is_a_listener() -> None:
 
 
 @pytest.mark.parametrize("words", [["up", "--advertise=9092"], ["up", "--advertise=a:0"], ["broker", "--id=1"],
-                                   ["up", "--set=x"]])  # fmt: skip
+                                   ["up", "--set=x"], ["up", "--defaults=apache"]])  # fmt: skip
 def test_words_that_cannot_be_used_end_with_code_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from harrow import Cluster, HarrowError
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.harness.commands.up import advertised_listeners, command
+from raw_kafka import RawKafka
 from waiting import until
 
 UP = [str(Path(sys.executable).with_name("harrow")), "up"]
@@ -203,3 +208,72 @@ def test_a_garbage_frame_closes_only_its_connection() -> None:
         assert producer.flush(30) == 0
         log = (cluster.folder / "broker-1" / "broker.log").read_text()
         assert log.lower().count("warning") >= len(frames)
+
+
+def test_harrow_up_takes_kafkas_defaults_an_advertised_host_and_settings_of_one_broker() -> None:
+    arguments = (
+        "--brokers=2",
+        "--defaults=kafka",
+        "--advertise=localhost",
+        "--set=2:broker.rack=b",
+    )
+    with harrow_up(*arguments, "--set=num.partitions=5") as (up, shown):
+        assert [row["host"] for row in shown["brokers"]] == ["localhost"] * 2
+        ports = {row["id"]: row["port"] for row in shown["brokers"]}
+        assert shown["bootstrap_servers"] == ",".join(
+            f"localhost:{port}" for port in ports.values()
+        )
+        with RawKafka(ports[1]) as raw:
+            nodes = {row.node_id: (row.host, row.port, row.rack) for row in raw.metadata().brokers}
+            assert nodes == {1: ("localhost", ports[1], None), 2: ("localhost", ports[2], "b")}
+            config = described(raw, "1")
+        assert config["num.partitions"] == "5"
+        assert config["group.initial.rebalance.delay.ms"] == "3000"
+        assert config["offsets.topic.replication.factor"] == "3"
+        assert config["harrow.replica.silence.max.ms"] == "0"
+        up.terminate()
+        assert up.wait(60) == 0
+
+
+def described(raw: RawKafka, node: str) -> dict[str, str]:
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
+    row = s.DescribeConfigsResource(resource_type=4, resource_name=node, configuration_keys=None)
+    (result,) = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, s.root(resources=(row,))).results
+    return {row.name: row.value for row in result.configs}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--set", "4:broker.rack=b"], "there is no broker 4; expected a number from 1 to 3"),
+        (["--set", "2:broker.rack"], "expected NAME=VALUE"),
+        (
+            ["--advertise", "shop", "--set", "listeners=A://:0"],
+            "give --advertise or --set listeners",
+        ),
+        (["--defaults", "apache"], "'apache' is not one of 'harrow', 'kafka'"),
+    ],
+)
+def test_words_of_harrow_up_that_cannot_be_used_are_usage_errors(
+    arguments: list[str], problem: str
+) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+@pytest.mark.parametrize(
+    ("host", "listeners", "advertised"),
+    [
+        ("localhost", "CLIENTS://127.0.0.1:0", "CLIENTS://localhost:0"),
+        ("shop.test", "CLIENTS://0.0.0.0:0", "CLIENTS://shop.test:0"),
+        ("fe80::1", "CLIENTS://0.0.0.0:0", "CLIENTS://[fe80::1]:0"),
+    ],
+)
+def test_an_advertised_host_that_other_machines_reach_is_served_on_all_interfaces(
+    host: str, listeners: str, advertised: str
+) -> None:
+    assert advertised_listeners(host, ()) == {
+        "listeners": f"{listeners},BROKERS://127.0.0.1:0",
+        "advertised.listeners": f"{advertised},BROKERS://127.0.0.1:0",
+    }

@@ -127,8 +127,8 @@ BROKER_CHANGES: tuple[tuple[str, str, str, int, Described | None], ...] = (
     ("1", "sasl.jaas.config", "secret", 0, (None, 9, 2, False, True, [None])),
     ("", "sasl.jaas.config", "secret", 42, None),
     ("1", "ssl.key.password", "secret", 42, (None, 9, 5, False, True, [])),
-    ("1", "a.name.of.nobody", "1", 0, (None, 0, 2, True, True, [None])),
-    ("", "a.name.of.nobody", "1", 0, (None, 0, 3, True, True, [None])),
+    ("1", "an.unknown.name", "1", 0, (None, 0, 2, True, True, [None])),
+    ("", "an.unknown.name", "1", 0, (None, 0, 3, True, True, [None])),
     ("1", "listener.name.plaintext.max.connections", "7", 0, ("7", 3, 2, True, False, ["7", "5000"])),
     ("", "listener.name.plaintext.foo", "7", 42, None),
     ("1", "broker.rack", "x", 42, (None, 2, 5, True, False, [])),
@@ -154,7 +154,7 @@ def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> N
     finally:
         for node, name, _, code, _ in reversed(BROKER_CHANGES):
             assert code or altered(raw, BROKER, node, (name, DELETE, None)) == 0, name
-    until(lambda: value(raw, BROKER, "1", "a.name.of.nobody") is None)
+    until(lambda: value(raw, BROKER, "1", "an.unknown.name") is None)
 
 
 def test_settings_of_brokers_have_kafkas_types_and_order(kafka: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harrow.cluster.config import BY_NAME
-from harrow.cluster.supervisor import cluster_defaults
+from harrow.cluster.defaults import cluster_defaults
 from harrow.harness.clusters import TEST_DEFAULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"

@@ -120,6 +120,33 @@ def test_broker_settings_of_all_sources_are_merged(pytester: pytest.Pytester) ->
     run(pytester, "--harrow-set=internal.segment.bytes=4000").assert_outcomes(passed=1)
 
 
+def test_kafkas_defaults_are_below_all_settings_that_are_given(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nharrow_defaults = kafka\nharrow_set =\n  min.insync.replicas=2\n")
+    pytester.makepyfile(
+        """
+        import pytest
+        from harrow import harrow_fixture
+
+        mine = harrow_fixture(defaults="harrow")
+
+        def test_ini(harrow):
+            assert harrow._config["group.initial.rebalance.delay.ms"] == 3000
+            assert harrow._config["offsets.topic.num.partitions"] == 50
+            assert harrow._config["min.insync.replicas"] == "2"
+
+        @pytest.mark.harrow(defaults="harrow")
+        def test_marker(harrow): assert harrow._config == {"min.insync.replicas": "2"}
+
+        def test_fixture(mine): assert mine._config == {"min.insync.replicas": "2"}
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["harrow: seed *, defaults kafka, *"])
+    result = run(pytester, "--harrow-defaults=apache")
+    assert "--harrow-defaults: 'apache': expected harrow or kafka" in result.stderr.str()
+
+
 def test_an_invalid_option_is_a_usage_error(pytester: pytest.Pytester) -> None:
     result = run(pytester, "--harrow-brokers=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

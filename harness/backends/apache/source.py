@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harrow.cluster.supervisor import cluster_defaults
+from harrow.cluster.defaults import cluster_defaults
 
 from ...backend_choice import APACHE
 from ...clusters import TEST_DEFAULTS, NewClusters, refuse_plants

@@ -41,7 +41,7 @@ def entry(found: BrokerConfig, name: str) -> ConfigEntry:
         ({"max.connections": "1"}, ALL),
         ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "a:1"}, NODE),
         ({"sasl.jaas.config": "x"}, NODE),
-        ({"a.name.of.nobody": ""}, ALL),
+        ({"an.unknown.name": ""}, ALL),
         ({"listener.name.clients.ssl.key.password": "x"}, NODE),
         ({"listener.name.clients.max.connections": "5"}, ALL),
         ({"listener.name.clients.nonsense": "5"}, NODE),

@@ -1,4 +1,4 @@
-"""`max.connections` and `max.connections.per.ip`, also changed: the rules as values, and over real sockets (KIP-402)."""
+"""`max.connections` and `max.connections.per.ip`, also changed: the rules, and over real sockets (KIP-402)."""
 
 from __future__ import annotations
 

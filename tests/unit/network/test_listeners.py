@@ -58,7 +58,10 @@ def test_three_listeners_are_read_with_their_bind_and_advertised_addresses() -> 
         ({"listeners": "CLIENTS://:1,BROKERS://h:2"}, "binds every interface"),
         ({"advertised_listeners": "OTHER://h:1"}, "none of listeners CLIENTS, BROKERS"),
         ({"advertised_listeners": "BROKERS://0.0.0.0:1"}, "binds every interface"),
-        ({"advertised_listeners": "BROKERS://h:0"}, "needs a port from 1"),
+        (
+            {"listeners": "BROKERS://h:9093", "advertised_listeners": "BROKERS://h:0"},
+            "needs a port from 1",
+        ),
         ({"advertised_listeners": "CLIENTS://h:1"}, "one of the advertised listeners CLIENTS"),
         ({"listener_security_protocol_map": "CLIENTS"}, "is not NAME:PROTOCOL"),
         ({"listener_security_protocol_map": "CLIENTS:PLAINTEXT"}, "BROKERS has no security"),

@@ -10,7 +10,8 @@ import pytest
 from harrow.cluster.authorizer import ANONYMOUS, Operation, Principal, Resource
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Peer
-from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST, peer_of, principal_of
+from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST
+from harrow.cluster.network.peer_names import peer_of, principal_of
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey

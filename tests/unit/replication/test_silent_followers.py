@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.defaults import cluster_defaults
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, NodeId, Offset, TopicPartition
-from harrow.cluster.supervisor import cluster_defaults
 
 from .model import LAG_MS, Replica
 from .simulation import Simulation
