@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from harrow.cluster.config import BROKER_SETTINGS, BrokerConfig, Change
@@ -94,16 +95,20 @@ def test_changes_of_a_topic_are_accepted_and_described_as_parsed(kafka: Any) -> 
     for name, operation, text, code, shown in TOPIC_CHANGES:
         step = (name, operation, text)
         assert altered(raw, TOPIC, topic, step) == code, step
-        until(lambda name=name, shown=shown: shown_value(raw, topic, name) == shown, str(step))
+        until(partial(is_shown, raw, topic, name, shown), str(step))
     assert (
         altered(raw, TOPIC, topic, ("retention.ms", SET, "5"), ("retention.ms", DELETE, "")) == 42
     )
     assert altered(raw, TOPIC, "", ("retention.ms", SET, "5")) == 42
 
 
-def shown_value(raw: RawKafka, topic: str, name: str) -> str | None:
+def is_shown(raw: RawKafka, topic: str, name: str, shown: str | None) -> bool:
     found = value(raw, TOPIC, topic, name)
-    return None if found is None else found[0]
+    return (None if found is None else found[0]) == shown
+
+
+def is_described(raw: RawKafka, node: str, name: str, shown: Described | None) -> bool:
+    return value(raw, BROKER, node, name) == shown
 
 
 UNLIKE: Described = ()
@@ -146,9 +151,7 @@ def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> N
             assert altered(raw, BROKER, node, (name, SET, text)) == code, step
             if shown is not UNLIKE:
                 until(
-                    lambda node=node, name=name, shown=shown: (
-                        value(raw, BROKER, node, name) == shown
-                    ),
+                    partial(is_described, raw, node, name, shown),
                     f"{step} is described: {value(raw, BROKER, node, name)}",
                 )
     finally:
