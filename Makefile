@@ -11,7 +11,7 @@ SOURCES := pyproject.toml setup.py
 RUNS ?= 1
 LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests)
 
-.PHONY: help setup demo gallery test long conformance lint type docs wheels wheel environments image bench clean
+.PHONY: help setup demo gallery test long conformance differential lint type docs wheels wheel environments image bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they
 	@$(BIN)/python tests/support/spark_kafka_jars.py > /dev/null || echo "so the tests of Spark's connector are skipped"
 	@$(BIN)/python tests/support/programs_in_other_languages.py > /dev/null || echo "so the programs in Go, Node and Java are skipped"
 	@HARROW_APACHE=1 HARROW_SPARK_CLUSTER=1 $(BIN)/python -m pytest -p no:randomly tests/conformance tests/checks/test_spark_cluster.py $(ARGS)
+
+differential: $(STAMP)  ## 20,000 requests with edge values to Harrow and to Apache Kafka, and what differs; ARGS="--seed N --cases N --api REQUEST"
+	@PYTHONPATH=tests/conformance:tests/support $(BIN)/python -m differential $(ARGS)
 
 long: $(STAMP)  ## tests with a JVM of their own, and searches over seeds
 	@HARROW_LONG=1 $(BIN)/python -m pytest -p no:randomly $(LONG) $(ARGS)

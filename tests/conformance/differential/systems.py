@@ -1,0 +1,91 @@
+"""The two systems of a run: three nodes of Apache Kafka and three of our brokers, started once, with equal settings.
+
+Owns: how they start and end, the settings that both get, and how a dead broker of ours is found and started again.
+Nodes of Apache Kafka that already run are used when their port is given (`--kafka-port`): node i listens on port + i.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from free_ports import first_free
+from harrow.cluster import Cluster
+from kafka_reference import HAS_JARS, TOOL
+
+from .world import INTERNAL_PARTITIONS
+
+NODES = (1, 2, 3)
+SETTINGS: dict[str, object] = {
+    "auto.create.topics.enable": True,
+    "auto.leader.rebalance.enable": False,
+    "group.min.session.timeout.ms": 1_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
+    "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
+}
+START_TIMEOUT_S = 150.0
+
+
+@dataclass
+class Systems:
+    """The ports of both systems by node id, and our cluster."""
+
+    kafka: dict[int, int]
+    cluster: Cluster
+
+    @property
+    def harrow(self) -> dict[int, int]:
+        return {node: broker.port for node, broker in self.cluster.brokers.items()}
+
+    def revive(self) -> list[int]:
+        """Starts each of our brokers that has ended; returns their ids."""
+        dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
+        for node in dead:
+            self.cluster.brokers[node].start()
+        return dead
+
+
+def missing() -> str:
+    """Returns why Apache Kafka cannot run here, or an empty string."""
+    if shutil.which("java") is None:
+        return "no java, so no Apache Kafka to compare with"
+    if not Path(TOOL).exists():
+        return f"no {TOOL}, so no Apache Kafka to compare with"
+    return (
+        "" if HAS_JARS else f"Apache Kafka's jars are not here; fetch them once with `{TOOL} jars`"
+    )
+
+
+@contextmanager
+def started(kafka_port: int | None) -> Generator[Systems]:
+    """Yields both systems; Apache Kafka is started unless `kafka_port` names nodes that run."""
+    with ExitStack() as stack:
+        port = stack.enter_context(_apache()) if kafka_port is None else kafka_port
+        cluster = stack.enter_context(Cluster(brokers=len(NODES), config=SETTINGS))
+        yield Systems(kafka={node: port + node for node in NODES}, cluster=cluster)
+
+
+@contextmanager
+def _apache() -> Generator[int]:
+    controllers = (node - 10_000 for node in NODES)  # the tool's rule for their ports
+    wanted = os.environ.get("KAFKA_PORT")
+    port = int(wanted) if wanted else first_free(range(30_090, 32_700, 20), (*NODES, *controllers))
+    with tempfile.TemporaryDirectory(prefix="differential-") as folder:
+        lines = [f"{name}={str(value).lower()}" for name, value in SETTINGS.items()]
+        environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_SET": "\n".join(lines)}
+        environment.setdefault("KAFKA_HEAP", "256m")
+        try:
+            subprocess.run(
+                [TOOL, "up", f"{folder}/kafka", str(len(NODES))],
+                env=environment, check=True, capture_output=True, timeout=START_TIMEOUT_S,
+            )  # fmt: skip
+            yield port
+        finally:
+            subprocess.run([TOOL, "down", f"{folder}/kafka"], check=False, capture_output=True)

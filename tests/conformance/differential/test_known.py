@@ -1,0 +1,60 @@
+"""The rows of known differences: when a row explains a difference, and that the page has the table of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .known import DATA, PAGE, Known, known_differences, page_with, unexplained
+from .normal import Difference
+
+ROW = Known(
+    request="Produce", versions="3-7", field="responses.partitions.errorCode", kafka="-1 or 2", harrow="87", reason="r"
+)  # fmt: skip
+FOUND = Difference(
+    step=1, api="Produce", version=5, role="target", path="responses.partitions.errorCode", kafka=2, harrow=87
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "explained"),
+    [
+        ({}, True),
+        ({"kafka": -1}, True),
+        ({"kafka": 3}, False),
+        ({"harrow": 0}, False),
+        ({"version": 8}, False),
+        ({"api": "Fetch"}, False),
+        ({"path": "responses.partitions.baseOffset"}, False),
+    ],
+)
+def test_a_row_explains_its_request_versions_field_and_values_only(
+    changed: dict[str, Any], explained: bool
+) -> None:
+    assert ROW.explains(replace(FOUND, **changed)) is explained
+    assert bool(unexplained([replace(FOUND, **changed)], [ROW])) is not explained
+
+
+def test_a_star_stands_for_any_value_and_for_the_end_of_a_field() -> None:
+    row = replace(ROW, request="*", versions="0+", field="responses.*", kafka="*", harrow="*")
+    assert row.explains(replace(FOUND, kafka={"name": "a"}, harrow=None))
+    assert not row.explains(replace(FOUND, path="topics.errorCode"))
+
+
+def test_a_row_without_a_column_is_refused_by_name(tmp_path: Path) -> None:
+    data = tmp_path / "rows.toml"
+    data.write_text('[[difference]]\nrequest = "Fetch"\n')
+    with pytest.raises(ValueError, match=r"rows.toml: row .*Fetch.* has the columns"):
+        known_differences(data)
+
+
+def test_the_page_has_the_table_of_the_rows() -> None:
+    rows = known_differences(DATA)
+    assert len(rows) == len(set(rows)) > 0
+    assert all(len(row.reason) > 10 for row in rows)
+    page = PAGE.read_text()
+    remedy = "write the page: PYTHONPATH=tests/conformance:tests/support .venv/bin/python -m differential.known"
+    assert page == page_with(page, rows), remedy
