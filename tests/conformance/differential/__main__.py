@@ -34,7 +34,7 @@ def main() -> int:
         for row in (known_differences(path) if path else known_differences())
     ]
     with started(options.kafka_port) as systems:
-        duel = Duel(systems)
+        duel = Duel(systems, known)
         try:
             run = Run(
                 pair=duel, known=known, versions=duel.versions(), controller=lambda: duel.controller,

@@ -50,7 +50,7 @@ class Step:
     @property
     def transient(self) -> tuple[int, ...]:
         """Error codes after which the request is repeated for a while."""
-        return (*TRANSIENT, *NEW_TOPIC) if self.role in ("setup", "probe") else TRANSIENT
+        return (*TRANSIENT, *NEW_TOPIC) if self.role == "setup" else TRANSIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

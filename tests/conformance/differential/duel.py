@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from .cases import Case
+from .known import Known, unexplained
 from .link import Outcome
 from .normal import Difference, Normaliser, differences
-from .session import Session
+from .session import Session, error_codes
 from .systems import Systems
-from .world import GONE, PLACES, internal_topics, prepared, retired
+from .world import internal_topics, prepared, retired
 
-WORLD_CASES = 60
+TOPIC_EXISTS = 36
+WORLD_CASES = 100
+WORLDS_AT_ONCE = 12
+"""Worlds are made together, because Apache Kafka needs a second until the first acks=all to a new topic."""
 SETTLE_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before a read that differs is sent again: markers and metadata arrive some time after the response."""
 READS = frozenset({
@@ -47,23 +51,24 @@ class Pair(Protocol):
 class Duel:
     """Both systems of a run."""
 
-    def __init__(self, systems: Systems) -> None:
+    def __init__(self, systems: Systems, known: Sequence[Known]) -> None:
         self._systems = systems
+        self._known = known
         self._kafka = Session("kafka", systems.kafka)
         self._harrow = Session("harrow", systems.harrow)
         self._threads = ThreadPoolExecutor(2)
         self._pause = threading.Event()
-        self._worlds = self._cases = 0
-        self._run = int(time.time()) & 0xFFFFFF
+        self._batches = self._cases = 0
+        self._made: list[str] = []
+        self._ready: list[str] = []
+        self._world = ""
+        self._run = (
+            int(time.time()) & 0xFFFFFF
+        )  # Apache Kafka may have the topics of an earlier run
         self.controller = 1
         self.find_controller()
-        self._both(internal_topics(self.controller))
+        self._prepare(internal_topics(self.controller))
         self.renew()
-
-    @property
-    def _world(self) -> str:
-        """The part of all names of a world, also of an earlier run against the same Apache Kafka."""
-        return f"r{self._run:x}w{self._worlds}x"
 
     def close(self) -> None:
         self._kafka.close()
@@ -99,12 +104,21 @@ class Duel:
         self.controller = max(body["controllerId"], 1)
 
     def renew(self) -> None:
-        self.find_controller()
-        if self._worlds:
-            self._both(retired(self.controller, [name for name in PLACES if name != GONE]))
-        self._worlds += 1
         self._cases = 0
-        self._both(prepared(self.controller))
+        if self._ready:
+            self._world = self._ready.pop()
+            return
+        self.find_controller()
+        if self._made:
+            self._both(retired(self.controller, self._made))
+        self._made = [
+            f"r{self._run:x}w{self._batches * WORLDS_AT_ONCE + each}x"
+            for each in range(WORLDS_AT_ONCE)
+        ]
+        self._batches += 1
+        self._prepare(prepared(self.controller, self._made))
+        self._ready = [*self._made]
+        self._world = self._ready.pop()
 
     def compare(self, case: Case) -> list[Difference]:
         if self._cases >= WORLD_CASES:
@@ -113,7 +127,8 @@ class Duel:
         kafka, harrow = self._both(case)
         found = self._differences(case, kafka, harrow)
         for pause_s in SETTLE_S:
-            unsettled = {each.step for each in found if case.steps[each.step].api in READS}
+            new = unexplained(found, self._known)
+            unsettled = {each.step for each in new if case.steps[each.step].api in READS}
             if not unsettled:
                 break
             self._pause.wait(pause_s)
@@ -155,6 +170,17 @@ class Duel:
             harrow=f"{len(dead)} brokers have ended",
         )  # fmt: skip
         return [died]
+
+    def _prepare(self, case: Case) -> None:
+        """Runs set-up steps; ConnectionError, which names the step, when a system refuses one."""
+        for session, outcomes in zip((self._kafka, self._harrow), self._both(case), strict=True):
+            for step, outcome in zip(case.steps, outcomes, strict=True):
+                codes = set(error_codes(outcome.body)) - {0, TOPIC_EXISTS}
+                if outcome.kind != "response" or (codes and step.role != "cleanup"):
+                    found = sorted(codes) or outcome.kind
+                    raise ConnectionError(
+                        f"{session.name} did not prepare a world: {step.api} gave {found}"
+                    )
 
     def _both(self, case: Case) -> tuple[list[Outcome], list[Outcome]]:
         world, number = self._world, f"{self._world}{self._cases}"

@@ -23,7 +23,7 @@ DROPPED = frozenset({
     "finalizedFeaturesEpoch", "batchIndexErrorMessage", "brokerEpoch", "statusText",
 })  # fmt: skip
 KEYS = (
-    "baseOffset", "name", "topic", "topicName", "groupId", "transactionalId", "apiKey", "partitionIndex",
+    "name", "topic", "topicName", "groupId", "transactionalId", "apiKey", "partitionIndex",
     "partition", "index", "memberId", "producerId", "resourceType", "resourceName", "configName", "entityType",
     "entityName", "key", "logDir", "brokerId", "nodeId",
 )  # fmt: skip
@@ -90,6 +90,10 @@ class Normaliser:
         self._is_list_of_all = api in LISTS_OF_ALL
         if outcome.kind != "response":
             return {"outcome": outcome.kind}
+        for number in sorted(
+            _producer_ids(outcome.body)
+        ):  # an id that was given later is larger, on both systems
+            self._token("producerId", number)
         return {"outcome": "response", **self._struct(outcome.body)}
 
     def _struct(self, body: Mapping[str, Json]) -> Json:
@@ -150,7 +154,7 @@ class Normaliser:
         """False for a row about another world, of this run or of an earlier run against the same Apache Kafka."""
         if not is_struct(row):
             return True
-        for key in ("name", "topic", "groupId", "transactionalId", "resourceName"):
+        for key in ("name", "topic", "groupId", "transactionalId", "resourceName", "entityName"):
             name = row.get(key)
             if not isinstance(name, str) or self._world in name:
                 continue
@@ -168,10 +172,22 @@ class Normaliser:
         return [self._struct(each) for each in found]
 
 
+def _producer_ids(body: Json) -> Iterator[int]:
+    if is_struct(body):
+        if body.get("producerId", -1) >= 0:
+            yield body["producerId"]
+        body = [*body.values()]
+    if is_rows(body):
+        for each in body:
+            yield from _producer_ids(each)
+
+
 def row_key(row: Json) -> str:
     """Returns what pairs a row with that of the other system: its name, or its id where it has no name, and numbers."""
     if not is_struct(row):
         return _text(row)
+    if "magic" in row:  # a batch
+        return _text(row["baseOffset"])
     found = [row[key] for key in KEYS if row.get(key) is not None]
     if not any(row.get(key) for key in ("name", "topic")):
         found += [row["topicId"]] if "topicId" in row else []

@@ -15,7 +15,7 @@ from . import batches
 from .cases import Case, Json, Step, is_rows, is_struct, look_up
 from .link import TIMEOUT_S, Link, Outcome
 
-PATIENCE_S = {"setup": 5.0, "probe": 0.5, "target": 1.5, "cleanup": 0.1}
+PATIENCE_S = {"setup": 15.0, "probe": 0.5, "target": 1.5, "cleanup": 0.1}
 """How long a request is repeated while its error is transient, by the role of its step."""
 BETWEEN_TRIES_S = 0.02
 ASKED_TIMES = 5

@@ -30,7 +30,12 @@ RECORDS_IN_BATCHES = (1, 2, 3)
 
 def create(name: str, places: list[list[int]], settings: dict[str, str], *, node: int = 1) -> Step:
     """Returns the step that creates a topic on these nodes."""
-    topic = {
+    body = {"topics": [_topic(name, places, settings)], "timeoutMs": 20_000}
+    return Step(api="CreateTopics", version=7, node=node, body=body)
+
+
+def _topic(name: str, places: list[list[int]], settings: dict[str, str]) -> dict[str, Any]:
+    return {
         "name": name,
         "numPartitions": -1,
         "replicationFactor": -1,
@@ -39,9 +44,6 @@ def create(name: str, places: list[list[int]], settings: dict[str, str], *, node
         ],
         "configs": [{"name": key, "value": value} for key, value in settings.items()],
     }
-    return Step(
-        api="CreateTopics", version=7, node=node, body={"topics": [topic], "timeoutMs": 20_000}
-    )
 
 
 def delete(*names: str, node: int = 1, role: str = "cleanup") -> Step:
@@ -55,15 +57,6 @@ def metadata(*names: str, node: int = 1, role: str = "setup") -> Step:
     topics = [{"name": name} for name in names]
     body = {"topics": topics, "allowAutoTopicCreation": False}
     return Step(api="Metadata", version=12, node=node, role=role, body=body)
-
-
-def produce(
-    topic: str, batches: list[dict[str, Any]], *, partition: int = 0, node: int = 1
-) -> Step:
-    """Returns the step that produces batches by name, with acks=all."""
-    rows = [{"index": partition, "records": {"$batches": batches}}]
-    body = {"acks": -1, "timeoutMs": 10_000, "topicData": [{"name": topic, "partitionData": rows}]}
-    return Step(api="Produce", version=12, node=node, body=body)
 
 
 def ends(topic: str, *partitions: int, node: int = 1, role: str = "setup") -> Step:
@@ -82,20 +75,55 @@ def internal_topics(controller: int) -> Case:
     return Case(steps=(*steps, *(metadata(*names, node=node) for node in (1, 2, 3))))
 
 
-def prepared(controller: int) -> Case:
-    """Returns the case that makes a world; `controller` is the node that creates topics."""
-    made = [create(name, *how, node=controller) for name, how in PLACES.items()]
-    known = [metadata(*PLACES, node=node) for node in (1, 2, 3)]
-    serving = [ends(ONE), ends(TWO, 0), ends(TWO, 1, node=2), ends(COMPACT), ends(TIMES)]
-    records = [
-        produce(ONE, [{"records": [{"value": f"{size}-{each}"} for each in range(size)]}])
-        for size in RECORDS_IN_BATCHES
+def prepared(controller: int, worlds: list[str]) -> Case:
+    """Returns the case that makes these worlds at once; `controller` is the node that creates topics."""
+    names = {name: [named(name, world) for world in worlds] for name in PLACES}
+    every = [each for group in names.values() for each in group]
+    rows = [_topic(each, *how) for name, how in PLACES.items() for each in names[name]]
+    body = {"topics": rows, "timeoutMs": 20_000}
+    made = Step(api="CreateTopics", version=7, node=controller, body=body)
+    known = [metadata(*every, node=node) for node in (1, 2, 3)]
+    led_by_1 = [name for name in PLACES if name != GONE]
+    serving = [
+        _ends([each for name in led_by_1 for each in names[name]], 0, 1),
+        _ends(names[TWO], 1, 2),
     ]
-    filled = [*records, produce(COMPACT, [{}])]
-    gone = delete(GONE, node=controller)
-    return Case(steps=(*made, *known, *serving, *filled, gone))
+    records = [_filled(names[ONE], size) for size in RECORDS_IN_BATCHES]
+    steps = (
+        made,
+        *known,
+        *serving,
+        *records,
+        _filled(names[COMPACT], 1),
+        delete(*names[GONE], node=controller),
+    )
+    return Case(steps=steps)
 
 
-def retired(controller: int, names: list[str]) -> Case:
-    """Returns the case that deletes the topics of a world."""
+def named(name: str, world: str) -> str:
+    """Returns the name of a topic in a world."""
+    return name.replace("~", world)
+
+
+def _ends(names: list[str], partition: int, node: int) -> Step:
+    rows = [
+        {"name": name, "partitions": [{"partitionIndex": partition, "timestamp": -1}]}
+        for name in names
+    ]
+    return Step(api="ListOffsets", version=7, node=node, body={"replicaId": -1, "topics": rows})
+
+
+def _filled(names: list[str], size: int) -> Step:
+    """Returns the step that produces a batch of `size` records to each topic."""
+    described = {"records": [{"value": f"{size}-{each}"} for each in range(size)]}
+    rows = [{"index": 0, "records": {"$batches": [described]}}]
+    topics = [{"name": name, "partitionData": rows} for name in names]
+    return Step(
+        api="Produce", version=12, body={"acks": -1, "timeoutMs": 10_000, "topicData": topics}
+    )
+
+
+def retired(controller: int, worlds: list[str]) -> Case:
+    """Returns the case that deletes the topics of worlds."""
+    names = [named(name, world) for name in PLACES if name != GONE for world in worlds]
     return Case(steps=(delete(*names, node=controller),))
