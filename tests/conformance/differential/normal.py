@@ -90,10 +90,9 @@ class Normaliser:
         self._is_list_of_all = api in LISTS_OF_ALL
         if outcome.kind != "response":
             return {"outcome": outcome.kind}
-        for number in sorted(
-            _producer_ids(outcome.body)
-        ):  # an id that was given later is larger, on both systems
-            self._token("producerId", number)
+        if not self._is_list_of_all:
+            for number in sorted(_producer_ids(outcome.body)):
+                self._token("producerId", number)
         return {"outcome": "response", **self._struct(outcome.body)}
 
     def _struct(self, body: Mapping[str, Json]) -> Json:
@@ -173,6 +172,7 @@ class Normaliser:
 
 
 def _producer_ids(body: Json) -> Iterator[int]:
+    """Yields the producer ids of a body; sorted they are in the order in which a system gave them."""
     if is_struct(body):
         if body.get("producerId", -1) >= 0:
             yield body["producerId"]

@@ -111,17 +111,28 @@ class Run:
                 rate = (number + 1) / (time.monotonic() - begin)
                 say(f"{number + 1} cases, {rate:.0f} a second, {len(self.findings)} findings")
 
-    def _findings(self, differing: list[Difference]) -> list[Difference]:
-        """Returns what no row explains; behind an explained error the systems are in different states."""
+    def findings_of(self, differing: list[Difference]) -> list[Difference]:
+        """Returns what no row explains.
+
+        An explained error also explains the other fields of its response, and what follows when it spoils the state.
+        """
         found = unexplained(differing, self.known)
-        explained = [each.step for each in differing if each not in found and spoils(each)]
-        return [each for each in found if each.step <= min(explained, default=each.step)]
+        explained = [each for each in differing if each not in found]
+        refused = {each.step for each in explained if is_error(each)}
+        spoilt = min(
+            (each.step for each in explained if spoils(each)), default=len(differing) + 1_000
+        )
+        return [
+            each
+            for each in found
+            if each.step <= spoilt and (is_error(each) or each.step not in refused)
+        ]
 
     def one(self, case: Case, number: int, say: Say) -> None:
         """Compares one case; a difference that no row explains is repeated alone, and shrunk when it is new."""
         self.cases += 1
         differing = self.pair.compare(case)
-        found = self._findings(differing)
+        found = self.findings_of(differing)
         if not found:
             if any(map(spoils, differing)):
                 self.pair.renew()
@@ -132,7 +143,7 @@ class Run:
             self.pair.renew()
             return
         self.pair.renew()
-        again = self._findings(self.pair.compare(case))
+        again = self.findings_of(self.pair.compare(case))
         same = [each for each in again if each.signature == first.signature]
         if not same:
             self.unconfirmed += 1
@@ -152,14 +163,15 @@ class Run:
         say(finding.text())
 
 
+def is_error(difference: Difference) -> bool:
+    """True when the difference is in an error code, or in what became of the request."""
+    return difference.path.endswith("rrorCode") or difference.path == "outcome"
+
+
 def spoils(difference: Difference) -> bool:
     """True when the systems may be in different states behind a difference, also behind one that a row explains."""
-    changes = difference.api not in READS
-    return changes and (
-        "rrorCode" in difference.path
-        or ABSENT in (difference.kafka, difference.harrow)
-        or difference.path == "outcome"
-    )
+    is_missing = ABSENT in (difference.kafka, difference.harrow)
+    return difference.api not in READS and (is_error(difference) or is_missing)
 
 
 def leading(found: Sequence[Difference]) -> Difference:

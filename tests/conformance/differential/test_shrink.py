@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -138,6 +138,17 @@ def test_a_difference_that_a_row_explains_is_no_finding_and_another_is_found_onc
         assert [each.count for each in run.findings.values()] == [2] * findings
     assert len(said) == 1
     assert "OffsetCommit v8 (target) errorCode: Kafka 0, Harrow 25" in said[0]
+
+
+def test_an_explained_error_explains_the_rest_of_its_response_and_what_follows() -> None:
+    row = Known(
+        request="OffsetCommit", versions="0+", field="errorCode", kafka="0", harrow="25", reason="r"
+    )
+    other = replace(WANTED, path="offset")
+    before, behind = replace(other, step=-1), replace(other, step=1)
+    run = Run(pair=FakePair(lambda _: False), known=[row], versions={}, controller=lambda: 1)
+    assert run.findings_of([before, WANTED, other, behind]) == [before]
+    assert run.findings_of([other, behind]) == [other, behind]
 
 
 def test_a_difference_that_does_not_come_again_in_a_new_world_is_no_finding() -> None:
