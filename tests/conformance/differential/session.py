@@ -188,5 +188,6 @@ def _is_done(step: Step, outcome: Outcome) -> bool:
 
 
 def error_codes(body: Json) -> Iterator[int]:
-    """Yields the error code of every struct that has one."""
-    return (row["errorCode"] for row in structs(body) if "errorCode" in row)
+    """Yields every error code of a body, also those with a longer name such as `partitionErrorCode`."""
+    for row in structs(body):
+        yield from (value for name, value in row.items() if name.endswith("rrorCode"))
