@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ assert group_requests and topic_requests, "they fill `BASES`"
 def main() -> int:
     """Runs the command; returns 1 when something differs that no row of docs/compatibility.toml explains."""
     options = parsed()
+    signal.signal(signal.SIGTERM, end)
     if (reason := missing()) and options.kafka_port is None:
         print(reason)
         return 2
@@ -53,6 +55,12 @@ def main() -> int:
         f"{run.cases} cases in {took:.0f} s, {len(run.findings)} findings, {run.unconfirmed} not again"
     )
     return 1 if run.findings else 0
+
+
+def end(number: int, frame: object) -> None:
+    """Ends the run, and both clusters with it."""
+    del frame
+    sys.exit(128 + number)
 
 
 def say(text: str) -> None:
