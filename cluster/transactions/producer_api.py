@@ -3,8 +3,8 @@
 Owns: the translation between the protocol's versions and `TransactionService`. InitProducerId stops at v5, because v6
 is for two-phase commits with an external coordinator, which Apache Kafka 4.2 does not serve, either.
 
-Without a transactional id InitProducerId gives an idempotent producer a new id with epoch 0, or, where the request
-names an id and an epoch (KIP-360), the same id with the next epoch.
+Without a transactional id InitProducerId always gives a new id with epoch 0, whatever id and epoch the request names:
+the broker has no record of who uses an id, so two producers that name the same id must not both get it.
 
 Old versions have INVALID_PRODUCER_EPOCH where newer ones have PRODUCER_FENCED. AddPartitionsToTxn of a client waits for
 the markers of the transaction before; that of a broker does not, because its connection carries other requests too.
@@ -30,7 +30,7 @@ from ..wire.request import Request
 from .producer_ids import ProducerIds
 from .rules import Producer
 from .service import TransactionService
-from .transaction import EPOCH_MAX, TRANSACTION_VERSION
+from .transaction import TRANSACTION_VERSION
 
 INIT_VERSIONS = (0, 5)
 ADD_PARTITIONS_VERSIONS = (0, 5)
@@ -38,6 +38,8 @@ ADD_OFFSETS_VERSIONS = (0, 4)
 END_VERSIONS = (0, 5)
 MANY_TRANSACTIONS_FROM = 4
 """First version of AddPartitionsToTxn for several transactions, which only brokers and few clients send (KIP-890)."""
+UNNAMED = -1
+"""The producer id and the epoch of a request that names none."""
 EPOCH_BUMP_FROM = 5
 """First version of EndTxn whose clients take the next epoch from the response (KIP-890)."""
 FENCED_SINCE = {
@@ -81,21 +83,21 @@ class ProducerApi:
         )
 
     async def _init(self, body: Any) -> Producer:
-        producer_id = getattr(body, "producer_id", -1)  # from version 3 on
-        epoch = getattr(body, "producer_epoch", -1)
-        if (producer_id < 0) != (epoch < 0):
+        named = Producer(
+            producer_id=getattr(body, "producer_id", UNNAMED),  # from version 3 on
+            epoch=getattr(body, "producer_epoch", UNNAMED),
+        )
+        if (named.producer_id == UNNAMED) != (named.epoch == UNNAMED):
             raise KafkaError(
                 ErrorCode.invalid_request,
                 "the producer id and the producer epoch must be given together",
             )
-        expected = Producer(producer_id=producer_id, epoch=epoch) if epoch >= 0 else None
-        if body.transactional_id is not None:
-            timeout_ms = messages.to_milliseconds(body.transaction_timeout)
-            value = await self._service.initialise(body.transactional_id, timeout_ms, expected)
-            return Producer(producer_id=value.producer_id, epoch=value.producer_epoch)
-        if expected is not None and epoch < EPOCH_MAX:
-            return Producer(producer_id=producer_id, epoch=epoch + 1)
-        return Producer(producer_id=await self._ids.new_id(), epoch=0)
+        if body.transactional_id is None:
+            return Producer(producer_id=await self._ids.new_id(), epoch=0)
+        expected = None if named.epoch == UNNAMED else named
+        timeout_ms = messages.to_milliseconds(body.transaction_timeout)
+        value = await self._service.initialise(body.transactional_id, timeout_ms, expected)
+        return Producer(producer_id=value.producer_id, epoch=value.producer_epoch)
 
     # ---- AddPartitionsToTxn ------------------------------------------------------------------------
 

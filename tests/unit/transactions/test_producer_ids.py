@@ -62,22 +62,27 @@ def test_producer_ids_of_several_brokers_are_distinct(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+NAMED = ((0, 0), (1, 0), (1, 32766), (1, 32767), (-2, -2), (-2, 0), (2**63 - 1, 32767))
+HALF_NAMED = ((1, -1), (-1, 0), (-1, -2))
+
+
 @pytest.mark.parametrize("version", range(6))
-def test_init_producer_id_of_every_version_assigns_or_bumps(tmp_path: Path, version: int) -> None:
+def test_init_producer_id_without_a_transactional_id_always_returns_a_new_id(
+    tmp_path: Path, version: int
+) -> None:
+    """As Apache Kafka, which ignores the id and the epoch that such a request names."""
+
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         ids = ProducerIds(client.host, client, NodeId(1))
         assert await init_producer_id(ids, version) == (ErrorCode.none, 0, 0)
         assert await init_producer_id(ids, version) == (ErrorCode.none, 1, 0)
         if version >= 3:
-            assert await init_producer_id(ids, version, 1, 0) == (ErrorCode.none, 1, 1)
-            assert await init_producer_id(ids, version, 1, 32766) == (
-                ErrorCode.none,
-                1,
-                32767,
-            )
-            assert await init_producer_id(ids, version, 1, 32767) == (ErrorCode.none, 2, 0)
-            assert (await init_producer_id(ids, version, 1, -1))[0] is ErrorCode.invalid_request
+            for number, named in enumerate(NAMED, start=2):
+                assert await init_producer_id(ids, version, *named) == (ErrorCode.none, number, 0)
+            for named in HALF_NAMED:
+                refused = await init_producer_id(ids, version, *named)
+                assert refused == (ErrorCode.invalid_request, -1, -1), named
 
     run(tmp_path, test)
 
