@@ -212,6 +212,8 @@ def _decode_record(
     key, position = _read_bytes(data, position, end)
     value, position = _read_bytes(data, position, end)
     count, position = read_varint(data, position)
+    if count < 0:
+        raise IndexError(f"the record has {count} headers")
     headers: list[Header] = []
     for _ in range(count):
         name, position = _read_bytes(data, position, end)
