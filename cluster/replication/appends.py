@@ -48,6 +48,8 @@ class ProduceResult:
     message: str = ""
     record_errors: Sequence[tuple[int, str]] = ()
     """Index and fault of each record because of which the batch is refused (KIP-467)."""
+    stored_header: bytes = b""
+    """As in `AppendInfo`."""
 
     @classmethod
     def refused(
@@ -279,4 +281,5 @@ def _result(info: AppendInfo) -> ProduceResult:
         last_offset=Offset(info.last_offset),
         append_time_ms=info.append_time_ms,
         log_start_offset=Offset(info.log_start_offset),
+        stored_header=info.stored_header,
     )

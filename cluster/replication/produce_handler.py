@@ -254,9 +254,14 @@ class ProduceHandler:
             error=int(row.error) or fate.error,
             acks=acks,
             invoked_ns=request.received_ns,
-            batches=entry.records or b"",
+            batches=_as_stored(entry.records or b"", row),
             lost=fate.lost,
         )
+
+
+def _as_stored(records: Buffer, row: ProduceResult) -> Buffer:
+    """The batch with the header that the log has: the CRC in the tap must be the one in the log."""
+    return row.stored_header + records[HEADER_SIZE:] if row.stored_header else records
 
 
 def _is_zstd(records: Buffer) -> bool:

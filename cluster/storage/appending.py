@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
 from ..ids import Offset, TopicPartition
-from ..wire.batch_header import LOG_APPEND_TIME, new_row
+from ..wire.batch_header import new_row
 from ..wire.batches import (
     HEADER_SIZE,
     BatchHeader,
@@ -52,15 +52,12 @@ def place(
 
 
 def place_stamped(
-    records: Buffer, header: BatchHeader, offset: int, leader_epoch: int, append_time_ms: int
+    records: Buffer, offset: int, leader_epoch: int, attributes: int, time_ms: int
 ) -> tuple[tuple[Buffer, ...], BatchHeader]:
-    """As `place`, for a copy with the log append time (-1: with the producer's own time); also its new header."""
+    """As `place`, for a copy with these attributes and this max timestamp; also its new header."""
     data = bytearray(records)
     assign_offset(data, offset, leader_epoch)
-    if append_time_ms >= 0:
-        changed = stamp(data, header.attributes | LOG_APPEND_TIME, append_time_ms)
-    else:
-        changed = stamp(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
+    changed = stamp(data, attributes, time_ms)
     return (memoryview(data),), changed
 
 

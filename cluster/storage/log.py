@@ -33,7 +33,7 @@ from ..host.seam.failpoints import (
 )
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
-from ..wire.batches import headers, validate
+from ..wire.batches import HEADER_SIZE, headers, validate
 from .appending import (
     EPOCH_MOST,
     duplicate_info,
@@ -149,15 +149,22 @@ class Log(ReadableLog):
         size = header.size
         if size < len(records):
             records = memoryview(records)[:size]
-        if header.producer_id >= 0 and from_client:
-            duplicate = self.producers.find_duplicate(header)
+        highest = header.max_timestamp
+        if from_client:
+            highest = self._record_checks.check(records, header, self._wall_ms())
+            duplicate = self.producers.find_duplicate(header) if header.producer_id >= 0 else None
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset, stamped=log_time)
-        self._record_checks.check(records, header, self._wall_ms())
-        first, time = self.log_end_offset, -1
-        if log_time or header.attributes & LOG_APPEND_TIME:
-            time = self._wall_ms() if log_time else -1
-            parts, header = place_stamped(records, header, first, leader_epoch, time)
+        first, time, stored = self.log_end_offset, -1, b""
+        attributes = header.attributes & ~LOG_APPEND_TIME
+        if log_time:
+            time = self._wall_ms()
+            stamp = attributes | LOG_APPEND_TIME, time
+            parts, header = place_stamped(records, first, leader_epoch, *stamp)
+        elif attributes != header.attributes or highest != header.max_timestamp:
+            stamp = attributes, highest
+            parts, header = place_stamped(records, first, leader_epoch, *stamp)
+            stored = bytes(parts[0][:HEADER_SIZE])
         else:
             parts = place(records, header, first, leader_epoch)
         planned = NOTHING
@@ -170,7 +177,7 @@ class Log(ReadableLog):
         row = (0, size, first, last, header.max_timestamp, leader_epoch)
         self._write(parts, size, (new_row(AppendedBatch, row),), planned)
         start, count = self.log_start_offset, last - first + 1
-        return new_row(AppendInfo, (first, last, time, start, False, count, size))
+        return new_row(AppendInfo, (first, last, time, start, False, count, size, stored))
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = EPOCH_MOST) -> AppendInfo:
         """Append a leader's batches unchanged; a partial batch at their end is ignored.

@@ -1,27 +1,32 @@
-"""The rules of a topic for the single records of a producer's batch: keys of compacted topics, times (KIP-467).
+"""The records of a client's batch: they must decode, and satisfy the rules of the topic (KIP-467).
 
-Owns: `RecordChecks`. A batch of which one record is refused is refused as a whole; the error names each record that
-is at fault (`RecordsRefusedError`).
+Owns: `RecordChecks`. Every batch of a client is decompressed, once, and walked (`wire/record_walk.py`) before it is
+appended. A batch of which one record is refused is refused as a whole; the error names each record that is at fault
+(`RecordsRefusedError`), except where the bytes are no records:
 
+    bytes that are no records, or not in the codec that the header names                   invalid_record
     a record without a key in a compacted topic                                            invalid_record
     a time outside message.timestamp.before.max.ms and message.timestamp.after.max.ms,
     where the producer sets the times                                                      invalid_timestamp
+    a batch that claims to have the broker's time (LogAppendTime), in a topic whose times
+    the broker sets, or without a time                                                     invalid_timestamp
 
-Only batches that may be refused are walked, and decompressed before if necessary: all batches of a compacted topic,
-those whose header has a time too far ahead, and all batches where `before.max.ms` is set.
+The walk also finds the highest time, which the log stores as the max timestamp of the batch: what the header says may
+be wrong, and time index, retention and ListOffsets depend on it. A time is 64 bits, and a sum that is larger wraps.
 
-Source: Kafka's `LogValidator.validateKey`, `validateTimestamp`, `processRecordErrors`.
+Source: Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import CorruptLogError, ErrorCode, KafkaError, RecordsRefusedError
+from ..errors import ErrorCode, KafkaError, RecordsRefusedError
 from ..ids import TopicPartition
 from ..wire.batch_header import HEADER_SIZE, BatchHeader
 from ..wire.compression import decompress
+from ..wire.record_walk import walk_records
 from ..wire.records import read_varint
 from .record_spans import RecordSpan, record_spans
 
@@ -30,78 +35,111 @@ if TYPE_CHECKING:
     from ..host.seam import Buffer
 
 _NO_TIMESTAMP = -1
-_LONG_MAX = 2**63 - 1
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SHOWN = 3
+_Faults = dict[int, str]
+"""What is wrong with which record, by its index."""
 
 
 class RecordChecks:
-    """What a topic with these settings asks of each record."""
+    """What a topic with these settings asks of the records of a client's batch."""
 
-    __slots__ = ("_after_ms", "_before_ms", "_compacted", "_log")
+    __slots__ = ("_after_ms", "_before_ms", "_compacted", "_log", "_log_append_time")
 
     def __init__(self, log: TopicPartition, config: TopicConfig) -> None:
         self._log = log
         self._compacted = "compact" in config.text("cleanup.policy")
-        if config.text("message.timestamp.type") == "LogAppendTime":
-            self._before_ms = self._after_ms = _LONG_MAX
+        self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
+        self._before_ms = config.number("message.timestamp.before.max.ms")
+        self._after_ms = config.number("message.timestamp.after.max.ms")
+
+    def check(self, records: Buffer, header: BatchHeader, now_ms: int) -> int:
+        """Refuse the batch `records`, whose header and CRC were checked, or return the highest time of its records.
+
+        -1 where no record has a time. Milliseconds since the epoch.
+        """
+        data = _decompressed(records, header)
+        low, high = walk_records(data, header.record_count)
+        if header.is_log_append_time:
+            least = most = header.max_timestamp
+            is_sound = not self._log_append_time and most != _NO_TIMESTAMP
         else:
-            self._before_ms = config.number("message.timestamp.before.max.ms")
-            self._after_ms = config.number("message.timestamp.after.max.ms")
+            least, most = header.base_timestamp + low, header.base_timestamp + high
+            is_sound = least >= _LONG_MIN and most <= _LONG_MAX
+        if not self._log_append_time:
+            is_sound &= now_ms - self._before_ms <= least and most <= now_ms + self._after_ms
+        if is_sound and not self._compacted:
+            return max(most, _NO_TIMESTAMP)
+        spans = record_spans(data, header.record_count)
+        errors = self._without_key(spans) if self._compacted else {}
+        if is_sound:
+            _refuse(ErrorCode.invalid_record, errors)
+            return max(most, _NO_TIMESTAMP)
+        times = _times(data, spans, header)
+        untimely = self._untimely(times, header, now_ms)
+        is_timely = (
+            untimely.keys() <= errors.keys()
+        )  # a record without a key is not checked further
+        code = ErrorCode.invalid_record if is_timely else ErrorCode.invalid_timestamp
+        _refuse(code, untimely | errors)
+        return max(*times, _NO_TIMESTAMP)
 
-    def check(self, records: Buffer, header: BatchHeader, now_ms: int) -> None:
-        """Refuse the batch `records`, whose CRC was checked; KafkaError when its bytes are no records."""
-        if header.is_control:
-            return
-        timed = self._before_ms != _LONG_MAX or header.max_timestamp > now_ms + self._after_ms
-        if not timed and not self._compacted:
-            return
-        data = decompress(header.codec, memoryview(records)[HEADER_SIZE : header.size])
-        try:
-            spans = record_spans(data, header.record_count)
-        except CorruptLogError as error:
-            raise KafkaError(ErrorCode.invalid_record, str(error)) from None
-        if self._compacted:
-            self._refuse_without_key(spans)
-        if timed:
-            self._refuse_out_of_time(data, spans, header.base_timestamp, now_ms)
-
-    def _refuse_without_key(self, spans: Sequence[RecordSpan]) -> None:
+    def _without_key(self, spans: Sequence[RecordSpan]) -> _Faults:
         problem = (
             f"Compacted topic cannot accept message without key in topic partition {self._log}"
         )
-        errors = [(index, problem) for index, span in enumerate(spans) if span[3] is None]
-        if errors:
-            shown = ", ".join(
-                f"RecordError(batchIndex={index}, message='{text}')"
-                for index, text in errors[:_SHOWN]
-            )
-            raise RecordsRefusedError(
-                ErrorCode.invalid_record,
-                f"One or more records have been rejected due to {len(errors)} record errors in total, "
-                f"and only showing the first three errors at most: [{shown}]",
-                errors,
-            )
+        return {index: problem for index, span in enumerate(spans) if span[3] is None}
 
-    def _refuse_out_of_time(
-        self, data: bytes, spans: Sequence[RecordSpan], base_ms: int, now_ms: int
-    ) -> None:
+    def _untimely(self, times: Sequence[int], header: BatchHeader, now_ms: int) -> _Faults:
         low, high = now_ms - self._before_ms, now_ms + self._after_ms
-        borders = f"The timestamp should be within [{low}, {high}]"
-        errors = [
-            (index, f"Timestamp {time} of message with offset {index} is out of range. {borders}")
-            for index, time in enumerate(_times(data, spans, base_ms))
-            if time != _NO_TIMESTAMP and not low <= time <= high
-        ]
-        if errors:
-            raise RecordsRefusedError(
-                ErrorCode.invalid_timestamp,
-                "One or more records have been rejected due to invalid timestamp",
-                errors,
-            )
+        faults: _Faults = {}
+        for index, time in enumerate(times):
+            if time != _NO_TIMESTAMP and not self._log_append_time:
+                if not low <= time <= high:
+                    faults[index] = (
+                        f"Timestamp {time} of message with offset {index} is out of range. "
+                        f"The timestamp should be within [{low}, {high}]"
+                    )
+            elif header.is_log_append_time:
+                faults[index] = (
+                    f"Invalid timestamp type in message with offset {index}. "
+                    "Producer should not set timestamp type to LogAppendTime."
+                )
+        return faults
 
 
-def _times(data: bytes, spans: Sequence[RecordSpan], base_ms: int) -> Iterator[int]:
+def _decompressed(records: Buffer, header: BatchHeader) -> bytes:
+    try:
+        return decompress(header.codec, memoryview(records)[HEADER_SIZE : header.size])
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.invalid_record, error.message) from None
+
+
+def _times(data: bytes, spans: Sequence[RecordSpan], header: BatchHeader) -> list[int]:
+    """The time of each record."""
+    if header.is_log_append_time:
+        return [header.max_timestamp] * len(spans)
+    times: list[int] = []
     for start, *_ in spans:
         _, at = read_varint(data, start)
         delta, _ = read_varint(data, at + 1)  # behind the attributes
-        yield base_ms + delta
+        times.append((header.base_timestamp + delta - _LONG_MIN) % 2**64 + _LONG_MIN)
+    return times
+
+
+def _refuse(code: ErrorCode, faults: _Faults) -> None:
+    """Raise for these records; nothing where there are none."""
+    if not faults:
+        return
+    errors = sorted(faults.items())
+    if code is ErrorCode.invalid_timestamp:
+        problem = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN]
+        )
+        problem = (
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+    raise RecordsRefusedError(code, problem, errors)

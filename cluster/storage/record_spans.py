@@ -55,8 +55,8 @@ def _walk(data: bytes, count: int) -> list[RecordSpan]:
         if size >= 0:
             key = data[at : at + size]
             at += size
-        # a null value's length is -1, which is written as 1
-        note((start, end, delta, key, data[at] != 1))
+        # the length of a null value is negative, which is written as an odd number
+        note((start, end, delta, key, not data[at] & 1))
         if not at < end <= size_of_all:
             raise IndexError(f"record from byte {start} to {end} of {size_of_all}")
         at = end

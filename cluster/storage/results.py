@@ -37,6 +37,8 @@ class AppendInfo(NamedTuple):
     record_count: int
     size: int
     """Bytes appended; 0 for a duplicate."""
+    stored_header: bytes = b""
+    """The header in the log, where it has another max timestamp than the client's, and so another CRC."""
 
 
 class FetchData(NamedTuple):

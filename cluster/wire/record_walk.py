@@ -21,6 +21,7 @@ from .record_runs import alike_records
 
 INT_BYTES, LONG_BYTES = 5, 10
 _DELTA_MOST, _LONG_MASK = 2**63, 2**64 - 1
+_KEY_AND_VALUE = (0, 1)
 _ALIKE_LEAST = 3
 """After so many records of one size the next ones are compared by columns."""
 
@@ -81,22 +82,17 @@ def _walk(data: bytes, count: int) -> tuple[int, int]:  # noqa: C901 - a call co
                 byte, at = _varint(data, at - 1, INT_BYTES)
         if byte != number << 1:
             raise _wrong_offset(number, byte)
-        byte = data[at]
-        at += 1
-        if byte > 0x7F:
-            byte, at = _varint(data, at - 1, INT_BYTES)
-        if not byte & 1:
-            at += byte >> 1
-        byte = data[at]
-        at += 1
-        if byte > 0x7F:
-            following = data[at]
-            if following < 0x80:
-                byte, at = byte & 0x7F | following << 7, at + 1
-            else:
-                byte, at = _varint(data, at - 1, INT_BYTES)
-        if not byte & 1:
-            at += byte >> 1
+        for _ in _KEY_AND_VALUE:
+            byte = data[at]
+            at += 1
+            if byte > 0x7F:
+                following = data[at]
+                if following < 0x80:
+                    byte, at = byte & 0x7F | following << 7, at + 1
+                else:
+                    byte, at = _varint(data, at - 1, INT_BYTES)
+            if not byte & 1:
+                at += byte >> 1
         byte = data[at]
         at += 1
         if byte:

@@ -53,7 +53,7 @@ def test_append_as_leader_assigns_offset_and_epoch_without_changing_the_callers_
     kept = bytes(bytearray(sent))
     info = log.append_as_leader(sent, EPOCH)
     assert sent == kept
-    assert info == (0, 4, -1, 0, False, 5, len(sent))
+    assert info == (0, 4, -1, 0, False, 5, len(sent), b"")
     assert log.append_as_leader(batch(), EPOCH).first_offset == 5
     stored = list(headers(read(log, 0)))
     assert [(p.header.base_offset, p.header.leader_epoch) for p in stored] == [(0, 3), (5, 3)]
