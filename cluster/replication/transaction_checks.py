@@ -5,6 +5,8 @@ the errors for producers. Without it a batch that arrives after the end of its t
 again in this log, and no marker would ever follow: the last stable offset would not advance any more.
 
     the producer has an open transaction in the log, same epoch   no question: the partition was verified before
+    the log knows a later epoch of the producer                   no question, INVALID_PRODUCER_EPOCH: a batch that is
+                                                                  refused must not have joined a transaction
     Produce up to v11 (transaction version 1)                     verify: the client has sent AddPartitionsToTxn
     Produce from v12 on (transaction version 2)                   add the partition to the transaction
 
@@ -88,6 +90,11 @@ class Unverified(NamedTuple):
     partition: Partition
     generation: int
     entry: ProducerEntry | None
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the log knows a later epoch of the producer."""
+        return self.entry is not None and self.producer_epoch < self.entry.epoch
 
 
 class TransactionChecks:
@@ -181,8 +188,9 @@ class TransactionChecks:
         """The error of each partition: the coordinator's, or that of the guard."""
         self._host.failpoints.hit(BEFORE_VERIFICATION)
         give_up_ms = self._host.clock.monotonic_ms() + self._retry_ms_max
-        errors: dict[TopicPartition, ErrorCode] = {}
-        asked, attempts = dict(unverified), 0
+        fenced = [tp for tp, row in unverified.items() if row.is_fenced]
+        errors = dict.fromkeys(fenced, ErrorCode.invalid_producer_epoch)
+        asked, attempts = {tp: row for tp, row in unverified.items() if tp not in errors}, 0
         while asked:
             errors |= await self._ask_once(transactional_id, asked, add=add)
             attempts += 1
@@ -194,7 +202,7 @@ class TransactionChecks:
             asked = {tp: self._present(asked[tp]) for tp in (*concurrent, *stale)}
         self._host.failpoints.hit(AFTER_VERIFICATION)
         for tp, error in errors.items():
-            if error is not _NONE:
+            if error is not _NONE and tp not in fenced:
                 self._remember(tp, unverified[tp])
         return errors
 

@@ -107,6 +107,22 @@ def test_a_transaction_of_version_2_raises_the_epoch_at_each_end(kafka: Any) -> 
     assert not fetch(leader, topic, 0).aborted_transactions
 
 
+def test_a_batch_that_the_log_refuses_for_its_epoch_has_not_joined_a_transaction(
+    kafka: Any,
+) -> None:
+    topic = kafka.topic("old-epoch", 1, 2)
+    client, leader = producer(kafka), kafka.raw(1)
+    client.init()
+    later = client.batch(["later"], producer_epoch=9, is_transactional=False)
+    assert leader.produce(topic, 0, later).error_code is Code.none
+    for version in (12, 11):
+        refused = client.produce(leader, topic, "a", version=version)
+        assert refused.error_code is Code.invalid_producer_epoch
+        row = client.describe()
+        assert (row.transaction_state, tuple(row.topics)) == ("Empty", ())
+    assert fetch(leader, topic, 0).high_watermark == 1, "no record and no marker"
+
+
 def test_ending_a_transaction_again_gives_the_errors_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("ends", 1)
     client, leader = producer(kafka), kafka.raw(1)

@@ -112,6 +112,19 @@ def test_later_batches_of_an_open_transaction_are_not_verified_again() -> None:
     assert len(bed.coordinator.asked) == 1, "another epoch is another transaction"
 
 
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+@pytest.mark.parametrize("first_offset", [-1, 5])
+def test_a_batch_of_an_older_epoch_than_the_log_knows_is_refused_and_adds_nothing(
+    version: int, first_offset: int
+) -> None:
+    bed = Bed()
+    bed.set_entry(epoch=3, txn_first_offset=first_offset)
+    assert bed.produce(version, epoch=2) is Code.invalid_producer_epoch
+    assert not bed.coordinator.asked
+    assert bed.produce(version, epoch=4) is Code.none
+    assert len(bed.coordinator.asked) == 1
+
+
 def test_plain_batches_are_never_verified() -> None:
     bed = Bed()
     assert not bed.checks.unverified({HERE: batch(["a"]), HERE._replace(partition=1): b"x"}, 11)
