@@ -19,6 +19,9 @@ from .partition_writer import PlannedAssignment
 from .topic_events import TopicEvents
 from .topic_node import ReplicaAssignment
 
+REQUEST_MOST = 10_000
+"""How many partitions a request may create."""
+
 
 async def add_partitions(
     core: ControllerCore,
@@ -27,12 +30,16 @@ async def add_partitions(
     count: int,
     placed: Sequence[Sequence[NodeId]] | None,
     *,
+    most: int = REQUEST_MOST,
     dry: bool = False,
-) -> None:
-    """Bring `topic` to `count` partitions. `placed`: replicas of the new ones; None: as the round robin says."""
+) -> int:
+    """Bring `topic` to `count` partitions, at most `most` new ones; returns the number of new ones.
+
+    `placed`: replicas of the new ones; None: as the round robin says. `dry`: only check.
+    """
 
     def plan() -> dict[TopicPartition, PlannedAssignment]:
-        new = _placed(core.context, topic, count, placed)
+        new = _placed(core.context, topic, count, placed, most)
         return {
             TopicPartition(topic, number): (ReplicaAssignment(replicas=tuple(replicas)), None)
             for number, replicas in new.items()
@@ -42,14 +49,19 @@ async def add_partitions(
         await topics.topics_changed()  # a topic that was created a moment ago
     added = plan()
     if dry:
-        return
+        return len(added)
     await core.writer.assign(topic, plan)
     await topics.partitions_added(topic)
     core.host.trace.log("info", f"controller: topic {topic} got partitions {sorted(added)}")
+    return len(added)
 
 
 def _placed(
-    context: ControllerContext, topic: str, count: int, placed: Sequence[Sequence[NodeId]] | None
+    context: ControllerContext,
+    topic: str,
+    count: int,
+    placed: Sequence[Sequence[NodeId]] | None,
+    most: int,
 ) -> Mapping[int, Sequence[NodeId]]:
     if topic in context.deleting:
         raise KafkaError(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
@@ -65,6 +77,12 @@ def _placed(
         )
     _check_count(len(existing), count)
     more = count - len(existing)
+    if more > most:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions per request: {more} more for the topic '{topic}', of "
+            f"{most} that the request may still create. Create fewer partitions with a request.",
+        )
     if placed is not None:
         _check_placed(placed, more, len(existing[0].replicas), context.brokers.keys())
         return {len(existing) + number: replicas for number, replicas in enumerate(placed)}

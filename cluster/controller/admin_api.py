@@ -23,7 +23,7 @@ from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.request import Request
 from .active_controller import ActiveController
-from .added_partitions import add_partitions
+from .added_partitions import REQUEST_MOST, add_partitions
 from .leader_elections import ElectionResults
 from .reassignments import Targets
 from .topic_node import ReplicaAssignment
@@ -91,11 +91,14 @@ class ControllerAdminApi:
         s = messages.response(request)
         counts = Counter(row.name for row in entity.topics)
         results: dict[str, KafkaError | None] = {}
+        left = REQUEST_MOST
         for row in entity.topics:
             if row.name not in results:
                 twice = counts[row.name] > 1
                 dry: bool = entity.validate_only
-                results[row.name] = await self._add(row, twice=twice, dry=dry)
+                added = await self._add(row, twice=twice, most=left, dry=dry)
+                left -= added if isinstance(added, int) else 0
+                results[row.name] = None if isinstance(added, int) else added
         if not entity.validate_only:
             for row in entity.topics:
                 left_ms = self._left_ms(deadline_ms)
@@ -112,7 +115,8 @@ class ControllerAdminApi:
             )
         )
 
-    async def _add(self, row: Any, *, twice: bool, dry: bool) -> KafkaError | None:
+    async def _add(self, row: Any, *, twice: bool, most: int, dry: bool) -> KafkaError | int:
+        """The error of a topic, or how many partitions it got."""
         if twice:
             return KafkaError(ErrorCode.invalid_request, "Duplicate topic in request.")
         placed: list[list[NodeId]] | None = None
@@ -121,17 +125,16 @@ class ControllerAdminApi:
                 [NodeId(node) for node in replicas.broker_ids] for replicas in row.assignments
             ]
         try:
-            await self._controller.run_event(
+            return await self._controller.run_event(
                 f"partitions of {row.name}",
                 lambda active: add_partitions(
-                    active.core, active.topics, row.name, row.count, placed, dry=dry
+                    active.core, active.topics, row.name, row.count, placed, most=most, dry=dry
                 ),
             )
         except KafkaError as error:
             if error.code is ErrorCode.not_controller:
                 raise
             return error
-        return None
 
     # ----------------------------------------------------------- ElectLeaders
 

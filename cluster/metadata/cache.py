@@ -313,6 +313,15 @@ class MetadataCache:
         """Wait until each partition of a topic has a live leader; False after the timeout."""
         return await self.await_until(lambda: self._has_leaders(topic, partitions), timeout_ms)
 
+    def without_leader(self, topic: str, partitions: int) -> list[int]:
+        """Which of the first `partitions` partitions of a topic have no live leader, or are not known here."""
+        known = self._topics[topic].partitions if topic in self._topics else {}
+        return [
+            number
+            for number in range(partitions)
+            if number not in known or known[number].leader not in self._brokers
+        ]
+
     async def await_absence(self, topic: str, timeout_ms: float) -> bool:
         """Wait until a topic is removed; False after the timeout."""
         return await self.await_until(lambda: topic not in self._topics, timeout_ms)

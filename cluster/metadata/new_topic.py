@@ -8,7 +8,7 @@ May fail: KafkaError with Kafka's codes. Source: Apache Kafka's `ZkAdminManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..config import BrokerConfig
@@ -23,9 +23,18 @@ from .cache import MetadataCache
 from .config_store import checked_topic_config
 from .names import CLUSTER_METADATA, check_topic_name, colliding_names
 
-__all__ = ["NewTopic", "TopicPlan", "TopicPlanner", "already_exists"]
+__all__ = [
+    "NewTopic",
+    "TopicPlan",
+    "TopicPlanner",
+    "already_exists",
+    "check_plans",
+    "check_request",
+]
 
 UNSET = -1
+REQUEST_MOST = 10_000
+"""How many partitions a request may create, and how many entries: topics, their settings and their partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +179,34 @@ class TopicPlanner:
             if dead:
                 raise _bad_assignment(f"partition {partition} names brokers not alive: {dead}")
         return assignment
+
+
+def check_request(requested: Iterable[NewTopic], default_partitions: int) -> None:
+    """KafkaError(policy_violation) when the topics of a request have too many partitions together.
+
+    Called before any of them is planned, because a plan costs memory and time for each partition.
+    """
+    total = 0
+    for topic in requested:
+        count = topic.partitions if topic.assignment is None else len(topic.assignment)
+        total += default_partitions if count == UNSET else max(0, count)
+    if total > REQUEST_MOST:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions per request: {total}, the most is "
+            f"{REQUEST_MOST}. Create fewer topics with a request.",
+        )
+
+
+def check_plans(plans: Iterable[TopicPlan]) -> None:
+    """KafkaError(policy_violation) when the topics, their settings and their partitions are too many together."""
+    entries = sum(1 + len(plan.config) + plan.partitions for plan in plans)
+    if entries > REQUEST_MOST:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Unable to perform excessively large batch operation: {entries} topics, settings and "
+            f"partitions, the most is {REQUEST_MOST}. Create fewer topics with a request.",
+        )
 
 
 def already_exists(name: str) -> KafkaError:

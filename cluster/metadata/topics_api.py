@@ -24,7 +24,7 @@ from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
 from .names import CLUSTER_METADATA
-from .new_topic import NewTopic, TopicPlan
+from .new_topic import NewTopic, TopicPlan, check_plans, check_request
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
 
@@ -32,6 +32,8 @@ __all__ = ["TopicsApi"]
 
 _NEITHER = None, None
 """A topic to delete that has neither name nor id: each of them gets a result."""
+NAMED_MOST = 1000
+"""How many partitions an error names."""
 _DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_disabled
 
 
@@ -65,30 +67,49 @@ class TopicsApi:
         entity = request.decode()
         deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
         s = messages.response(request)
-        counts = Counter(row.name for row in entity.topics)
-        results: dict[str, Any] = {}
+        results, plans = self._planned(entity, s)
         begun: list[TopicPlan] = []
-        for row in entity.topics:
-            if row.name in results:
-                continue
+        for plan in plans:
             try:
-                if counts[row.name] > 1:
-                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")  # noqa: TRY301 - one place makes the result
-                plan = self._admin.plan(_new_topic(row))
                 if not entity.validate_only:
                     operation = partial(self._admin.create, plan)
                     await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                     begun.append(plan)
-                results[row.name] = self._created(s, plan)
+                results[plan.name] = self._created(s, plan)
             except (KafkaError, RegistryError) as error:
-                results[row.name] = _refused(s, row.name, error_for_client(error))
+                results[plan.name] = _refused(s, plan.name, error_for_client(error))
         for plan in begun:
             left_ms = self._left_ms(deadline_ms)
             if not await self._cache.await_leaders(plan.name, plan.partitions, left_ms):
-                results[plan.name] = _refused(s, plan.name, _timed_out())
+                leaderless = self._cache.without_leader(plan.name, plan.partitions)
+                results[plan.name] = _refused(s, plan.name, _timed_out(leaderless))
         # as in Kafka: topics that are named twice are the last
+        counts = Counter(row.name for row in entity.topics)
         ordered = sorted(results, key=lambda name: (name == CLUSTER_METADATA, counts[name] > 1))
         request.respond(s.CreateTopicsResponse(topics=tuple(results[name] for name in ordered)))
+
+    def _planned(self, entity: Any, s: messages.Schema) -> tuple[dict[str, Any], list[TopicPlan]]:
+        """A result for each topic, None where it has a plan; and the plans. Too many partitions refuse all topics."""
+        counts = Counter(row.name for row in entity.topics)
+        results: dict[str, Any] = dict.fromkeys(counts)
+        for name, count in counts.items():
+            if count > 1:
+                twice = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+                results[name] = _refused(s, name, twice)
+        rows = [row for row in entity.topics if counts[row.name] == 1]
+        plans: list[TopicPlan] = []
+        try:
+            requested = [_new_topic(row) for row in rows]
+            check_request(requested, self._config.number("num.partitions"))
+            for topic in requested:
+                try:
+                    plans.append(self._admin.plan(topic))
+                except (KafkaError, RegistryError) as error:
+                    results[topic.name] = _refused(s, topic.name, error_for_client(error))
+            check_plans(plans)
+        except KafkaError as error:
+            return results | {row.name: _refused(s, row.name, error) for row in rows}, []
+        return results, plans
 
     def _created(self, s: messages.Schema, plan: TopicPlan) -> Any:
         return s.CreatableTopicResult(
@@ -213,8 +234,14 @@ def _named_twice(name: str) -> KafkaError:
     )
 
 
-def _timed_out() -> KafkaError:
-    return KafkaError(ErrorCode.request_timed_out, "The request timed out.")
+def _timed_out(leaderless: Sequence[int] = ()) -> KafkaError:
+    """The error of a request whose effect was not seen in time; `leaderless`: partitions that have no leader yet."""
+    text = "The request timed out."
+    if leaderless:
+        shown = ", ".join(map(str, leaderless[:NAMED_MOST]))
+        more = f" and {len(leaderless) - NAMED_MOST} more" if len(leaderless) > NAMED_MOST else ""
+        text += f" These partitions have no leader yet, see the logs of the brokers: {shown}{more}."
+    return KafkaError(ErrorCode.request_timed_out, text)
 
 
 def _refused(s: messages.Schema, name: str, error: KafkaError) -> Any:

@@ -1,0 +1,93 @@
+"""A request for too many partitions is refused at once, as by Apache Kafka 4.2 (C9)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+Code = ErrorCode
+MOST = 10_000
+ENOUGH_S = 5.0
+"""Far below what the work for so many partitions takes."""
+
+
+def controller(kafka: Any) -> Any:
+    return kafka.raw(kafka.raw().metadata().controller_id)
+
+
+def created(kafka: Any, *counts: int, dry: bool, factor: int = 1) -> list[ErrorCode]:
+    """The error of each of several new topics."""
+    s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
+    rows = tuple(
+        s.CreatableTopic(
+            name=f"many-{uuid4().hex}",
+            num_partitions=count,
+            replication_factor=factor,
+            assignments=(),
+            configs=(),
+        )
+        for count in counts
+    )
+    timeout = messages.milliseconds(30_000)
+    entity = s.CreateTopicsRequest(topics=rows, timeout=timeout, validate_only=dry)
+    answer = controller(kafka).ask(ApiKey.CREATE_TOPICS, 5, entity)
+    return [ErrorCode(row.error_code) for row in answer.topics]
+
+
+def grown(kafka: Any, counts: dict[str, int], *, dry: bool) -> list[ErrorCode]:
+    """The error of each topic that gets more partitions."""
+    s = messages.schema(ApiKey.CREATE_PARTITIONS, 2, "request")
+    rows = tuple(
+        s.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        for name, count in counts.items()
+    )
+    timeout = messages.milliseconds(30_000)
+    entity = s.CreatePartitionsRequest(topics=rows, timeout=timeout, validate_only=dry)
+    answer = controller(kafka).ask(ApiKey.CREATE_PARTITIONS, 2, entity)
+    return [ErrorCode(row.error_code) for row in answer.results]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_request_for_too_many_new_partitions_creates_no_topic(kafka: Any, dry: bool) -> None:
+    began = time.monotonic()
+    for counts in (
+        (2**31 - 1,),
+        (MOST + 1,),
+        (MOST,),
+        (1, MOST),
+        (MOST // 2, MOST // 2),
+        (MOST, -1),
+    ):
+        found = created(kafka, *counts, dry=dry)
+        assert found == [Code.policy_violation] * len(counts), counts
+    assert created(kafka, MOST + 1, dry=dry, factor=9) == [Code.policy_violation]
+    assert time.monotonic() - began < ENOUGH_S
+    names = {row.name for row in kafka.raw().metadata().topics}
+    assert not any(name.startswith("many-") for name in names)
+
+
+def test_a_request_for_just_enough_partitions_is_valid(kafka: Any) -> None:
+    """A topic counts as an entry, too; a topic that is refused does not."""
+    assert created(kafka, MOST - 1, dry=True) == [Code.none]
+    assert created(kafka, MOST - 3, 1, dry=True) == [Code.none, Code.none]
+    assert created(kafka, MOST - 2, 1, dry=True) == [Code.policy_violation] * 2
+    assert created(kafka, MOST - 1, 0, dry=True) == [Code.none, Code.invalid_partitions]
+
+
+def test_a_topic_does_not_get_too_many_partitions_by_a_request(kafka: Any) -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR, of two topics to the first or to the last."""
+    topic, other = kafka.topic("grows", 1), kafka.topic("grows-too", 1)
+    refused = Code.unknown_server_error if kafka.name == "apache" else Code.policy_violation
+    for dry in (False, True):
+        for count in (2**31 - 1, MOST + 2):
+            assert grown(kafka, {topic: count}, dry=dry) == [refused], count
+    assert grown(kafka, {topic: MOST + 1}, dry=True) == [Code.none]
+    both = grown(kafka, {topic: 6_000, other: 6_000}, dry=True)
+    assert sorted(both) == sorted([Code.none, refused])
+    assert len(kafka.raw().metadata(topic).topics[0].partitions) == 1
