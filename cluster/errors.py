@@ -6,7 +6,8 @@
     ├── KafkaError                  a protocol error code on its way to a client; never leaves a broker
     │   └── RecordsRefusedError     the same for a batch, with what is wrong with each of its records
     ├── StorageError                a log folder or one of its files cannot be used
-    │   └── CorruptLogError         bytes on disk that cannot be what a broker wrote
+    │   ├── CorruptLogError         bytes on disk that cannot be what a broker wrote
+    │   └── OpenFilesError          the process may open no more files; what it has open can be used
     ├── WireError                   bytes from the network that are not the protocol; closes one connection
     └── RegistryError               see `harrow.cluster.registry` for its kinds
 
@@ -33,6 +34,7 @@ __all__ = [
     "ErrorCode",
     "HarrowError",
     "KafkaError",
+    "OpenFilesError",
     "RecordsRefusedError",
     "RegistryError",
     "StorageError",
@@ -99,6 +101,10 @@ class StorageError(HarrowError):
 
 class CorruptLogError(StorageError):
     """Bytes on disk that cannot be what a broker wrote; names the file and the position."""
+
+
+class OpenFilesError(StorageError):
+    """The process may open no more files: nothing was done, and what it has open can be used."""
 
 
 class WireError(HarrowError):

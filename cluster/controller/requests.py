@@ -1,5 +1,7 @@
 """The requests that the controller sends after a change: one request for each broker and kind, not for each partition.
 
+LeaderAndIsr is split where many partitions change, so that no broker creates thousands of logs in one turn of its loop.
+
 Owns: `RequestBatch`, which collects partitions and builds LeaderAndIsr, UpdateMetadata and StopReplica for each
 broker, with the controller epoch and the receiver's broker epoch (D2, D6). In one batch a broker receives
 LeaderAndIsr first, then UpdateMetadata, then StopReplica, as from Kafka's ControllerBrokerRequestBatch: a leader
@@ -9,6 +11,7 @@ should know that it leads before clients send requests to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Any
 
 from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition, by_topic
@@ -33,6 +36,8 @@ from .controller_context import ControllerContext
 from .registration import BrokerInfo
 from .state_node import LeaderAndIsr
 
+LEADER_AND_ISR_MOST = 50
+"""How many partitions a LeaderAndIsr names: a broker applies it in one turn of its loop, and creates their logs."""
 LEADER_DURING_DELETE = NodeId(-2)
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
 
@@ -100,8 +105,9 @@ class RequestBatch:
     def flush(self) -> None:
         """Queue the requests on the brokers' channels."""
         for node, partitions in self._leader_and_isr.items():
-            if partitions:
-                decided = self._leader_and_isr_request(self._context.brokers[node], partitions)
+            rows = iter(partitions.items())
+            while part := dict(islice(rows, LEADER_AND_ISR_MOST)):
+                decided = self._leader_and_isr_request(self._context.brokers[node], part)
                 self._send(node, ApiKey.LEADER_AND_ISR, 7, decided)
         self._flush_metadata()
         for node, stopped in self._stop.items():

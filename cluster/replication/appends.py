@@ -253,7 +253,8 @@ class Appends:
         origin: Origin,
     ) -> ProduceResult:
         if partition is None:
-            return ProduceResult.refused(self._directory.missing(tp))
+            why = self._directory.unopened.get(tp, "")
+            return ProduceResult.refused(self._directory.missing(tp), why)
         try:
             info = partition.append_as_leader(records, acks=acks, origin=origin)
             try:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, HarrowError, KafkaError, RegistryError, StorageError
+from ..errors import ErrorCode, HarrowError, KafkaError, OpenFilesError, RegistryError, StorageError
 from ..host.seam.failpoints import BEFORE_FOLLOWER, BEFORE_LEADER, passes
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 BROKER_EPOCH_WAIT_MS = 5_000
 """How long a request that names a newer registration waits until this broker knows it."""
+MANY = 50
+"""After a request for so many partitions, which may have created as many logs, the loop serves others first."""
 DELETED_EPOCH = -2
 """Leader epoch of a StopReplica for a deleted topic (KIP-570): newer than every other."""
 
@@ -103,6 +105,8 @@ class LeaderAndIsrHandler:
                 request.fail(error)
                 return
             request.respond(self._apply(request, body, configs))
+            if sum(len(topic.partition_states) for topic in body.topic_states) >= MANY:
+                await self._host.tasks.sleep(0)
         finally:
             self._leave()
 
@@ -167,6 +171,7 @@ class LeaderAndIsrHandler:
         leaders: list[Partition] = []
         followers: list[Partition] = []
         topics: list[Any] = []
+        unopened: dict[TopicPartition, OpenFilesError] = {}
         s = messages.response(request)
         for topic in body.topic_states:
             rows: list[Any] = []
@@ -179,8 +184,11 @@ class LeaderAndIsrHandler:
                         tp, topic.topic_id, overrides, is_new=row.is_new
                     )
                     self._become(partition, row, body.controller_epoch, leaders, followers)
-                except KafkaError as refused:
-                    error = refused.code
+                except KafkaError as refusal:
+                    error = refusal.code
+                except OpenFilesError as refused:
+                    error = ErrorCode.kafka_storage_error
+                    unopened[tp] = refused
                 except (StorageError, OSError) as failed:
                     error = ErrorCode.kafka_storage_error
                     services.log_failed(services.directory.partition(tp), failed)
@@ -192,6 +200,8 @@ class LeaderAndIsrHandler:
             topics.append(
                 s.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=tuple(rows))
             )
+        if unopened:
+            self._report(unopened)
         self._finish(leaders, followers)
         return s.LeaderAndIsrResponse(error_code=ErrorCode.none, topics=tuple(topics))
 
@@ -263,6 +273,12 @@ class LeaderAndIsrHandler:
         services.fetchers.close_idle()
         services.checkpoint.start()
         services.announce(leaders, followers)
+
+    def _report(self, unopened: Mapping[TopicPartition, OpenFilesError]) -> None:
+        names = ", ".join(map(str, unopened))
+        why = next(iter(unopened.values()))
+        count = len(unopened)
+        self._host.trace.log("error", f"{count} replicas have no log here: {names}; {why}")
 
     def _trace(self, event: str, partition: Partition) -> None:
         topic, index = partition.topic_partition

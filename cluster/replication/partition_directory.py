@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..errors import ErrorCode, KafkaError
+from ..errors import ErrorCode, KafkaError, OpenFilesError
 from ..wire.topic_ids import text_of
 from .partition import Partition
 
@@ -58,6 +58,8 @@ class PartitionDirectory:
         self._topic_names: dict[UUID, str] = {}
         self._replicas_of: dict[str, int] = {}
         """How many partitions of a topic are here; topics without any are left out."""
+        self.unopened: dict[TopicPartition, str] = {}
+        """Replicas that have no log here, because this process may open no more files; and the reason in words."""
         self.partition: Callable[[TopicPartition], Partition | None] = self._partitions.get
         """The replica of a partition here; None when the controller placed none here."""
         self.topic_name: Callable[[UUID], str | None] = self._topic_names.get
@@ -68,10 +70,12 @@ class PartitionDirectory:
         return tuple(self._partitions.values())
 
     def missing(self, tp: TopicPartition) -> ErrorCode:
-        """The error for a client when `partition(tp)` is None; both make it refresh its metadata.
+        """The error for a client when `partition(tp)` is None; each makes it refresh its metadata.
 
         An index that a known topic does not have is unknown, as in Kafka.
         """
+        if tp in self.unopened:
+            return ErrorCode.kafka_storage_error
         known = self._metadata.has_partition(tp)
         return ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition
 
@@ -116,7 +120,12 @@ class PartitionDirectory:
         log = self._logs.get(tp)
         if log is not None and log.topic_id and log.topic_id != text:
             self.delete_log(tp)
-        log = self._logs.create(tp, text, self._config.topic(overrides), is_new=is_new)
+        try:
+            log = self._logs.create(tp, text, self._config.topic(overrides), is_new=is_new)
+        except OpenFilesError as error:
+            self.unopened[tp] = str(error)
+            raise
+        self.unopened.pop(tp, None)
         partition = Partition(
             tp,
             log,
@@ -150,6 +159,7 @@ class PartitionDirectory:
     def delete_log(self, tp: TopicPartition) -> None:
         """Delete the log of `tp`, if there is one. StorageError, OSError."""
         self._checkpoint.forget(tp)
+        self.unopened.pop(tp, None)
         if self._logs.get(tp) is not None:
             self._logs.delete(tp)
 

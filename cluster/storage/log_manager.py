@@ -10,18 +10,21 @@ Invariants:
 * The clean-shutdown marker exists only while no broker runs on the folder, and only when every log in it was
   closed without an error; a partition's folder has `partition.metadata` before it has records.
 * While a folder is offline, a replica that is not new gets no new log elsewhere: its records may be there.
+* A new log is refused (OpenFilesError) while the process may open few more files: an eighth of its limit stays free for
+  connections, checkpoints and the next segments of the logs that are here. No folder goes offline for that.
 
-What may fail: StorageError and CorruptLogError (the message names the file), OSError from the disk.
+What may fail: StorageError, OpenFilesError and CorruptLogError (the message names the file), OSError from the disk.
 Source: Kafka's `LogManager`, `LogDirFailureHandler`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..config import BrokerConfig, TopicConfig
-from ..errors import StorageError
+from ..errors import OpenFilesError, StorageError
 from ..host.seam import Host
 from ..host.seam.failpoints import AFTER_LOGS, AFTER_MARKER_REMOVAL, BEFORE_LOWER_CHECKPOINTS
 from ..ids import Offset, TopicPartition
@@ -35,6 +38,12 @@ from .opening.gaps import Gaps
 from .opening.log_opener import LogOpener
 from .retention import clean_up
 from .tail import TailBudget
+
+LOG_FILES_MOST = 8
+"""No new log has more files."""
+FREE_SHARE = 8
+"""One part of so many of the limit of open files stays free."""
+_NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 FolderFailed = Callable[[LogFolder, Sequence[Log], StorageError], None]
 
@@ -187,6 +196,7 @@ class LogManager:
                 "restart the broker: "
                 f"{[folder.path for folder in self.folders if folder.failed]}"
             )
+        self._check_open_files(topic_partition)
         folder = self._preferred.pop(topic_partition, None)
         if folder not in online:
             folder = min(online, key=lambda folder: len(folder.logs))
@@ -198,9 +208,18 @@ class LogManager:
                 write_topic_id(self._disk, path, topic_id)
             log = self._opener.open_new(topic_partition, path, config, topic_id)
         except OSError as error:
+            if error.errno in _NO_MORE_FILES:
+                with contextlib.suppress(OSError):  # else the next start opens an empty log
+                    self._disk.remove_folder(path)
+                raise _no_more_files(topic_partition, 0) from error
             raise self._fail(folder, f"create the log {topic_partition} in", error) from error
         self._add(folder, log)
         return log
+
+    def _check_open_files(self, topic_partition: TopicPartition) -> None:
+        left, limit = self._disk.files_left()
+        if left < LOG_FILES_MOST + limit // FREE_SHARE:
+            raise _no_more_files(topic_partition, left)
 
     def folder_at(self, path: str) -> LogFolder | None:
         """The data folder at an absolute path; None where `log.dirs` names none there."""
@@ -358,3 +377,10 @@ class LogManager:
                 self._host.trace.log("error", f"not a clean stop of {folder.path}: {error}")
         self._logs.clear()
         self._folder_of.clear()
+
+
+def _no_more_files(topic_partition: TopicPartition, left: int) -> OpenFilesError:
+    return OpenFilesError(
+        f"no log for {topic_partition}: this process may open {left} more files, which it needs for the logs that it "
+        "has; raise its limit of open files (ulimit -n), or create fewer partitions"
+    )

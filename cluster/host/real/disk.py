@@ -24,7 +24,9 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import shutil
+import sys
 from collections.abc import Sequence
 
 from ..knobs.disk_faults import DiskFaults
@@ -35,6 +37,7 @@ IOV_MAX = 1024
 """Linux takes so many buffers in one system call (UIO_MAXIOV)."""
 
 TEMPORARY = ".tmp"
+_PROBES = 8
 _NO_FAULTS = DiskFaults()
 
 
@@ -328,6 +331,23 @@ class RealDisk:
     def is_folder(self, path: str) -> bool:
         """True for a folder."""
         return os.path.isdir(path)
+
+    def files_left(self) -> tuple[int, int]:
+        """How many numbers are above those of the next files, and the limit of the process."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit == resource.RLIM_INFINITY:
+            return sys.maxsize, 0
+        taken: list[int] = []
+        try:
+            # the lowest free number is given; several, because a connection may have left a lower one a moment ago
+            taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            taken += (os.dup(taken[0]) for _ in range(1, _PROBES))
+        except OSError:
+            return 0, limit
+        finally:
+            for number in taken:
+                os.close(number)
+        return limit - 1 - max(taken), limit
 
     def space(self, path: str) -> tuple[int, int]:
         """BLOCKS briefly. Bytes of the volume that holds `path`, and those free for us."""

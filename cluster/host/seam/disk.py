@@ -156,6 +156,10 @@ class Disk(Protocol):
         """Wall time of the last change."""
         ...
 
+    def files_left(self) -> tuple[int, int]:
+        """About how many more files this process may open, and how many at the most; connections count as files."""
+        ...
+
     def space(self, path: str) -> tuple[int, int]:
         """BLOCKS briefly. Size of the volume that holds `path` and bytes free for this process; -1: unknown."""
         ...

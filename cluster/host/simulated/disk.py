@@ -23,6 +23,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import sys
 from collections.abc import Callable, Sequence
 
 from ..knobs.disk_faults import DiskFaults
@@ -329,6 +330,10 @@ class SimDisk:
     def is_folder(self, path: str) -> bool:
         """True for a folder."""
         return path in self._names.folders
+
+    def files_left(self) -> tuple[int, int]:
+        """No bound."""
+        return sys.maxsize, 0
 
     def space(self, path: str) -> tuple[int, int]:
         """Unknown: memory has no volumes."""
