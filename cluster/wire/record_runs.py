@@ -25,14 +25,14 @@ _COLUMNS_MOST = 24
 """A record with more bytes of structure, which has many headers, is not compared by columns."""
 _TIME_BYTES_MOST, _OFFSET_BYTES_MOST = 2, 3
 
-_SHORT, _LEVEL = 64, 8192
-_SINGLE = bytes(range(0, 2 * _SHORT, 2))
+SHORT, LEVEL = 64, 8192
+_SINGLE = bytes(range(0, 2 * SHORT, 2))
 """The offset deltas 0 to 63 as varints of one byte."""
-_LOW = bytes(0x80 | byte for byte in _SINGLE) * (_LEVEL // _SHORT)
+LOW = bytes(0x80 | byte for byte in _SINGLE) * (LEVEL // SHORT)
 """The first byte of each offset delta from 0 to 8,191, as varints of several bytes; then it repeats."""
-_HIGH = b"".join(bytes((number,)) * _SHORT for number in range(_LEVEL // _SHORT))
+_HIGH = b"".join(bytes((number,)) * SHORT for number in range(LEVEL // SHORT))
 """The second byte, where it is the last one."""
-_MIDDLE = bytes(0x80 | byte for byte in _HIGH)
+MIDDLE = bytes(0x80 | byte for byte in _HIGH)
 """The second byte, where a third one follows."""
 
 _LAST_BYTES, _EARLIER_BYTES = bytes(range(128)), bytes(range(128, 256))
@@ -40,10 +40,10 @@ _LAST_BYTES, _EARLIER_BYTES = bytes(range(128)), bytes(range(128, 256))
 _NOT_NEGATIVE = bytes(range(0, 256, 2))
 """The first bytes of varints of numbers that are not negative."""
 
-Run = tuple[int, int, int]
-"""How many records, and their lowest and highest time delta."""
+Run = tuple[int, int, int, int]
+"""How many records, the position behind them, and their lowest and highest time delta."""
 
-_NOTHING: Run = (0, 2**63, -(2**63))
+NOTHING: Run = (0, -1, 2**63, -(2**63))
 
 
 class _Shape(NamedTuple):
@@ -58,37 +58,44 @@ class _Shape(NamedTuple):
 
 
 def alike_records(data: bytes, start: int, end: int, number: int, count: int) -> Run:
-    """How many records behind `end` are valid and have the shape of the valid record between `start` and `end`.
+    """The records behind `end` that are valid and have the shape of the valid record between `start` and `end`.
 
     `number` is that of the record at `end`; the batch has `count` records.
     """
-    border = _SHORT if number < _SHORT else (number // _LEVEL + 1) * _LEVEL
-    room = min(count, border, number + (len(data) - end) // (end - start)) - number
+    size = end - start
+    length = data[start : behind(data, start)]
+    if not (data.startswith(length, end) and data.startswith(length, end + size)):
+        return NOTHING
+    room = min(count, offset_border(number), number + (len(data) - end) // size) - number
     shape = _shape(data, start, end) if room >= _ROOM_LEAST else None
     if shape is None:
-        return _NOTHING
-    done, low, high = _NOTHING
+        return NOTHING
+    done, _, low, high = NOTHING
     window = _WINDOW_FIRST
     while room:
         wanted = min(window, room)
         found = _fitting(data, end, shape, number + done, wanted)
         if found:
-            lowest, highest = _times(
-                _columns(data, end, shape, shape.time_at, shape.offset_at, found)
-            )
+            columns = _columns(data, end, shape, shape.time_at, shape.offset_at, found)
+            lowest, highest = _times(columns)
             low, high = min(low, lowest), max(high, highest)
-        done, room, end = done + found, room - found, end + found * shape.size
+        done, room, end = done + found, room - found, end + found * size
         if found < wanted:
             break
         window *= _WINDOW_GROWTH
-    return done, low, high
+    return done, end, low, high
+
+
+def offset_border(number: int) -> int:
+    """The first record behind `number` whose offset delta has another last byte, or more bytes."""
+    return SHORT if number < SHORT else (number // LEVEL + 1) * LEVEL
 
 
 def _shape(data: bytes, start: int, end: int) -> _Shape | None:
     """The shape of a valid record; None where it cannot be compared by columns."""
-    time_at = _behind(data, start) + 1
-    offset_at = _behind(data, time_at)
-    offset_end = _behind(data, offset_at)
+    time_at = behind(data, start) + 1
+    offset_at = behind(data, time_at)
+    offset_end = behind(data, offset_at)
     positions = [*range(start, time_at - 1)]
     at = _behind_bytes(data, offset_end, positions)
     at = _behind_bytes(data, at, positions)
@@ -111,7 +118,7 @@ def _shape(data: bytes, start: int, end: int) -> _Shape | None:
     return _Shape(end - start, constants, time_at - start, offset_at - start, offset_end - start)
 
 
-def _behind(data: bytes, at: int) -> int:
+def behind(data: bytes, at: int) -> int:
     """The position behind the varint at `at`."""
     while data[at] > 0x7F:
         at += 1
@@ -120,12 +127,20 @@ def _behind(data: bytes, at: int) -> int:
 
 def _behind_bytes(data: bytes, at: int, positions: list[int]) -> int:
     """The position behind a length and its bytes; adds the positions of the length to `positions`."""
-    end = _behind(data, at)
+    end = behind(data, at)
     positions += range(at, end)
-    number = 0
-    for position in range(end - 1, at - 1, -1):
-        number = number << 7 | data[position] & 0x7F
-    return end if number & 1 else end + (number >> 1)
+    return end + max(0, number_at(data, at))
+
+
+def number_at(data: bytes, at: int) -> int:
+    """The number of the varint at `at`."""
+    number = shift = 0
+    while True:
+        number |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return (number >> 1) ^ -(number & 1)
+        at += 1
+        shift += 7
 
 
 def _columns(data: bytes, at: int, shape: _Shape, begin: int, end: int, count: int) -> list[bytes]:
@@ -160,11 +175,11 @@ def _offsets(width: int, number: int, count: int) -> list[bytes]:
     """The columns of the offset deltas `number`, `number` + 1, … as varints of `width` bytes."""
     if width == 1:
         return [_SINGLE[number : number + count]]
-    place = number % _LEVEL
+    place = number % LEVEL
     part = slice(place, place + count)
     if width == 2:
-        return [_LOW[part], _HIGH[part] if number < _LEVEL else b""]
-    return [_LOW[part], _MIDDLE[part], bytes((number // _LEVEL & 0x7F,)) * count]
+        return [LOW[part], _HIGH[part] if number < LEVEL else b""]
+    return [LOW[part], MIDDLE[part], bytes((number // LEVEL & 0x7F,)) * count]
 
 
 def _times(columns: list[bytes]) -> tuple[int, int]:

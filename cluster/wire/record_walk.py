@@ -9,7 +9,8 @@ ever. So the leader walks each batch before it appends it. Refused (KafkaError, 
 
 Keys, values and the values of headers may be null (any negative length), and a varint need not be the shortest, as in
 Kafka. This is the only work for each record on the path of a produce, so it is written for speed: varints of one and
-two bytes are read in place, and records of one shape are compared by columns (`record_runs.py`).
+two bytes are read in place; runs of records of one size are compared by columns (`record_runs.py`), and records whose
+values differ in size are read with one step for all fields (`record_layouts.py`).
 
 Source: Kafka's `LogValidator`, `DefaultRecord.readFrom`, `DefaultRecordBatch.iterator`.
 """
@@ -17,13 +18,14 @@ Source: Kafka's `LogValidator`, `DefaultRecord.readFrom`, `DefaultRecordBatch.it
 from __future__ import annotations
 
 from ..errors import ErrorCode, KafkaError
+from .record_layouts import similar_records
 from .record_runs import alike_records
 
 INT_BYTES, LONG_BYTES = 5, 10
 _DELTA_MOST, _LONG_MASK = 2**63, 2**64 - 1
 _KEY_AND_VALUE = (0, 1)
-_ALIKE_LEAST = 3
-"""After so many records of one size the next ones are compared by columns."""
+_RUN_LEAST, _PATIENCE_MOST = 8, 64
+"""So many records are read byte by byte before another run is looked for, when there were none."""
 
 
 class _NotRecordsError(Exception):
@@ -44,34 +46,67 @@ def walk_records(data: bytes, count: int) -> tuple[int, int]:
     raise KafkaError(ErrorCode.invalid_record, f"the batch claims {count} records, but {problem}")
 
 
-def _walk(data: bytes, count: int) -> tuple[int, int]:  # noqa: C901 - a call costs more than a record's work
+def _walk(data: bytes, count: int) -> tuple[int, int]:
     lowest, highest = _DELTA_MOST, -_DELTA_MOST
-    at = number = size_before = alike = 0
-    patience = _ALIKE_LEAST
+    at = number = next_try = 0
+    patience = 1
+    last_try = count - _RUN_LEAST
     while number < count:
         start = at
-        length = data[at]
-        at += 1
-        if length > 0x7F:
-            following = data[at]
-            if following < 0x80:
-                length, at = length & 0x7F | following << 7, at + 1
-            else:
-                length, at = _varint(data, start, INT_BYTES)
-        body = at
-        byte = data[at + 1]  # behind the attributes
-        at += 2
-        if byte > 0x7F:
-            following = data[at]
-            if following < 0x80:
-                byte, at = byte & 0x7F | following << 7, at + 1
-            else:
-                byte, at = _varint(data, at - 1, LONG_BYTES)
-        delta = (byte >> 1) ^ -(byte & 1)
-        if delta > highest:
-            highest = delta
+        at, delta = _record(data, start, number)
+        number += 1
         if delta < lowest:
             lowest = delta
+        if delta > highest:
+            highest = delta
+        if number < next_try or number > last_try:
+            continue
+        run = alike_records(data, start, at, number, count)
+        if not run[0]:
+            run = similar_records(data, start, at, number, count)
+        if run[0]:
+            number += run[0]
+            _, at, low, high = run
+            lowest, highest = min(low, lowest), max(high, highest)
+            patience = 1
+        else:
+            patience = min(2 * patience, _PATIENCE_MOST)
+            next_try = number + patience
+    if at != len(data):
+        raise _NotRecordsError(f"{len(data) - at} bytes are behind the last of them")
+    return lowest, highest
+
+
+def _record(data: bytes, at: int, number: int) -> tuple[int, int]:  # noqa: C901 - a call costs more than a field's work
+    """The position behind record `number`, which begins at `at`, and its time delta."""
+    length = data[at]
+    at += 1
+    if length > 0x7F:
+        following = data[at]
+        if following < 0x80:
+            length, at = length & 0x7F | following << 7, at + 1
+        else:
+            length, at = _varint(data, at - 1, INT_BYTES)
+    body = at
+    time = data[at + 1]  # behind the attributes
+    at += 2
+    if time > 0x7F:
+        following = data[at]
+        if following < 0x80:
+            time, at = time & 0x7F | following << 7, at + 1
+        else:
+            time, at = _varint(data, at - 1, LONG_BYTES)
+    byte = data[at]
+    at += 1
+    if byte > 0x7F:
+        following = data[at]
+        if following < 0x80:
+            byte, at = byte & 0x7F | following << 7, at + 1
+        else:
+            byte, at = _varint(data, at - 1, INT_BYTES)
+    if byte != number << 1:
+        raise _wrong_offset(number, byte)
+    for _ in _KEY_AND_VALUE:
         byte = data[at]
         at += 1
         if byte > 0x7F:
@@ -80,53 +115,37 @@ def _walk(data: bytes, count: int) -> tuple[int, int]:  # noqa: C901 - a call co
                 byte, at = byte & 0x7F | following << 7, at + 1
             else:
                 byte, at = _varint(data, at - 1, INT_BYTES)
-        if byte != number << 1:
-            raise _wrong_offset(number, byte)
-        for _ in _KEY_AND_VALUE:
-            byte = data[at]
-            at += 1
-            if byte > 0x7F:
-                following = data[at]
-                if following < 0x80:
-                    byte, at = byte & 0x7F | following << 7, at + 1
-                else:
-                    byte, at = _varint(data, at - 1, INT_BYTES)
-            if not byte & 1:
-                at += byte >> 1
-        byte = data[at]
-        at += 1
-        if byte:
-            at = _behind_headers(data, at - 1)
-        if at - body << 1 != length:
-            raise _wrong_length(number, at - body, length)
-        number += 1
-        if at - start != size_before:
-            size_before, alike = at - start, 0
-            continue
-        alike += 1
-        if alike >= patience:
-            alike = 0
-            run, low, high = alike_records(data, start, at, number, count)
-            number += run
-            at += run * size_before
-            lowest, highest = min(low, lowest), max(high, highest)
-            patience = 1 if run else patience * 2
-    if at != len(data):
-        raise _NotRecordsError(f"{len(data) - at} bytes are behind the last of them")
-    return lowest, highest
+        if not byte & 1:
+            at += byte >> 1
+    byte = data[at]
+    at += 1
+    if byte:
+        at = _behind_headers(data, at - 1)
+    if at - body << 1 != length:
+        raise _wrong_length(number, at - body, length)
+    return at, (time >> 1) ^ -(time & 1)
 
 
 def _behind_headers(data: bytes, at: int) -> int:
     """The position behind the headers of a record; `at`: that of their count."""
-    count, at = _varint(data, at, INT_BYTES)
+    count = data[at]
+    at += 1
+    if count > 0x7F:
+        count, at = _varint(data, at - 1, INT_BYTES)
     if count & 1:
         raise _NotRecordsError("a record has a negative number of headers")
     for _ in range(count >> 1):
-        size, at = _varint(data, at, INT_BYTES)
+        size = data[at]
+        at += 1
+        if size > 0x7F:
+            size, at = _varint(data, at - 1, INT_BYTES)
         if size & 1:
             raise _NotRecordsError("the key of a header is null")
         at += size >> 1
-        size, at = _varint(data, at, INT_BYTES)
+        size = data[at]
+        at += 1
+        if size > 0x7F:
+            size, at = _varint(data, at - 1, INT_BYTES)
         if not size & 1:
             at += size >> 1
     return at

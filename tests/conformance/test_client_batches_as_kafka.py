@@ -13,6 +13,7 @@ from harrow.cluster.wire.batches import Codec, headers
 from harrow.cluster.wire.compression import compress
 from malformed_batches import GOOD, MALFORMED, WRONG_OFFSETS, batch_of, record
 from raw_kafka import batch
+from waiting import until
 
 Code = ErrorCode
 RECORDS = b"".join(GOOD)
@@ -46,7 +47,12 @@ def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(
         producer_id=0,
         producer_epoch=0,
     )
-    producers = [raw.ask(ApiKey.INIT_PRODUCER_ID, version, entity) for _ in range(2)]
+
+    def initialised() -> Any:
+        row = raw.ask(ApiKey.INIT_PRODUCER_ID, version, entity)
+        return None if row.error_code is Code.coordinator_load_in_progress else row
+
+    producers = [until(initialised, "a producer id") for _ in range(2)]
     assert [(row.error_code, row.producer_epoch) for row in producers] == [(Code.none, 0)] * 2
     assert len({row.producer_id for row in producers}) == 2
     for number, row in enumerate(producers):

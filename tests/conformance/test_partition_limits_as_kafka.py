@@ -85,8 +85,8 @@ def test_a_topic_does_not_get_too_many_partitions_by_a_request(kafka: Any) -> No
     topic, other = kafka.topic("grows", 1), kafka.topic("grows-too", 1)
     refused = Code.unknown_server_error if kafka.name == "apache" else Code.policy_violation
     for dry in (False, True):
-        for count in (2**31 - 1, MOST + 2):
-            assert grown(kafka, {topic: count}, dry=dry) == [refused], count
+        assert grown(kafka, {topic: 2**31 - 1}, dry=dry) == [refused]
+    assert grown(kafka, {topic: MOST + 2}, dry=True) == [refused]
     assert grown(kafka, {topic: MOST + 1}, dry=True) == [Code.none]
     both = grown(kafka, {topic: 6_000, other: 6_000}, dry=True)
     assert sorted(both) == sorted([Code.none, refused])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
@@ -111,6 +112,35 @@ def test_a_malformed_record_among_alike_records_is_refused(place: int, kind: str
         "number of headers": record(place, count=2),
     }[kind]
     assert len(rows[place]) - len(good) in (-1, 0, 1), "a record of nearly the same size"
+    assert walked(b"".join(rows), len(rows)) is None
+
+
+def similar(number: int, **fields: Any) -> bytes:
+    """One of many records whose values alone differ in size."""
+    given: dict[str, Any] = {"value": bytes(70 + number * 7 % 50), "headers": ()}
+    given |= {"time": number // 9, **fields}
+    return record(number, **given)
+
+
+@functools.cache
+def similars() -> tuple[bytes, ...]:
+    return tuple(map(similar, range(10_000)))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 40, 63, 64, 65, 900, 8191, 8192, 9999])
+@pytest.mark.parametrize("kind", ["length", "offset", "value", "number of headers", "key"])
+def test_a_malformed_record_among_similar_records_is_refused(place: int, kind: str) -> None:
+    rows = list(similars())
+    assert walked(b"".join(rows), len(rows)) == (0, 9_999 // 9)
+    size = len(rows[place]) - len(similar(place, value=b"")) - 1
+    rows[place] = {
+        "length": similar(place, length=len(rows[place]) - 3),
+        "offset": similar(place)[:3] + similar(place + 1)[3:6] + similar(place)[6:],
+        "value": similar(place, value=size + 1)[:-1] + bytes(size + 1),
+        "number of headers": rows[place][:-1] + b"\x02",
+        "key": similar(place, key=1),
+    }[kind]
+    assert rows[place] != similars()[place]
     assert walked(b"".join(rows), len(rows)) is None
 
 
