@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from .record_runs import LEVEL, LOW, MIDDLE, NOTHING, SHORT, Run, behind, number_at, offset_border
@@ -25,6 +24,8 @@ _FORMS = {1: (0x81, 0x00), 2: (0x8081, 0x0080)}
 """By the bytes of a varint, read as little-endian: which bits say where it ends, or that it is negative, and what they
 must be."""
 _SAME_MOST = 16
+_RUN_MOST = 256
+"""A longer run goes on with the next one: the offsets of a run are copied."""
 _NO_FIT = (-1, 0)
 
 
@@ -50,11 +51,11 @@ def similar_records(data: bytes, start: int, end: int, number: int, count: int) 
     layout = _layout(data, start, end)
     if layout is None:
         return NOTHING
-    due = _offsets(layout.offset_bytes, number)
-    return _run(data, end, layout, islice(due, min(count, offset_border(number)) - number))
+    stop = min(count, offset_border(number), number + _RUN_MOST)
+    return _run(data, end, layout, _offsets(layout.offset_bytes, number, stop))
 
 
-def _run(data: bytes, at: int, layout: _Layout, due: islice[int]) -> Run:
+def _run(data: bytes, at: int, layout: _Layout, due: Iterable[int]) -> Run:
     unpack, fixed = layout.unpack, layout.fixed
     mask, form = _FORMS[layout.time_bytes]
     sizes = _sizes(layout.length_bytes, layout.value_bytes, layout.overhead)
@@ -121,11 +122,14 @@ def _unpack(
     return struct.Struct(code).unpack_from
 
 
-def _offsets(width: int, number: int) -> Sequence[int]:
-    """The offset deltas from `number` on, as the first one or two bytes of varints are unpacked."""
+def _offsets(width: int, number: int, stop: int) -> Iterable[int]:
+    """The offset deltas from `number` to `stop`, as the first one or two bytes of varints are unpacked."""
     if width == 1:
-        return range(2 * number, 2 * SHORT, 2)
-    return _two_bytes(long=width > 2)[number % LEVEL :] if number < LEVEL or width > 2 else ()
+        return range(2 * number, 2 * min(stop, SHORT), 2)
+    if number >= LEVEL and width == 2:
+        return ()
+    place = number % LEVEL
+    return _two_bytes(long=width > 2)[place : place + stop - number]
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_ROOM_LEAST, _WINDOW_FIRST, _WINDOW_GROWTH = 16, 64, 8
+_ROOM_LEAST, _WINDOW_FIRST, _WINDOW_GROWTH = 16, 1024, 8
 _COLUMNS_MOST = 24
 """A record with more bytes of structure, which has many headers, is not compared by columns."""
 _TIME_BYTES_MOST, _OFFSET_BYTES_MOST = 2, 3

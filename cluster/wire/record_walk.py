@@ -25,7 +25,7 @@ INT_BYTES, LONG_BYTES = 5, 10
 _DELTA_MOST, _LONG_MASK = 2**63, 2**64 - 1
 _KEY_AND_VALUE = (0, 1)
 _RUN_LEAST, _PATIENCE_MOST = 8, 64
-"""So many records are read byte by byte before another run is looked for, when there were none."""
+"""After a run that is shorter the next runs are looked for less often, up to so many records later."""
 
 
 class _NotRecordsError(Exception):
@@ -68,10 +68,8 @@ def _walk(data: bytes, count: int) -> tuple[int, int]:
             number += run[0]
             _, at, low, high = run
             lowest, highest = min(low, lowest), max(high, highest)
-            patience = 1
-        else:
-            patience = min(2 * patience, _PATIENCE_MOST)
-            next_try = number + patience
+        patience = 1 if run[0] >= _RUN_LEAST else min(2 * patience, _PATIENCE_MOST)
+        next_try = number + patience
     if at != len(data):
         raise _NotRecordsError(f"{len(data) - at} bytes are behind the last of them")
     return lowest, highest
