@@ -40,7 +40,8 @@ def validated(kafka: Any, *topics: Any, version: int = 5) -> list[tuple[str, int
 
 
 def error(kafka: Any, *numbers: int, placed: Placed = ()) -> int:
-    ((_, code),) = validated(kafka, topic("not-there", *numbers, placed=placed))
+    partitions, factor = (*numbers, 1, 1)[:2]
+    ((_, code),) = validated(kafka, topic("not-there", partitions, factor, placed))
     return code
 
 

@@ -88,5 +88,5 @@ def test_files_left_falls_with_each_open_file() -> None:
     finally:
         for number in numbers:
             os.close(number)
-    assert 0 < before - after <= 200
+    assert 100 < before - after < 300, "other threads of this process open files, too"
     assert abs(disk.files_left()[0] - before) < 200
