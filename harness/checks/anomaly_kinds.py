@@ -116,6 +116,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "outputs are in the sink more often than their inputs require",
     ),
     _kind(
+        "output-and-dead-letter",
+        "input record has an output and is a dead letter too",
+        "input records have an output and are dead letters too",
+    ),
+    _kind(
         "committed-offset-regression",
         "committed offset went back, although its owner did not ask for it",
         "committed offsets went back, although their owners did not ask for it",

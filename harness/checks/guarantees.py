@@ -68,6 +68,7 @@ What the application promised of a pipeline (`promises/pipeline_checks.py`):
 * `unexpected-output`: no input requires the output;
 * `duplicate-output`: there are more outputs than the inputs require;
 * `out-of-order-output`: outputs of one record key are not in the order of their inputs;
+* `output-and-dead-letter`: an input has its output, and it is a dead letter too (`promises/retry_checks.py`);
 * `commit-before-output`: a group committed an offset beyond an input before the output for that input was there.
 
 `anomaly_kinds.py` has the order of severity, and the words with which a verdict reports each of them.
@@ -104,7 +105,7 @@ INTEGRITY = frozenset(
     | {"high-watermark-regression", "lso-regression", "log-start-regression"}
     | {"unknown-origin", "failed-write", "read-before-send", "realtime-order"}
 )
-DUPLICATION = frozenset({"duplicate", "duplicate-output"})
+DUPLICATION = frozenset({"duplicate", "duplicate-output", "output-and-dead-letter"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"}) | {
     "commit-for-other-group"

@@ -60,7 +60,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     ),
     (("missing", "unexpected", "out-of-order", "split-key"), (frozenset({R.PROMISES}),)),
     (
-        ("missing-output", "wrong-output", "unexpected-output", "duplicate-output", "out-of-order-output"),
+        ("missing-output", "wrong-output", "unexpected-output", "duplicate-output", "out-of-order-output",
+         "output-and-dead-letter"),
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),

@@ -45,11 +45,13 @@ class ChunkRows:
 
     def __init__(
         self, *, partition: Any, offset: Any, keys: Sequence[bytes | None], decoded: Sequence[Any],
-        make: MakeRecords,
+        make: MakeRecords, values: Sequence[bytes | None] = (),
     ) -> None:  # fmt: skip
         self.partition: npt.NDArray[np.int32] = partition
         self.offset: npt.NDArray[np.int64] = offset
         self.keys = keys
+        self.values = values
+        """The value of each row as it is; empty for rows with columns of their own."""
         self.decoded = decoded
         """The value of each row, decoded from JSON; None where it is null or not JSON."""
         self._make = make
@@ -62,6 +64,7 @@ class ChunkRows:
         return ChunkRows(
             partition=self.partition[rows], offset=self.offset[rows], keys=[self.keys[row] for row in rows],
             decoded=[self.decoded[row] for row in rows],
+            values=[self.values[row] for row in rows] if self.values else (),
             make=lambda places: self._make(rows[at] for at in places),
         )  # fmt: skip
 
@@ -110,7 +113,8 @@ def rows_of_table(topic: str, table: Any) -> ChunkRows:
             yield made
 
     return ChunkRows(
-        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, make=make
+        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, make=make,
+        values=values,
     )  # fmt: skip
 
 

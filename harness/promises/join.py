@@ -50,8 +50,10 @@ TASK_ROWS = 1 << 19
 TASK_BYTES = 32 << 20
 BUCKET_ROWS = 1 << 20
 INLINE_BUCKETS = 3
-FILE_FIELDS = ("path", "times")
+FILE_FIELDS = ("path", "times", "reads")
 """The fields of chunks and mappers that name a file; on a cluster of the user's, the file is a copy."""
+FILES_FIELD = "topic_times"
+"""The field of a mapper that names a file for each topic."""
 Reducer = Callable[["pl.DataFrame"], "Rows"]
 
 
@@ -121,7 +123,9 @@ def with_copies(value: Any, copied: Callable[[str], str]) -> Any:
     if chunk is not None:  # a numbered chunk
         return replace(value, chunk=with_copies(chunk, copied))
     paths = {name: getattr(value, name, "") for name in FILE_FIELDS}
-    names = {name: copied(path) for name, path in paths.items() if path}
+    names: dict[str, Any] = {name: copied(path) for name, path in paths.items() if path}
+    if files := getattr(value, FILES_FIELD, None):
+        names[FILES_FIELD] = {topic: copied(path) if path else "" for topic, path in files.items()}
     return replace(value, **names) if names else value
 
 

@@ -14,12 +14,14 @@ How the units and outputs of an id are judged; `pipeline_oracle.py` does the sam
 * `wrong-output`: an output that no class has, with a missing unit of the id where there is one. `missing-output`: the
   units that are missing then. `duplicate-output`: outputs above what a class allows. `unexpected-output`: no input
   has the id.
+* With dead letters (`retry_checks.py` has the rules): a class whose inputs were all written before a dead letter of
+  theirs lacks no output. For the times below such a dead letter is an output.
 * An input that a retry topic has (a record with its id, acknowledged before the commit) is not lost with the commit of
   its offset: such a commit does not count for `commit-before-output`. Its output is required as any other.
 * `commit-before-output`, for each group: the k-th commit of a class's inputs against the k-th appearance of its
   outputs. An output that never appears is late if the group committed its input.
 
-Findings are dicts of numbers; `explanations.py` reads the records again and explains them.
+Findings are dicts of numbers; `pipeline_words.py` reads the records again and explains them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
 from .join import HASH
@@ -39,11 +41,12 @@ from .pipeline_findings import (
     UNEXPECTED,
     WRONG,
     Findings,
-    Place,
     place_of,
 )
-from .pipeline_mapper import ACTUAL, EXPECTED, RETRIED
+from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
 from .pipeline_order import pairs_frame, pairs_of
+from .pipeline_rows import IdRows, LetterRow, OutputRow, UnitRow, rows_by_id
+from .retry_checks import covers, judge_letters, last_retry, letters_of
 from .shapes import Shape
 
 if TYPE_CHECKING:
@@ -53,24 +56,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_TIME = 0
 """Of an output of which no tap has a row: such an output is never late."""
-
-
-class UnitRow(NamedTuple):
-    """A row of an expected output."""
-
-    place: Place
-    shape: int
-    text: int
-    commits: tuple[int, ...]
-    order: int
-
-
-class OutputRow(NamedTuple):
-    """A row of an actual output."""
-
-    place: Place
-    texts: tuple[int, ...]
-    time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +74,10 @@ class Compare:
         """Yield counts and findings, and the matched pairs if their order is checked."""
         findings = Findings(self.groups)
         pairs: list[pl.DataFrame] = []
-        rest = self._simple(self._without_retries(frame), findings, pairs)
+        rest = self._simple(self._with_retries(frame), findings, pairs)
         slow: list[tuple[UnitRow, OutputRow]] = []
-        for units, outputs in self._by_id(rest):
-            slow += judge_id(self, units, outputs, findings)
+        for rows in rows_by_id(rest, shapes=len(self.shapes), groups=self.groups):
+            slow += judge_id(self, rows, findings)
         yield findings.result()
         if not self.ordered:
             return
@@ -100,15 +85,23 @@ class Compare:
         if slow:
             yield pairs_frame(slow)
 
-    def _without_retries(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of inputs and outputs; no commit time where a retry topic had the input at that time."""
+    def _with_retries(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows without a commit time of an input where a retry topic had it at that time.
+
+        Inputs that require no output are left out where nothing else has their id.
+        """
         import polars as pl
 
+        others = frame.filter(pl.col("side").is_in([RETRIED, DEAD])).select(HASH).unique()
+        lone = frame.filter(pl.col("side") == INPUT).join(others, on=HASH, how="anti")
+        if len(lone):
+            kept = frame.filter(pl.col("side") == INPUT).join(others, on=HASH, how="semi")
+            frame = pl.concat([frame.filter(pl.col("side") != INPUT), kept])
         retried = frame.filter(pl.col("side") == RETRIED)
         if not len(retried):
             return frame
         first = retried.group_by(HASH).agg(retried_ns=pl.col("time").min())
-        rest = frame.filter(pl.col("side") != RETRIED).join(first, on=HASH, how="left")
+        joined = frame.join(first, on=HASH, how="left")
         names = [f"commit_{at}" for at in range(self.groups)]
         commits = [
             pl.when((pl.col("side") == EXPECTED) & (pl.col("retried_ns") <= pl.col(name)))
@@ -117,18 +110,20 @@ class Compare:
             .alias(name)
             for name in names
         ]
-        return rest.with_columns(commits).drop("retried_ns")
+        return joined.with_columns(commits).drop("retried_ns")
 
     def _simple(
         self, frame: pl.DataFrame, findings: Findings, pairs: list[pl.DataFrame]
     ) -> pl.DataFrame:
-        """Judge the ids with one unit, and one output that is as expected; return the rows of the others."""
+        """Judge the ids with one unit and one output, which is as expected, alone; return the rows of the others."""
         import polars as pl
 
         counted = frame.group_by(HASH).agg(
-            units=(pl.col("side") == EXPECTED).sum(), outputs=(pl.col("side") == ACTUAL).sum()
-        )
-        single = counted.filter((pl.col("units") == 1) & (pl.col("outputs") == 1)).select(HASH)
+            units=(pl.col("side") == EXPECTED).sum(), outputs=(pl.col("side") == ACTUAL).sum(), rows=pl.len()
+        )  # fmt: skip
+        single = counted.filter(
+            (pl.col("units") == 1) & (pl.col("outputs") == 1) & (pl.col("rows") == 2)
+        ).select(HASH)
         units = frame.filter(pl.col("side") == EXPECTED).join(single, on=HASH, how="semi")
         outputs = frame.filter(pl.col("side") == ACTUAL).select(
             HASH, "time", "partition", "offset", "chunk", "row", "part",
@@ -156,62 +151,45 @@ class Compare:
         pairs.append(pairs_of(good))
         return frame.join(good.select(HASH), on=HASH, how="anti")
 
-    def _by_id(self, frame: pl.DataFrame) -> Generator[tuple[list[UnitRow], list[OutputRow]]]:
-        """Yield the rows of each id."""
-        if not len(frame):
-            return
-        ordered = frame.sort(HASH, "side", "partition", "offset", "chunk", "row", "part")
-        units: list[UnitRow] = []
-        outputs: list[OutputRow] = []
-        last: int | None = None
-        for row in ordered.iter_rows(named=True):
-            if last is not None and row[HASH] != last:
-                yield units, outputs
-                units, outputs = [], []
-            last = row[HASH]
-            if row["side"] == EXPECTED:
-                commits = tuple(row[f"commit_{at}"] for at in range(self.groups))
-                units.append(
-                    UnitRow(place_of(row), row["shape"], row["text_0"], commits, row["order"])
-                )
-            else:
-                texts = tuple(row[f"text_{at}"] for at in range(len(self.shapes)))
-                outputs.append(OutputRow(place_of(row), texts, row["time"]))
-        yield units, outputs
 
-
-def judge_id(
-    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow], findings: Findings
-) -> list[tuple[UnitRow, OutputRow]]:
+def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[UnitRow, OutputRow]]:
     """Judge all rows of one id; return the pairs whose order can be checked."""
-    classes = _classes(compare.shapes, units)
-    matched, unmatched = _matched(compare, classes, outputs)
+    classes = _classes(compare.shapes, rows.units)
+    matched, unmatched = _matched(compare, classes, rows.outputs)
     findings.matched += sum(map(len, matched))
+    letters = [letters_of(members, rows) for members in classes]
     missing: list[list[UnitRow]] = []
     for at, members in enumerate(classes):
-        needed = len(members) if compare.by_value else max(_by_input(members).values())
-        lacking = max(0, needed - len(matched[at]))
-        excused = compare.may_overwrite and _overwritten(at, classes, matched)
+        lacking = max(0, _needed(compare, members) - len(matched[at]))
+        excused = covers(letters[at], members) or (
+            compare.may_overwrite and _overwritten(at, classes, matched)
+        )
         missing.append([] if excused or not lacking else list(members[-lacking:]))
         for output in matched[at][len(members) :]:
             findings.add(DUPLICATE, members[0].place, output.place)
     wrong = list(reversed(unmatched))
+    retry = last_retry(rows.retries)
     for absent in missing:
         while absent and wrong:
             findings.add(WRONG, absent.pop().place, wrong.pop().place)
         for unit in absent:
-            findings.add(MISSING, unit.place, None)
+            findings.add(MISSING, unit.place, None, **retry)
     for output in reversed(wrong):
         first = classes[0][0].place if classes else None
         findings.add(WRONG if classes else UNEXPECTED, first, output.place)
     for at, members in enumerate(classes):
-        _late(compare, members, matched[at], len(missing[at]), findings)
+        _late(compare, members, [*matched[at], *letters[at]], len(missing[at]), findings)
+    judge_letters(rows, classes, matched, letters, findings)
     return [
         (members[0], output)
         for at, members in enumerate(classes)
         if len(members) == 1
         for output in matched[at]
     ]
+
+
+def _needed(compare: Compare, members: Sequence[UnitRow]) -> int:
+    return len(members) if compare.by_value else max(_by_input(members).values())
 
 
 def _classes(shapes: Sequence[Shape], units: Sequence[UnitRow]) -> list[list[UnitRow]]:
@@ -238,10 +216,7 @@ def _matched(
         for output in outputs
     ]
     matched: list[list[OutputRow]] = [[] for _ in classes]
-    needed = [
-        len(members) if compare.by_value else max(_by_input(members).values())
-        for members in classes
-    ]
+    needed = [_needed(compare, members) for members in classes]
     unmatched: list[OutputRow] = []
     for number in sorted(range(len(outputs)), key=lambda number: len(choices[number])):
         if not choices[number]:
@@ -277,9 +252,10 @@ def _overwritten(at: int, classes: list[list[UnitRow]], matched: list[list[Outpu
 
 
 def _late(
-    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow], missing: int, findings: Findings
+    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow | LetterRow], missing: int,
+    findings: Findings,
 ) -> None:  # fmt: skip
-    """Count the units of a class that a group committed before their output appeared."""
+    """Count the units of a class that a group committed before their output, or their dead letter, appeared."""
     if not compare.groups:
         return
     found = sorted(output.time for output in outputs)

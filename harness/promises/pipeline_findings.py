@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpected-output"
 WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-order-output"
+BOTH = "output-and-dead-letter"
 SHOWN = 20
 """How many findings of each name a task reports."""
 

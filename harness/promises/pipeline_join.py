@@ -20,9 +20,11 @@ from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
 from .pipeline_findings import LATE, Place
-from .pipeline_mapper import ACTUAL, EXPECTED, RETRIED, PipelineMapper
+from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED, PipelineMapper
 from .pipeline_order import check_order
+from .record_ids import IdSource
 from .relations import KeyedRelation
+from .retry_columns import RetryColumns
 from .shapes import Shape
 
 if TYPE_CHECKING:
@@ -51,8 +53,15 @@ class PipelineInputs:
     ordered: bool = False
     retries: Sequence[OutputChunk] = ()
     """The records of the retry topics."""
-    retry_times: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For each retry topic, the file with the times of its records."""
+    letters: Sequence[OutputChunk] = ()
+    """The dead letters."""
+    topic_times: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each retry topic, the dead letters and the source: the file with the times of its records."""
+    retry: RetryColumns | None = None
+    """Of a pipeline with retry topics or dead letters."""
+    reads: str = ""
+    """The file with the deliveries of the inputs; empty when they are not known."""
+    order_key: IdSource | None = None
 
     def chunks(self) -> list[NumberedChunk[OutputChunk]]:
         """Return the chunks of all sides, numbered."""
@@ -60,6 +69,7 @@ class PipelineInputs:
             [(EXPECTED, chunk) for chunk in self.source]
             + [(ACTUAL, chunk) for chunk in self.sink]
             + [(RETRIED, chunk) for chunk in self.retries]
+            + [(DEAD, chunk) for chunk in self.letters]
         )
         return [
             NumberedChunk(number=number, side=side, chunk=chunk)
@@ -75,6 +85,8 @@ class PipelineFindings:
     late: dict[str, int] = field(default_factory=dict[str, int])
     """For each group, how many outputs it committed before they came out."""
     findings: list[Row] = field(default_factory=list[Row])
+    other_ids: list[Row] = field(default_factory=list[Row])
+    """Inputs whose outputs have other record ids, where there are retry topics or dead letters."""
     raised: list[Row] = field(default_factory=list[Row])
     """Exceptions of the user's functions."""
     doubts: list[Row] = field(default_factory=list[Row])
@@ -112,7 +124,10 @@ def _run(
         shapes=shapes,
         commits=tuple(inputs.commits.values()),
         times=inputs.times,
-        retry_times=inputs.retry_times,
+        topic_times=inputs.topic_times,
+        retry=inputs.retry,
+        reads=inputs.reads,
+        order_key=inputs.order_key,
     )
     compare = Compare(
         shapes=shapes,
@@ -176,6 +191,8 @@ def _merged(rows: Iterable[Row], groups: Sequence[str]) -> PipelineFindings:
             merged.late[group] += count
         for finding in row.get("findings", ()):
             merged.findings.append(_finding(finding, groups))
+        if "other_ids" in row:
+            merged.other_ids.append(row)
         if "raised" in row:
             merged.raised.append(row)
         if "doubt" in row:
@@ -186,7 +203,7 @@ def _merged(rows: Iterable[Row], groups: Sequence[str]) -> PipelineFindings:
 
 def _finding(row: Row, groups: Sequence[str]) -> Row:
     """Return a finding with its places and its group's name."""
-    places = ("input", "output", "after_input", "after_output")
+    places = ("input", "output", "after_input", "after_output", "letter", "retry")
     found = {name: Place(*row[name]) if row.get(name) else None for name in places}
     named = {"group": groups[row["group"]]} if row["name"] == LATE else {}
     return {**row, **found, **named}

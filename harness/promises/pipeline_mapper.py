@@ -23,6 +23,8 @@ from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
 from .pairing import Pairing
 from .record import Record
+from .record_ids import IdReader, IdSource, canonical
+from .retry_columns import RetryColumns, reads_of
 from .shapes import Shape, actual_texts
 from .usual_chunks import UnitColumns, usual_ids, usual_units
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-EXPECTED, ACTUAL, RETRIED = 0, 1, 2
+EXPECTED, ACTUAL, RETRIED, DEAD, INPUT = 0, 1, 2, 3, 4
+"""Sides: expected and actual outputs, records of retry topics, dead letters, inputs that require no output."""
 ID_SEED, TEXT_SEED, KEY_SEED = 1, 2, 3
 
 
@@ -59,10 +62,14 @@ class PipelineMapper:
     """For each group: the times of its commits by partition of the source."""
     times: str = ""
     """The file with the times of the outputs (`output_times.py`); empty when they are not known."""
-    retry_times: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The same for each retry topic."""
-    keep_all: bool = False
-    """Whether a row of a table cannot have been overwritten; true for topics."""
+    topic_times: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same for each retry topic, the dead letters, and with these the source."""
+    retry: RetryColumns | None = None
+    """What else is needed of each record where there are retry topics or dead letters."""
+    reads: str = ""
+    """The file with the deliveries of the inputs (`retry_columns.py`); empty when they are not known."""
+    order_key: IdSource | None = None
+    """By what inputs have an order; None: by Kafka's record key."""
 
     def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | Row]:
         """Yield the rows of one chunk."""
@@ -75,16 +82,16 @@ class PipelineMapper:
         self, chunk: NumberedChunk[OutputChunk], problems: Problems
     ) -> Generator[pl.DataFrame | Row]:
         rows = rows_of(chunk.chunk)
-        if chunk.side == RETRIED:
-            topic = chunk.chunk.topic if isinstance(chunk.chunk, ContentsChunk) else ""
-            yield self._retried(chunk.number, rows, topic, problems)
+        topic = chunk.chunk.topic if isinstance(chunk.chunk, ContentsChunk) else ""
+        if chunk.side in (RETRIED, DEAD):
+            yield from self._retried(chunk, rows, topic, problems)
         elif chunk.side == EXPECTED:
-            yield from self._expected(chunk.number, rows, problems)
+            yield from self._expected(chunk.number, rows, topic, problems)
         else:
             yield from self._actual(chunk.number, rows, problems)
 
     def _expected(
-        self, number: int, source: ChunkRows, problems: Problems
+        self, number: int, source: ChunkRows, topic: str, problems: Problems
     ) -> Generator[pl.DataFrame | Row]:
         known = {shape: at for at, shape in enumerate(self.shapes)}
         columns = usual_units(self.pairing, source)
@@ -99,8 +106,12 @@ class PipelineMapper:
         if self.pairing.by_value:
             ids = texts
         taken = source if rows == [*range(len(source))] else source.take(rows)
-        yield self._frame(EXPECTED, number, rows, taken, ids, parts, shapes, [texts])
-        keyed = sum(key is not None for key in source.keys)
+        order, keyed = self._orders(source, problems)
+        yield self._frame(
+            EXPECTED, number, rows, taken, ids, parts, shapes, [texts], topic=topic, order=_taken(order, rows)
+        )  # fmt: skip
+        if self.retry is not None:
+            yield from self._whole_inputs(number, source, columns, topic)
         yield {
             "counts": {
                 "inputs": len(source),
@@ -108,6 +119,47 @@ class PipelineMapper:
                 "expected_outputs": len(rows),
             }
         }
+
+    def _orders(self, source: ChunkRows, problems: Problems) -> tuple[pl.Series, int]:
+        """Return a hash of the order key of each record, 0 where it has none, and how many have one."""
+        import polars as pl
+
+        if self.order_key is None:
+            return _order_keys(source.keys), sum(key is not None for key in source.keys)
+        reader = IdReader("order_key", self.order_key)
+        texts: list[str | None] = []
+        for record in source.records():
+            try:
+                found = reader.of(record)
+                texts.append(None if found is None else canonical(found))
+            except Exception as error:
+                problems.add("order_key", record, error)
+                texts.append(None)
+        keys = pl.Series(texts, dtype=pl.String)
+        return _hashes_of_keys(keys), len(texts) - keys.null_count()
+
+    def _whole_inputs(
+        self, number: int, source: ChunkRows, units: UnitColumns, topic: str
+    ) -> Generator[pl.DataFrame | Row]:
+        """Yield the inputs that require no output, and the first input whose record id is not that of its outputs.
+
+        A retry or a dead letter is found by the id of its input, so both must be the same.
+        """
+        ids: dict[int, str | None] = dict(
+            zip(*self._actual_ids(source, Problems(EXPECTED)), strict=True)
+        )
+        others = [
+            row
+            for row, name in zip(units.rows, units.ids, strict=True)
+            if row in ids and name != ids[row]
+        ]
+        if others:
+            yield {"other_ids": len(others), "first": str(source.record(others[0]))}
+        rows = sorted(set(ids) - set(units.rows))
+        nothing = [-1] * len(rows)
+        yield self._frame(
+            INPUT, number, rows, source.take(rows), [ids[row] for row in rows], nothing, nothing, [], topic=topic
+        )  # fmt: skip
 
     def _units(self, source: ChunkRows, problems: Problems) -> UnitColumns:
         """Return what must come out for each record that raises no exception, record by record."""
@@ -148,14 +200,17 @@ class PipelineMapper:
         yield {"counts": {"outputs": len(sink), "outputs_not_judged": len(sink) - len(rows)}}
 
     def _retried(
-        self, number: int, source: ChunkRows, topic: str, problems: Problems
-    ) -> pl.DataFrame:
-        """Return the record ids of a chunk of a retry topic, and when each record was acknowledged."""
+        self, chunk: NumberedChunk[OutputChunk], source: ChunkRows, topic: str, problems: Problems
+    ) -> Generator[pl.DataFrame | Row]:
+        """Yield the record ids of a chunk of a retry topic or of dead letters, and what its records say."""
         rows, ids = self._actual_ids(source, problems)
         judged = source if len(rows) == len(source) else source.take(rows)
         nothing = [-1] * len(rows)
-        times = self.retry_times.get(topic, "")
-        return self._frame(RETRIED, number, rows, judged, ids, nothing, nothing, [], times)
+        order, _ = self._orders(judged, problems)
+        yield self._frame(
+            chunk.side, chunk.number, rows, judged, ids, nothing, nothing, [], topic=topic, order=order
+        )  # fmt: skip
+        yield {"counts": {"retries" if chunk.side == RETRIED else "dead_letters": len(source)}}
 
     def _actual_ids(
         self, sink: ChunkRows, problems: Problems
@@ -181,16 +236,19 @@ class PipelineMapper:
 
     def _frame(
         self, side: int, number: int, rows: Sequence[int], records: ChunkRows, ids: Sequence[str | None],
-        parts: list[int], shapes: list[int], texts: list[list[str]], times: str = "",
+        parts: list[int], shapes: list[int], texts: list[list[str]], times: str = "", topic: str = "",
+        order: pl.Series | None = None,
     ) -> pl.DataFrame:  # fmt: skip
         """Return the rows of one side; `texts` has a list for each shape, or one list for the units.
 
-        `times`: the file with the times of the records; empty: 0 for each.
+        `times`: the file with the times of the records; empty: that of the `topic`, else 0 for each. `order`: the
+        hashes of their order keys, 0 for each by default.
         """
         import numpy as np
         import polars as pl
 
         partition, offset = records.partition, records.offset
+        acknowledged = self._times(times or self.topic_times.get(topic, ""), partition, offset)
         columns: dict[str, Any] = {
             HASH: pl.Series(ids, dtype=pl.String).hash(ID_SEED).reinterpret(signed=True),
             "side": np.full(len(rows), side, np.int8),
@@ -200,8 +258,8 @@ class PipelineMapper:
             "shape": np.array(shapes, np.int32),
             "partition": partition,
             "offset": offset,
-            "time": self._times(times, partition, offset),
-            "order": _order_keys(records.keys),
+            "time": acknowledged,
+            "order": np.zeros(len(rows), np.int64) if order is None else order,
         }
         for at in range(len(self.shapes)):
             given = texts[at] if at < len(texts) else None
@@ -216,7 +274,22 @@ class PipelineMapper:
                 if side == EXPECTED
                 else np.zeros(len(rows), np.int64)
             )
-        return pl.DataFrame(columns)
+        return pl.DataFrame(columns | self._of_retries(side, topic, records, acknowledged))
+
+    def _of_retries(
+        self, side: int, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]
+    ) -> dict[str, Any]:
+        """Return the columns of `retry_columns.py`, where the pipeline has retry topics or dead letters."""
+        if self.retry is None:
+            return {}
+        if side in (RETRIED, DEAD):
+            return self.retry.of_retries(topic, records, times)
+        if side == ACTUAL:
+            return self.retry.of_outputs(len(records))
+        known = None
+        if self.reads:
+            known = reads_of(self.reads, records.partition, records.offset)
+        return self.retry.of_inputs(records, known)
 
     def _times(
         self, times: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
@@ -234,7 +307,18 @@ def _order_keys(given: Sequence[bytes | None]) -> pl.Series:
     """Return a hash of each record's key; 0 where there is none."""
     import polars as pl
 
-    keys = pl.Series(given, dtype=pl.Binary)
+    return _hashes_of_keys(pl.Series(given, dtype=pl.Binary))
+
+
+def _taken(column: pl.Series, rows: Sequence[int]) -> pl.Series:
+    import polars as pl
+
+    return column.gather(pl.Series(rows, dtype=pl.Int64))
+
+
+def _hashes_of_keys(keys: pl.Series) -> pl.Series:
+    import polars as pl
+
     hashes = keys.hash(KEY_SEED).reinterpret(signed=True)
     return pl.select(pl.when(keys.is_null()).then(0).otherwise(hashes)).to_series()
 

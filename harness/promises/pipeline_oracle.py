@@ -18,6 +18,7 @@ from .pairing import Pairing, Unit
 from .record import Record
 from .record_ids import canonical
 from .relations import KeyedRelation, RecordRelation
+from .retry_oracle import Fates
 from .shapes import Shape, actual_output
 
 MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpected-output"
@@ -58,9 +59,9 @@ def _units(pairing: Pairing, record: Record) -> list[Unit]:
 
 def judge_pipeline(
     inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, *, commits: Sequence[Commit] = (),
-    time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (),
+    time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (), letters: Sequence[Record] = (),
 ) -> Judgement:  # fmt: skip
-    """Judge a pipeline whose functions raise nothing. `time_of`: of outputs, and of `retries` in retry topics."""
+    """Judge a pipeline whose functions raise nothing. `time_of`: of all records; 0 where it is not known."""
     if isinstance(pairing.relation, KeyedRelation):
         return _judge_keyed(inputs, outputs, pairing)
     expected: dict[str, list[Expectation]] = defaultdict(list)
@@ -80,10 +81,21 @@ def judge_pipeline(
     for record in retries:
         found = pairing.output_id(record)
         retried[found] = min(time_of(record), retried.get(found, NEVER))
-    for name in sorted({*expected, *actual}):
-        judge.judge(expected[name], actual[name], retried.get(name))
+    given = _named(inputs, pairing) if pairing.record_id is not None else {}
+    dead = _named(letters, pairing) if letters else {}
+    for name in sorted({*expected, *actual, *dead}):
+        fates = Fates(given.get(name, []), dead.get(name, []), time_of)
+        judge.judge(expected[name], actual[name], fates, retried.get(name))
     judge.order()
     return Judgement(judge.counts, judge.late)
+
+
+def _named(records: Iterable[Record], pairing: Pairing) -> Mapping[str, list[Record]]:
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if (name := pairing.output_id(record)) is not None:
+            found[name].append(record)
+    return found
 
 
 class _Judge:
@@ -102,6 +114,7 @@ class _Judge:
         self,
         expected: Sequence[Expectation],
         actual: Sequence[Record],
+        fates: Fates,
         retried_ns: int | None = None,
     ) -> None:
         """Judge the expected and actual outputs of one id."""
@@ -118,6 +131,7 @@ class _Judge:
         lacking = [
             0
             if self._overwritten(at, classes, of_class)
+            or fates.covered([item.record for item in items])
             else max(0, self._needed(items) - len(of_class[at]))
             for at, items in enumerate(classes)
         ]
@@ -131,9 +145,16 @@ class _Judge:
         self.counts[MISSING] += sum(lacking)
         for at, items in enumerate(classes):
             self.counts[DUPLICATE] += max(0, len(of_class[at]) - len(items))
-            self._judge_commits(items, of_class[at], lacking[at], retried_ns)
+            letters = fates.of([item.record for item in items])
+            self._judge_commits(items, [*of_class[at], *letters], lacking[at], retried_ns)
             if len(items) == 1:
                 self._pairs += [(items[0], output) for output in of_class[at]]
+        self.counts += fates.judge(
+            [
+                ([item.record for item in items], len(outputs))
+                for items, outputs in zip(classes, of_class, strict=True)
+            ]
+        )
 
     @staticmethod
     def _priority(items: Sequence[Expectation]) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from .pipeline_mapper import KEY_SEED
 if TYPE_CHECKING:
     import polars as pl
 
-    from .pipeline_checks import OutputRow, UnitRow
+    from .pipeline_rows import OutputRow, UnitRow
 
     Row = dict[str, Any]
 _PAIR = ("chunk", "row", "part", "partition", "offset")

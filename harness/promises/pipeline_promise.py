@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ..checks.traces import judged_events
 from ..engines import SPARK, Engine
 from ..histories.commits import NEVER, CommitTimes, commit_times, read_commits
 from ..histories.contents import Contents, read_contents
+from ..histories.origin import started_ns
 from ..topics import Topic
 from .findings import PromiseFindings
 from .output_times import produced_batches, rewritten, since
@@ -24,8 +25,11 @@ from .pairing import Pairing
 from .pipeline_join import PipelineInputs, check_pipeline
 from .pipeline_results import PipelineResults, PipelineRun
 from .pipeline_words import PipelineWords
-from .record_ids import IdSource
+from .record_ids import IdSource, check_source
 from .relations import KeyedRelation, Relation, identity
+from .retries import RetryPromise
+from .retry_columns import RetryColumns, deliveries
+from .retry_words import RetryWords
 from .shapes import Rows
 from .sinks import Files, StagedSink, Table, stage, topic_of
 
@@ -41,7 +45,21 @@ EXPECTED_RELATIONS = (
 )
 SINK_FOLDER = "sink"
 OUTPUT_TIMES = "output-times.npy"
-RETRY_TIMES = "retry-times-{}.npy"
+TOPIC_TIMES = "topic-times-{}.npy"
+DELIVERIES = "deliveries.npy"
+NO_RETRIES = RetryPromise()
+
+
+def guarantee_of(given: str | None, order_key: object) -> str:
+    """Return the guarantee of a pipeline. Raises ConfigError where an order key is given and any order is allowed."""
+    if order_key is None:
+        return given or DEFAULT_GUARANTEE
+    if given is not None and "ordered" not in parse(given):
+        raise ConfigError(
+            f"verify_pipeline(guarantee={given!r}, order_key=…): order_key= says which inputs have an order, and this "
+            f"guarantee allows any order; write guarantee={given + ',ordered'!r}, or leave out order_key="
+        )
+    return given or f"{DEFAULT_GUARANTEE},ordered"
 
 
 def named_relation(name: str) -> Relation:
@@ -70,15 +88,16 @@ class PipelinePromise:
     relation: Relation | None
     group: str | None
     ordered: bool
-    retry_topics: tuple[str, ...] = ()
-    """The topics in which the job keeps inputs that it works on again later."""
+    retry: RetryPromise = NO_RETRIES
+    order_key: IdSource | None = None
     given_ns: int = field(default_factory=time.monotonic_ns)
     """Monotonic; when the caller gave the sink."""
 
     @classmethod
     def of(
         cls, source: object, sink: object, *, guarantee: str | None, record_id: IdSource | None,
-        relation: Relation | str | None, group: str | None, retry_topics: Topic | str | Iterable[Topic | str] = (),
+        relation: Relation | str | None, group: str | None, retry: RetryPromise = NO_RETRIES,
+        order_key: IdSource | None = None,
     ) -> PipelinePromise:  # fmt: skip
         """Return the promise. Raises ConfigError for a wrong argument."""
         if not isinstance(source, (str, Topic)):
@@ -94,6 +113,8 @@ class PipelinePromise:
             raise ConfigError(
                 f"verify_pipeline(): source and sink are the same topic {sink_topic!r}"
             )
+        if order_key is not None:
+            check_source("order_key", order_key)
         ordered = "ordered" in parse(guarantee or DEFAULT_GUARANTEE)
         if ordered and (sink_topic is None or isinstance(relation, KeyedRelation)):
             what = "rows have no order"
@@ -104,31 +125,32 @@ class PipelinePromise:
             )
         promise = cls(
             source=str(source), sink=sink, sink_topic=sink_topic, record_id=record_id, relation=relation,
-            group=group, ordered=ordered, retry_topics=_names(retry_topics),
+            group=group, ordered=ordered, retry=retry, order_key=order_key,
         )  # fmt: skip
         promise.pairing(loose=isinstance(sink, (Table, Files)))
-        promise.check_retry_topics()
+        promise._check_retries()
         return promise
 
-    def check_retry_topics(self) -> None:
-        """Raise ConfigError for retry topics whose records cannot be compared with the inputs."""
-        if not self.retry_topics:
+    def _check_retries(self) -> None:
+        """Raise ConfigError for retry topics and dead letters whose records cannot be compared with the inputs."""
+        if not self.retry:
             return
-        twice = {self.source, self.sink_topic} & set(self.retry_topics)
-        if twice:
-            raise ConfigError(
-                f"verify_pipeline(retry_topics=…): {', '.join(sorted(filter(None, twice)))} is the source or the sink"
-            )
+        self.retry.check_topics(self.source, self.sink_topic)
         if self.record_id is None or isinstance(self.relation, KeyedRelation):
+            name = "retry_topics" if self.retry.topics else "dead_letters"
             raise ConfigError(
-                "verify_pipeline(retry_topics=…) needs record_id=, by which a record of a retry topic and an input are "
-                "compared, and a relation of single records"
+                f"verify_pipeline({name}=…) needs record_id=, by which a record of a retry topic or a dead letter and "
+                "an input are compared, and a relation of single records"
             )
 
     @property
     def topics(self) -> list[str]:
         """The topics that the verdict is about."""
-        return [self.source, *([self.sink_topic] if self.sink_topic else []), *self.retry_topics]
+        return [
+            self.source,
+            *([self.sink_topic] if self.sink_topic else []),
+            *self.retry.all_topics,
+        ]
 
     def pairing(self, *, loose: bool) -> Pairing:
         """Return how outputs are paired. Raises ConfigError where they could not be."""
@@ -172,28 +194,62 @@ class _Judge:
         pairing = promise.pairing(loose=sink.loose)
         batches = self._batches()
         commits = self._commits(until_ns)
+        wall_ns = time.time_ns() - time.monotonic_ns()
         inputs = PipelineInputs(
             pairing=pairing, source=contents.chunks_of([promise.source]), sink=sink.chunks, commits=commits,
             times=self._times(promise.sink_topic, OUTPUT_TIMES, batches), ordered=promise.ordered,
-            retries=contents.chunks_of(promise.retry_topics),
-            retry_times={
-                topic: self._times(topic, RETRY_TIMES.format(number), batches)
-                for number, topic in enumerate(promise.retry_topics)
-            },
+            order_key=promise.order_key, **self._retries(batches, wall_ns),
         )  # fmt: skip
         found = check_pipeline(inputs, folder=self._work, spark=spark, engine=engine)
         partitions = contents.partitions_of([promise.source])
         words = PipelineWords(
             pairing=pairing, source=promise.source, sink=sink.name, commits=commits, partitions=partitions,
-            chunks=[numbered.chunk for numbered in inputs.chunks()],
+            chunks=[numbered.chunk for numbered in inputs.chunks()], order_key=promise.order_key,
+            retries=RetryWords(
+                promise=promise.retry, sink=sink.name, wall_ns=wall_ns, started_ns=started_ns(self._folder),
+                asked_ns=min((part.asked_ns for part in partitions if part.asked_ns), default=0),
+            ),
         )  # fmt: skip
         run = PipelineRun(
             pairing=pairing, source=promise.source, sink=sink.name, sink_note=sink.note, commits=commits,
             source_partitions=partitions, ordered=promise.ordered, group=promise.group,
-            rewritten=self.rewritten,
+            rewritten=self.rewritten, retry=promise.retry,
+            retry_partitions=contents.partitions_of(promise.retry.all_topics),
             sink_partitions=contents.partitions_of([promise.sink_topic] if promise.sink_topic else []),
         )  # fmt: skip
         return PipelineResults(run, found, words, limit).findings()
+
+    def _retries(
+        self, batches: Mapping[str, npt.NDArray[np.int64]], wall_ns: int
+    ) -> dict[str, Any]:
+        """Return what the join reads of retry topics and dead letters: arguments of `PipelineInputs`."""
+        promise, contents = self._promise.retry, self._contents
+        if not promise:
+            return {}
+        source = self._promise.source
+        return {
+            "retries": contents.chunks_of(promise.topics),
+            "letters": contents.chunks_of([promise.dead_letters] if promise.dead_letters else []),
+            "topic_times": {
+                topic: self._times(topic, TOPIC_TIMES.format(number), batches)
+                for number, topic in enumerate([source, *promise.all_topics])
+            },
+            "retry": RetryColumns(promise=promise, wall_ns=wall_ns),
+            "reads": self._deliveries(source),
+        }
+
+    def _deliveries(self, source: str) -> str:
+        """Write what clients were delivered of the source before the final read; return the file, or "" for nothing."""
+        import numpy as np
+
+        asked = [part.asked_ns for part in self._contents.partitions_of([source])]
+        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
+        found = deliveries(taps, source, min(asked, default=0))
+        if not len(found) or source in self._created_ns:
+            return ""
+        path = self._work / DELIVERIES
+        np.save(path, found)
+        return str(path)
 
     def _sink_read_ns(self) -> int:
         """Return the time from which on the job may have written outputs that were not read.
@@ -251,12 +307,3 @@ class _Judge:
         path = self._work / name
         np.save(path, batches[topic])
         return str(path)
-
-
-def _names(given: Topic | str | Iterable[Topic | str]) -> tuple[str, ...]:
-    """Return the names of topics. Raises ConfigError for something else."""
-    topics = (given,) if isinstance(given, (str, Topic)) else tuple(given)
-    for topic in topics:
-        if not isinstance(topic, (str, Topic)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"verify_pipeline(retry_topics={given!r:.80}): expected topics")
-    return tuple(map(str, topics))

@@ -24,13 +24,20 @@ from ..histories.commits import CommitTimes
 from ..histories.contents import FinalRead
 from .findings import PromiseFindings
 from .pairing import Pairing
-from .pipeline_findings import DUPLICATE, LATE, MISSING, OUT_OF_ORDER, UNEXPECTED, WRONG, Row
+from .pipeline_findings import BOTH, DUPLICATE, LATE, MISSING, OUT_OF_ORDER, UNEXPECTED, WRONG, Row
 from .pipeline_join import PipelineFindings
-from .pipeline_mapper import ACTUAL, EXPECTED
+from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED
 from .pipeline_words import PipelineWords
 from .relations import KeyedRelation
+from .retries import RetryPromise
 
-NAMES = (MISSING, DUPLICATE, UNEXPECTED, WRONG, LATE, OUT_OF_ORDER)
+NAMES = (MISSING, DUPLICATE, UNEXPECTED, WRONG, LATE, OUT_OF_ORDER, BOTH)
+SIDES = {
+    EXPECTED: "inputs",
+    ACTUAL: "outputs",
+    RETRIED: "records of retry topics",
+    DEAD: "dead letters",
+}
 OF_TOPICS = frozenset({"duplicate", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
 """Anomalies of the topics themselves, which `verify` judges: a pipeline does not answer for them."""
 
@@ -54,6 +61,9 @@ class PipelineRun:
     """Partitions of which offsets were written twice."""
     group: str | None = None
     """The group that the caller named."""
+    retry: RetryPromise = field(default_factory=RetryPromise)
+    retry_partitions: Sequence[FinalRead] = ()
+    """Of the retry topics and the dead letters."""
 
     @property
     def keyed(self) -> bool:
@@ -83,17 +93,27 @@ class PipelineResults:
             self._judge_commits()
             self._judge_exceptions()
             self._judge_removed_records()
+            self._judge_removed_letters()
             self._judge_orders()
             self._judge_emptiness()
         counts = {name: count for name, count in self._counts.items() if count}
         numbers = {
             f"pipeline_{name}": self._found.counts[name]
-            for name in ("inputs", "outputs", "expected_outputs", "matched", "outputs_not_judged")
+            for name in (
+                "inputs",
+                "outputs",
+                "expected_outputs",
+                "matched",
+                "outputs_not_judged",
+                "retries",
+                "dead_letters",
+            )
         }
         return PromiseFindings(
             operation_counts={name: number for name, number in numbers.items() if number},
             anomaly_counts=counts, anomalies=self._anomalies(counts), reasons=self._reasons, doubts=self._doubts,
-            notes=self._notes, replaces=OF_TOPICS, knows_order=True, accounted_topics=(self._run.sink,),
+            notes=self._notes, replaces=OF_TOPICS, knows_order=True,
+            accounted_topics=(self._run.sink, *self._run.retry.all_topics),
         )  # fmt: skip
 
     def _anomalies(self, counts: Mapping[str, int]) -> list[Row]:
@@ -162,13 +182,21 @@ class PipelineResults:
             first.setdefault(kind, row["first"])
         for (name, side), count in sorted(counted.items()):
             times = "once" if count == 1 else f"for {count} records"
-            of = "inputs" if side == EXPECTED else "outputs"
-            self._reasons.append(f"{name} {times} ({of}): {first[name, side]}")
+            self._reasons.append(f"{name} {times} ({SIDES[side]}): {first[name, side]}")
         sides = {side for _, side in counted}
         if EXPECTED in sides:
-            self._drop([*NAMES] if self._run.keyed else [UNEXPECTED, DUPLICATE, WRONG])
+            self._drop([*NAMES] if self._run.keyed else [UNEXPECTED, DUPLICATE, WRONG, BOTH])
         if ACTUAL in sides:
             self._drop([MISSING, LATE, *([WRONG] if self._run.keyed else [])])
+        if RETRIED in sides:
+            self._drop([LATE])
+        if DEAD in sides:
+            self._drop([MISSING, LATE])
+        if others := self._found.other_ids:
+            self._reasons.append(
+                f"record_id= gives {sum(row['other_ids'] for row in others)} outputs another record id than their "
+                f"input, so that retries and dead letters cannot be found; the first input is {others[0]['first']}"
+            )
 
     def _drop(self, names: Sequence[str]) -> None:
         """Forget anomalies that the exceptions, which are reported, may have caused."""
@@ -181,7 +209,7 @@ class PipelineResults:
         source = [part for part in self._run.source_partitions if part.removed]
         if source:
             why = f"{_removed(source)}, which may have required outputs"
-            self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG], why)
+            self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG, BOTH], why)
             self._not_excluded([MISSING, WRONG] if keyed else [MISSING], why)
         sink = [
             part for part in self._run.sink_partitions if part.low or (part.removed and not keyed)
@@ -190,12 +218,24 @@ class PipelineResults:
             why = f"{_removed(sink)}, which may have been outputs"
             self._not_judged([MISSING, LATE], why)
             self._not_excluded([UNEXPECTED, DUPLICATE, WRONG], why)
+            self._not_excluded([BOTH] if self._run.retry.dead_letters else [], why)
         if self._run.rewritten:
             listed = ", ".join(self._run.rewritten)
             self._not_judged(
                 [LATE],
                 f"offsets of {listed} were written twice (a topic was created again, or a leader lost records)",
             )
+
+    def _judge_removed_letters(self) -> None:
+        removed = [part for part in self._run.retry_partitions if part.removed or part.low]
+        letters = [part for part in removed if part.topic == self._run.retry.dead_letters]
+        if letters:
+            why = f"{_removed(letters)}, which may have been dead letters"
+            self._not_judged([MISSING, LATE], why)
+            self._not_excluded([DUPLICATE, UNEXPECTED, BOTH], why)
+        retries = [part for part in removed if part not in letters]
+        if retries:
+            self._not_judged([LATE], f"{_removed(retries)}, which may have kept inputs")
 
     def _judge_orders(self) -> None:
         for row in self._found.doubts:
@@ -224,6 +264,10 @@ class PipelineResults:
         if not counts["inputs"]:
             self._reasons.append(
                 f"the source {run.source} is empty: the pipeline had nothing to do"
+            )
+        elif not counts["outputs"] and counts["dead_letters"]:
+            self._notes.append(
+                f"{run.sink} is empty: the job gave up every input, or has not processed it"
             )
         elif not counts["outputs"]:
             note = f" ({run.sink_note})" if run.sink_note else ""

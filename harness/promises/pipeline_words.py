@@ -14,10 +14,20 @@ from ..histories.commits import NEVER, CommitTimes
 from ..histories.contents import FinalRead
 from .chunk_records import OutputChunk, record_at, text_of_record
 from .pairing import Pairing, Unit
-from .pipeline_findings import DUPLICATE, LATE, MISSING, OUT_OF_ORDER, UNEXPECTED, WRONG, Place
+from .pipeline_findings import (
+    BOTH,
+    DUPLICATE,
+    LATE,
+    MISSING,
+    OUT_OF_ORDER,
+    UNEXPECTED,
+    WRONG,
+    Place,
+)
 from .record import NotJsonError, Record, text_of
-from .record_ids import canonical
+from .record_ids import IdReader, IdSource, canonical
 from .relations import KeyedRelation
+from .retry_words import NO_RETRIES, RetryWords
 from .shapes import Shape, actual_output, expected_output, is_a, shown
 
 Row = dict[str, Any]
@@ -35,20 +45,27 @@ class PipelineWords:
     commits: Mapping[str, Mapping[int, CommitTimes]]
     partitions: Sequence[FinalRead]
     """What was read of each partition of the source."""
+    order_key: IdSource | None = None
+    retries: RetryWords = NO_RETRIES
 
     def anomaly(self, finding: Row) -> Row:
         """Return the fields of an `Anomaly`."""
         describe = {
             MISSING: self._missing, DUPLICATE: self._duplicate, UNEXPECTED: self._unexpected, WRONG: self._wrong,
-            LATE: self._late, OUT_OF_ORDER: self._out_of_order,
+            LATE: self._late, OUT_OF_ORDER: self._out_of_order, BOTH: self._with_both,
         }[finding["name"]]  # fmt: skip
         given = self._record(finding["input"])
         output = self._record(finding["output"])
         operations, explanation = describe(finding, given, output)
         at = output if output is not None and finding["name"] != LATE else given
+        if (letter := self._record(finding.get("letter"))) is not None:
+            operations.append(self._shown("dead letter", letter, self._id_of_output(letter)))
+            at = letter
         return {
             "name": finding["name"],
-            "topic": self.sink if at is output else self.source,
+            "topic": (
+                at.topic if at is letter and at else self.sink if at is output else self.source
+            ),
             "partition": -1 if at is None else at.partition,
             "offsets": [] if at is None or at.offset < 0 else [at.offset],
             "operations": operations,
@@ -143,7 +160,11 @@ class PipelineWords:
         assert given is not None
         rows, name, _unit = self._both(finding, given, None)
         facts, commits = self._fate(given)
-        return rows + commits, f"{self.sink} has no output for {name}{facts}"
+        retry = self._record(finding.get("retry"))
+        if retry is not None:
+            rows.append(self._shown("retry", retry, self._id_of_output(retry)))
+        lacking, reached = self.retries.without_fate(name, retry)
+        return rows + commits, f"{lacking}{reached}{facts}"
 
     def _fate(self, given: Record) -> tuple[str, list[Row]]:
         """Return what the groups that read the source committed, for an input without output."""
@@ -185,12 +206,25 @@ class PipelineWords:
         self, finding: Row, given: Record | None, output: Record | None
     ) -> tuple[list[Row], str]:
         rows, name, _ = self._both(finding, given, output)
+        if output is None:
+            dead = self.retries.promise.dead_letters
+            return rows, f"{dead} has more dead letters of {name} than {self.source} has inputs"
         return rows, f"{self.sink} has the output for {name} more often than the inputs require"
+
+    def _with_both(
+        self, finding: Row, given: Record | None, output: Record | None
+    ) -> tuple[list[Row], str]:
+        rows, name, _ = self._both(finding, given, output)
+        return rows, (
+            f"{name} has an output in {self.sink}, and lies in {self.retries.promise.dead_letters}; {self.source} does "
+            "not have it again, as after a replay"
+        )
 
     def _unexpected(
         self, finding: Row, given: Record | None, output: Record | None
     ) -> tuple[list[Row], str]:
-        assert output is not None
+        if output is None:
+            return self._unknown_letter(finding)
         rows, name, _ = self._both(finding, given, output)
         if self.pairing.by_value:
             return (
@@ -198,6 +232,15 @@ class PipelineWords:
                 f"no record of {self.source} requires the output {text_of(text_of_record(output))}",
             )
         return rows, f"no record of {self.source} requires an output for {name}"
+
+    def _unknown_letter(self, finding: Row) -> tuple[list[Row], str]:
+        letter = self._record(finding["letter"])
+        assert letter is not None
+        name = self._name(self._id_of_output(letter), letter)
+        return (
+            [],
+            f"{letter.topic} has a dead letter of {name}, and no record of {self.source} has this record id",
+        )
 
     def _wrong(
         self, finding: Row, given: Record | None, output: Record | None
@@ -281,6 +324,12 @@ class PipelineWords:
             self._shown("output", earlier, self._id_of_output(earlier)),
         ]
         return rows, (
-            f"{given.place} comes before {later.place}, with the same key {text_of(given.key)}, but its output "
+            f"{given.place} comes before {later.place}, with the same {self._order_of(given)}, but its output "
             f"{output.place} comes after the output {earlier.place}"
         )
+
+    def _order_of(self, given: Record) -> str:
+        """Return by what an input has an order."""
+        if self.order_key is None:
+            return f"key {text_of(given.key)}"
+        return f"order key {canonical(IdReader('order_key', self.order_key).of(given))}"

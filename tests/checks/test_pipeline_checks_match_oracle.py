@@ -25,6 +25,7 @@ from harrow.harness.promises.relations import (
     mapped,
     windowed,
 )
+from harrow.harness.promises.retries import RetryPromise
 from harrow.harness.promises.shapes import Rows, is_a
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,7 +176,7 @@ def test_stages_find_what_the_oracle_finds(
         files = [_saved(Path(folder) / name, of) for name, of in (("a", times), ("b", retried))]
         found = checked(
             orders, outputs, pairing, Path(folder), commits=commits, times=files[0], retries=retries,
-            retry_times=files[1],
+            topic_times={"retries": files[1]}, promise=RetryPromise.of(retry_topics="retries"),
         )  # fmt: skip
     expected = judge_pipeline(
         orders, outputs, pairing, commits=commits, retries=retries,

@@ -1,0 +1,99 @@
+"""The rules of retry topics and dead letters for one record id: part of the reducer `Compare` (L5).
+
+`retry_oracle.py` has the same rules in plain Python. The fate of an input is its output or a dead letter.
+
+* A dead letter is one of an input of its id with the same key and value. Where no input of the id has its key and
+  value, it may be one of each.
+* `missing-output`: a class whose last input was written before a dead letter of it lacks no output. An input that was
+  written again after its last dead letter (a replay) needs an output or another dead letter.
+* `output-and-dead-letter`: of n equal inputs, more than n have an output or a dead letter, each input counted once for
+  each. So a replay, which is in the source twice, may have both. One finding for each input that must have both.
+* `duplicate-output`: more dead letters than inputs. `unexpected-output`: a dead letter, and no input has its id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..histories.commits import NEVER
+from .pipeline_findings import BOTH, DUPLICATE, UNEXPECTED, Findings
+
+if TYPE_CHECKING:
+    from .pipeline_rows import Content, IdRows, LetterRow, OutputRow, RetryRow, UnitRow
+
+
+def letters_of(members: Sequence[UnitRow], rows: IdRows) -> list[LetterRow]:
+    """Return the dead letters that may be of the inputs of a class."""
+    if not rows.letters:
+        return []
+    own = {unit.content for unit in members}
+    known = {given.content for given in rows.inputs}
+    return [
+        letter for letter in rows.letters if letter.content in own or letter.content not in known
+    ]
+
+
+def covers(letters: Sequence[LetterRow], members: Sequence[UnitRow]) -> bool:
+    """True where a dead letter of a class was written after each of its inputs; unknown times count as such."""
+    last = max(unit.time for unit in members)
+    return any((letter.time or NEVER) > last for letter in letters)
+
+
+def last_retry(retries: Sequence[RetryRow]) -> dict[str, Any]:
+    """Return the place of the last record in a retry topic, for a finding; nothing where there is none."""
+    if not retries:
+        return {}
+    last = max(retries, key=lambda row: (row.time, row.sent_ms, row.topic, row.place.offset))
+    return {"retry": last.place}
+
+
+def judge_letters(
+    rows: IdRows, classes: Sequence[Sequence[UnitRow]], matched: Sequence[Sequence[OutputRow]],
+    letters: Sequence[Sequence[LetterRow]], findings: Findings,
+) -> None:  # fmt: skip
+    """Judge how many dead letters of an id there are."""
+    if not rows.letters:
+        return
+    if not rows.inputs:
+        for letter in rows.letters:
+            findings.add(UNEXPECTED, None, None, letter=letter.place)
+        return
+    both = [
+        _with_both(members, outputs, own)
+        for members, outputs, own in zip(classes, matched, letters, strict=True)
+    ]
+    for _ in range(max(both, default=0)):
+        at = both.index(max(both))
+        findings.add(
+            BOTH, classes[at][-1].place, matched[at][-1].place, letter=letters[at][-1].place
+        )
+    for letter in _surplus(rows):
+        findings.add(DUPLICATE, rows.inputs[0].place, None, letter=letter.place)
+
+
+def _with_both(
+    members: Sequence[UnitRow], outputs: Sequence[OutputRow], letters: Sequence[LetterRow]
+) -> int:
+    """Return how many inputs of a class must have an output and a dead letter."""
+    per_input = Counter((unit.place.chunk, unit.place.row) for unit in members)
+    inputs = len(per_input)
+    with_output = min(inputs, -(-len(outputs) // max(per_input.values())))
+    return max(0, with_output + min(inputs, len(letters)) - inputs)
+
+
+def _surplus(rows: IdRows) -> list[LetterRow]:
+    """Return the dead letters that no input is left for."""
+    left: Counter[Content] = Counter(given.content for given in rows.inputs)
+    known = set(left)
+    unmatched: list[LetterRow] = []
+    changed: list[LetterRow] = []
+    for letter in rows.letters:
+        if letter.content not in known:
+            changed.append(letter)
+        elif left[letter.content]:
+            left[letter.content] -= 1
+        else:
+            unmatched.append(letter)
+    return unmatched + changed[left.total() :]

@@ -1,0 +1,59 @@
+"""How far the retries of an input got, in the user's words: part of `pipeline_words.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..run_folder import RunTimes
+from ..wording import counted
+from .record import Record
+from .retries import RetryPromise
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryWords:
+    """Describes records of retry topics, and their absence."""
+
+    promise: RetryPromise = field(default_factory=RetryPromise)
+    sink: str = ""
+    wall_ns: int = 0
+    """What a monotonic time and this are together is the time since 1970."""
+    started_ns: int = 0
+    """Monotonic; when the run began."""
+    asked_ns: int = 0
+    """Monotonic; when the final read began. 0: not known."""
+
+    def without_fate(self, name: str, retry: Record | None) -> tuple[str, str]:
+        """Return that an input has no output (and no dead letter), and how far its retries got."""
+        dead = self.promise.dead_letters
+        lacking = f"{self.sink} has no output for {name}"
+        if dead is not None:
+            lacking += f", and {dead} no dead letter"
+        if not self.promise.topics:
+            return lacking, ""
+        if retry is None:
+            return lacking, f"; {' and '.join(self.promise.topics)} never had it"
+        return lacking, f"; its last retry is {retry.place}{self.state(retry)}"
+
+    def state(self, retry: Record) -> str:
+        """Return what the headers of a record in a retry topic say."""
+        attempts = self.promise.attempts_of(retry.headers)
+        due_ms = self.promise.due_ms_of(retry.headers)
+        text = "" if attempts is None else f", with {counted(attempts, 'attempt')}"
+        return text + (
+            "" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}"
+        )
+
+    def at(self, wall_ms: int) -> str:
+        """Return a time since 1970 as one since the start of the run: "0.14 s"."""
+        return RunTimes(self.started_ns).text(wall_ms * NS_PER_MS - self.wall_ns)
+
+    def _too_late(self, due_ms: int) -> str:
+        if not self.asked_ns or due_ms * NS_PER_MS - self.wall_ns < self.asked_ns:
+            return ""
+        return f", after the final read at {RunTimes(self.started_ns).text(self.asked_ns)}: wait longer in the test"
+
+
+NO_RETRIES = RetryWords()
