@@ -66,14 +66,14 @@ class PipelineVerifier:
         An input that the job has not processed yet is a missing output; the message says how far the job has committed.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
-        from .promises.pipeline_promise import PipelinePromise, guarantee_of
+        from .promises.pipeline_promise import PipelinePromise, forbids_duplicates, guarantee_of
         from .promises.retries import RetryPromise
 
         bound = recovery_bound("verify_pipeline", recovers_within)
         guarantee = guarantee_of(guarantee, order_key)
         retry = RetryPromise.of(
             retry_topics=retry_topics, dead_letters=dead_letters, attempts=attempts, attempts_header=attempts_header,
-            due_header=due_header,
+            due_header=due_header, once=forbids_duplicates(guarantee),
         )  # fmt: skip
         promise = PipelinePromise.of(
             source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group,

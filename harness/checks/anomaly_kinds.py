@@ -104,6 +104,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "output is not what its input requires",
         "outputs are not what their inputs require",
     ),
+    _kind(
+        "dead-letter-without-reason",
+        "dead letter lacks its reason, or the key or value of its input",
+        "dead letters lack their reason, or the key or value of their input",
+    ),
     # data that is there too often
     _kind(
         "duplicate",
@@ -147,6 +152,17 @@ SEVERITY: tuple[AnomalyKind, ...] = (
     ),
     _kind(
         "unexpected-output", "output follows from no input record", "outputs follow from no input"
+    ),
+    # retries
+    _kind(
+        "too-many-attempts",
+        "input record was tried more often than the job may",
+        "input records were tried more often than the job may",
+    ),
+    _kind(
+        "attempt-before-due",
+        "attempt began before it was due",
+        "attempts began before they were due",
     ),
     # order
     _kind(

@@ -69,6 +69,9 @@ What the application promised of a pipeline (`promises/pipeline_checks.py`):
 * `duplicate-output`: there are more outputs than the inputs require;
 * `out-of-order-output`: outputs of one record key are not in the order of their inputs;
 * `output-and-dead-letter`: an input has its output, and it is a dead letter too (`promises/retry_checks.py`);
+* `too-many-attempts`, `attempt-before-due`: an input was tried more often than `attempts=` says, or before it was due
+  (`promises/attempt_rules.py`);
+* `dead-letter-without-reason`: a dead letter does not say its reason, or has not the key and value of its input;
 * `commit-before-output`: a group committed an offset beyond an input before the output for that input was there.
 
 `anomaly_kinds.py` has the order of severity, and the words with which a verdict reports each of them.
@@ -113,6 +116,7 @@ GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"
 LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
     "unanswered-request"
 }
+RETRIES = frozenset({"too-many-attempts", "attempt-before-due", "dead-letter-without-reason"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
     "out-of-order-output"
@@ -122,11 +126,18 @@ Guarantees = Annotated[str, "a text such as 'no-loss' or 'exactly-once,ordered'"
 """One name or several with commas."""
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": INTEGRITY - {"inconsistent-offsets"},
-    "no-loss": LOSS | INTEGRITY | LIVENESS,
-    "at-least-once": LOSS | INTEGRITY | LIVENESS,
-    "at-most-once": INTEGRITY | DUPLICATION,
-    "exactly-once": LOSS | INTEGRITY | DUPLICATION | EXCESS | ISOLATION | GROUPS | LIVENESS,
-    "ordered": LOSS | INTEGRITY | ORDER | LIVENESS,
+    "no-loss": LOSS | INTEGRITY | LIVENESS | RETRIES,
+    "at-least-once": LOSS | INTEGRITY | LIVENESS | RETRIES,
+    "at-most-once": INTEGRITY | DUPLICATION | RETRIES,
+    "exactly-once": LOSS
+    | INTEGRITY
+    | DUPLICATION
+    | EXCESS
+    | ISOLATION
+    | GROUPS
+    | LIVENESS
+    | RETRIES,
+    "ordered": LOSS | INTEGRITY | ORDER | LIVENESS | RETRIES,
 }
 """The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
 

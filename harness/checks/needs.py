@@ -61,7 +61,7 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("missing", "unexpected", "out-of-order", "split-key"), (frozenset({R.PROMISES}),)),
     (
         ("missing-output", "wrong-output", "unexpected-output", "duplicate-output", "out-of-order-output",
-         "output-and-dead-letter"),
+         "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts", "attempt-before-due"),
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),

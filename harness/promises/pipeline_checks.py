@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
+from .attempt_rules import judge_attempts
 from .join import HASH
 from .pipeline_findings import (
     DUPLICATE,
@@ -46,6 +47,7 @@ from .pipeline_findings import (
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
 from .pipeline_order import pairs_frame, pairs_of
 from .pipeline_rows import IdRows, LetterRow, OutputRow, UnitRow, rows_by_id
+from .retries import RetryPromise
 from .retry_checks import covers, judge_letters, last_retry, letters_of
 from .shapes import Shape
 
@@ -69,6 +71,7 @@ class Compare:
     may_overwrite: bool
     """Whether an output may replace an earlier one with the same id: rows of a table."""
     ordered: bool
+    retry: RetryPromise | None = None
 
     def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | Row]:
         """Yield counts and findings, and the matched pairs if their order is checked."""
@@ -180,6 +183,8 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
     for at, members in enumerate(classes):
         _late(compare, members, [*matched[at], *letters[at]], len(missing[at]), findings)
     judge_letters(rows, classes, matched, letters, findings)
+    if compare.retry is not None:
+        judge_attempts(compare.retry, rows, findings)
     return [
         (members[0], output)
         for at, members in enumerate(classes)

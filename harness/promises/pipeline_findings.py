@@ -1,6 +1,6 @@
 """What the reducers of a pipeline's checks yield: counts, and the first findings of each name.
 
-A finding names records by their places and is plain JSON; `explanations.py` reads the records again and explains it.
+A finding names records by their places and is plain JSON; `pipeline_words.py` reads the records again and explains it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpected-output"
 WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-order-output"
-BOTH = "output-and-dead-letter"
+BOTH, WITHOUT_REASON = "output-and-dead-letter", "dead-letter-without-reason"
+TOO_MANY, EARLY = "too-many-attempts", "attempt-before-due"
 SHOWN = 20
 """How many findings of each name a task reports."""
 

@@ -135,6 +135,7 @@ def _run(
         by_value=inputs.pairing.by_value,
         may_overwrite=inputs.pairing.rows.loose,
         ordered=inputs.ordered,
+        retry=None if inputs.retry is None else inputs.retry.promise,
     )
     reducers = (compare, check_order) if inputs.ordered else (compare,)
     return run_join(inputs.chunks(), mapper, *reducers, folder=folder, spark=spark, engine=engine)
@@ -203,7 +204,7 @@ def _merged(rows: Iterable[Row], groups: Sequence[str]) -> PipelineFindings:
 
 def _finding(row: Row, groups: Sequence[str]) -> Row:
     """Return a finding with its places and its group's name."""
-    places = ("input", "output", "after_input", "after_output", "letter", "retry")
+    places = ("input", "output", "after_input", "after_output", "letter", "retry", "attempt")
     found = {name: Place(*row[name]) if row.get(name) else None for name in places}
     named = {"group": groups[row["group"]]} if row["name"] == LATE else {}
     return {**row, **found, **named}

@@ -211,6 +211,8 @@ class PipelineMapper:
             chunk.side, chunk.number, rows, judged, ids, nothing, nothing, [], topic=topic, order=order
         )  # fmt: skip
         yield {"counts": {"retries" if chunk.side == RETRIED else "dead_letters": len(source)}}
+        if chunk.side == RETRIED and self.retry is not None:
+            yield {"counts": self.retry.counts_of(source)}
 
     def _actual_ids(
         self, sink: ChunkRows, problems: Problems

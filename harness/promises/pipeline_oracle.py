@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..histories.commits import NEVER, Commit
+from .attempt_oracle import Attempts
 from .pairing import Pairing, Unit
 from .record import Record
 from .record_ids import canonical
 from .relations import KeyedRelation, RecordRelation
+from .retries import RetryPromise
 from .retry_oracle import Fates
 from .shapes import Shape, actual_output
 
@@ -60,6 +62,7 @@ def _units(pairing: Pairing, record: Record) -> list[Unit]:
 def judge_pipeline(
     inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, *, commits: Sequence[Commit] = (),
     time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (), letters: Sequence[Record] = (),
+    promise: RetryPromise | None = None, reads_of: Callable[[Record], int] = lambda _: -1,
 ) -> Judgement:  # fmt: skip
     """Judge a pipeline whose functions raise nothing. `time_of`: of all records; 0 where it is not known."""
     if isinstance(pairing.relation, KeyedRelation):
@@ -81,11 +84,23 @@ def judge_pipeline(
     for record in retries:
         found = pairing.output_id(record)
         retried[found] = min(time_of(record), retried.get(found, NEVER))
-    given = _named(inputs, pairing) if pairing.record_id is not None else {}
-    dead = _named(letters, pairing) if letters else {}
+    given = _named(inputs if pairing.record_id is not None else (), pairing)
+    dead = _named(letters, pairing)
     for name in sorted({*expected, *actual, *dead}):
         fates = Fates(given.get(name, []), dead.get(name, []), time_of)
         judge.judge(expected[name], actual[name], fates, retried.get(name))
+    if promise is not None:
+        again = _named(retries, pairing)
+        for name in {*again, *dead}:
+            attempts = Attempts(
+                promise,
+                given.get(name, []),
+                again.get(name, []),
+                dead.get(name, []),
+                time_of,
+                reads_of,
+            )
+            judge.counts += attempts.judge()
     judge.order()
     return Judgement(judge.counts, judge.late)
 

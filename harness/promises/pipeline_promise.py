@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
-from ..checks.guarantees import parse
+from ..checks.guarantees import forbidden, parse
 from ..checks.log_changes import created_again
 from ..checks.traces import judged_events
 from ..engines import SPARK, Engine
@@ -60,6 +60,11 @@ def guarantee_of(given: str | None, order_key: object) -> str:
             f"guarantee allows any order; write guarantee={given + ',ordered'!r}, or leave out order_key="
         )
     return given or f"{DEFAULT_GUARANTEE},ordered"
+
+
+def forbids_duplicates(guarantee: str) -> bool:
+    """True where each input must have one fate."""
+    return "duplicate-output" in forbidden(parse(guarantee))
 
 
 def named_relation(name: str) -> Relation:

@@ -24,20 +24,46 @@ from ..histories.commits import CommitTimes
 from ..histories.contents import FinalRead
 from .findings import PromiseFindings
 from .pairing import Pairing
-from .pipeline_findings import BOTH, DUPLICATE, LATE, MISSING, OUT_OF_ORDER, UNEXPECTED, WRONG, Row
+from .pipeline_findings import (
+    BOTH,
+    DUPLICATE,
+    EARLY,
+    LATE,
+    MISSING,
+    OUT_OF_ORDER,
+    TOO_MANY,
+    UNEXPECTED,
+    WITHOUT_REASON,
+    WRONG,
+    Row,
+)
 from .pipeline_join import PipelineFindings
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED
 from .pipeline_words import PipelineWords
 from .relations import KeyedRelation
 from .retries import RetryPromise
+from .retry_results import RetryDoubts, doubts_of_retries
 
-NAMES = (MISSING, DUPLICATE, UNEXPECTED, WRONG, LATE, OUT_OF_ORDER, BOTH)
+NAMES = (
+    MISSING,
+    DUPLICATE,
+    UNEXPECTED,
+    WRONG,
+    LATE,
+    OUT_OF_ORDER,
+    BOTH,
+    WITHOUT_REASON,
+    TOO_MANY,
+    EARLY,
+)
 SIDES = {
     EXPECTED: "inputs",
     ACTUAL: "outputs",
     RETRIED: "records of retry topics",
     DEAD: "dead letters",
 }
+OF_INPUTS = (BOTH, WITHOUT_REASON, TOO_MANY)
+"""What is said of dead letters and retries by comparing them with all inputs of their record id."""
 OF_TOPICS = frozenset({"duplicate", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
 """Anomalies of the topics themselves, which `verify` judges: a pipeline does not answer for them."""
 
@@ -93,7 +119,7 @@ class PipelineResults:
             self._judge_commits()
             self._judge_exceptions()
             self._judge_removed_records()
-            self._judge_removed_letters()
+            self._add(doubts_of_retries(self._run.retry, self._found, self._run.retry_partitions))
             self._judge_orders()
             self._judge_emptiness()
         counts = {name: count for name, count in self._counts.items() if count}
@@ -185,7 +211,7 @@ class PipelineResults:
             self._reasons.append(f"{name} {times} ({SIDES[side]}): {first[name, side]}")
         sides = {side for _, side in counted}
         if EXPECTED in sides:
-            self._drop([*NAMES] if self._run.keyed else [UNEXPECTED, DUPLICATE, WRONG, BOTH])
+            self._drop([*NAMES] if self._run.keyed else [UNEXPECTED, DUPLICATE, WRONG, *OF_INPUTS])
         if ACTUAL in sides:
             self._drop([MISSING, LATE, *([WRONG] if self._run.keyed else [])])
         if RETRIED in sides:
@@ -209,7 +235,7 @@ class PipelineResults:
         source = [part for part in self._run.source_partitions if part.removed]
         if source:
             why = f"{_removed(source)}, which may have required outputs"
-            self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG, BOTH], why)
+            self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG, *OF_INPUTS], why)
             self._not_excluded([MISSING, WRONG] if keyed else [MISSING], why)
         sink = [
             part for part in self._run.sink_partitions if part.low or (part.removed and not keyed)
@@ -226,16 +252,15 @@ class PipelineResults:
                 f"offsets of {listed} were written twice (a topic was created again, or a leader lost records)",
             )
 
-    def _judge_removed_letters(self) -> None:
-        removed = [part for part in self._run.retry_partitions if part.removed or part.low]
-        letters = [part for part in removed if part.topic == self._run.retry.dead_letters]
-        if letters:
-            why = f"{_removed(letters)}, which may have been dead letters"
-            self._not_judged([MISSING, LATE], why)
-            self._not_excluded([DUPLICATE, UNEXPECTED, BOTH], why)
-        retries = [part for part in removed if part not in letters]
-        if retries:
-            self._not_judged([LATE], f"{_removed(retries)}, which may have kept inputs")
+    def _add(self, found: RetryDoubts) -> None:
+        """Take over what the retries leave open."""
+        for names, why in found.not_judged:
+            self._not_judged(names, why)
+        for names, why in found.not_excluded:
+            self._not_excluded(names, why)
+        for name, why in found.doubts.items():
+            self._doubts.setdefault(name, why)
+        self._notes += found.notes
 
     def _judge_orders(self) -> None:
         for row in self._found.doubts:

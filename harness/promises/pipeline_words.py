@@ -17,10 +17,13 @@ from .pairing import Pairing, Unit
 from .pipeline_findings import (
     BOTH,
     DUPLICATE,
+    EARLY,
     LATE,
     MISSING,
     OUT_OF_ORDER,
+    TOO_MANY,
     UNEXPECTED,
+    WITHOUT_REASON,
     WRONG,
     Place,
 )
@@ -53,19 +56,22 @@ class PipelineWords:
         describe = {
             MISSING: self._missing, DUPLICATE: self._duplicate, UNEXPECTED: self._unexpected, WRONG: self._wrong,
             LATE: self._late, OUT_OF_ORDER: self._out_of_order, BOTH: self._with_both,
+            WITHOUT_REASON: self._of_retries, TOO_MANY: self._of_retries, EARLY: self._of_retries,
         }[finding["name"]]  # fmt: skip
         given = self._record(finding["input"])
         output = self._record(finding["output"])
         operations, explanation = describe(finding, given, output)
         at = output if output is not None and finding["name"] != LATE else given
-        if (letter := self._record(finding.get("letter"))) is not None:
-            operations.append(self._shown("dead letter", letter, self._id_of_output(letter)))
-            at = letter
+        places = {name: finding.get(name) for name in ("retry", "attempt", "letter")}
+        others = {name: found for name, place in places.items() if (found := self._record(place))}
+        for name, found in others.items():
+            word = "dead letter" if name == "letter" else name
+            operations.append(self._shown(word, found, self._id_of_output(found)))
+        if others and finding["name"] != MISSING:
+            at = [*others.values()][-1]
         return {
             "name": finding["name"],
-            "topic": (
-                at.topic if at is letter and at else self.sink if at is output else self.source
-            ),
+            "topic": self._topic_of(at, output),
             "partition": -1 if at is None else at.partition,
             "offsets": [] if at is None or at.offset < 0 else [at.offset],
             "operations": operations,
@@ -73,6 +79,11 @@ class PipelineWords:
         }
 
     # ---------------------------------------------------------------------------------- records
+
+    def _topic_of(self, at: Record | None, output: Record | None) -> str:
+        if at is not None and at.topic in self.retries.promise.all_topics:
+            return at.topic
+        return self.sink if at is output else self.source
 
     def _record(self, place: Place | None) -> Record | None:
         return None if place is None else record_at(self.chunks[place.chunk], place.row)
@@ -161,8 +172,6 @@ class PipelineWords:
         rows, name, _unit = self._both(finding, given, None)
         facts, commits = self._fate(given)
         retry = self._record(finding.get("retry"))
-        if retry is not None:
-            rows.append(self._shown("retry", retry, self._id_of_output(retry)))
         lacking, reached = self.retries.without_fate(name, retry)
         return rows + commits, f"{lacking}{reached}{facts}"
 
@@ -232,6 +241,28 @@ class PipelineWords:
                 f"no record of {self.source} requires the output {text_of(text_of_record(output))}",
             )
         return rows, f"no record of {self.source} requires an output for {name}"
+
+    def _of_retries(
+        self, finding: Row, given: Record | None, _: Record | None
+    ) -> tuple[list[Row], str]:
+        """Describe a finding about a dead letter, or about attempts."""
+        places = [finding.get(name) for name in ("letter", "attempt", "retry")]
+        letter, attempt, retry = map(self._record, places)
+        any_of_them = letter or attempt or retry
+        assert any_of_them is not None
+        rows: list[Row] = []
+        identity = self._id_of_output(any_of_them)
+        if given is not None:
+            rows.append(self._shown("record", given, identity))
+        name = self._name(identity, any_of_them)
+        if finding["name"] == WITHOUT_REASON:
+            assert letter is not None
+            return rows, self.retries.lacking(name, letter, given)
+        if finding["name"] == EARLY:
+            assert retry is not None
+            assert attempt is not None
+            return rows, self.retries.early(name, retry, attempt, finding["early_ms"])
+        return rows, self.retries.too_many(name, any_of_them, finding)
 
     def _unknown_letter(self, finding: Row) -> tuple[list[Row], str]:
         letter = self._record(finding["letter"])

@@ -8,8 +8,8 @@ attempts it goes to the dead letters. Two layouts of retry topics, which need no
 * a topic for each delay, `("orders-retry-1s", "orders-retry-1m")`: its consumer waits until the record is due.
 
 A record of a retry topic says in its headers how many attempts were made and when the next one is due. A header is
-decimal text, or a big-endian integer of 1 to 8 bytes, as Spring Kafka writes it. Spring counts the attempt that comes
-next: its first record in a retry topic has the number 2 (`retry_checks.py`).
+decimal text, or a big-endian integer of 1 to 8 bytes, as Spring Kafka writes it. Spring counts the attempt that is
+next: its first record in a retry topic has the number 2 (`attempt_rules.py`).
 
 May fail: ConfigError for a wrong argument.
 """
@@ -34,6 +34,8 @@ REASON_HEADERS = (
 """In which a dead letter has its reason: headers of Spring Kafka's retry topics and dead letters, of Kafka Connect."""
 Headers = Iterable[tuple[str, bytes | None]]
 INTEGER_BYTES_MOST = 8
+DUE_TOLERANCE_MS = 50
+"""An attempt may be so much earlier than its due time: two clocks of one machine, and times in whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +49,20 @@ class RetryPromise:
     """How many attempts an input has, the first one included."""
     attempts_header: str = ATTEMPTS_HEADER
     due_header: str = DUE_HEADER
+    once: bool = False
+    """Whether the guarantee forbids duplicates, so that records count attempts where no header does."""
+    tolerance_ms: int = DUE_TOLERANCE_MS
 
     @classmethod
     def of(
         cls, *, retry_topics: Topic | str | Iterable[Topic | str] = (), dead_letters: Topic | str | None = None,
         attempts: int | None = None, attempts_header: str = ATTEMPTS_HEADER, due_header: str = DUE_HEADER,
+        once: bool = False,
     ) -> RetryPromise:  # fmt: skip
         """Return the promise. Raises ConfigError for a wrong argument."""
         promise = cls(
             topics=_names(retry_topics), dead_letters=_name(dead_letters), attempts=attempts,
-            attempts_header=attempts_header, due_header=due_header,
+            attempts_header=attempts_header, due_header=due_header, once=once,
         )  # fmt: skip
         promise._check()
         return promise

@@ -8,7 +8,11 @@
   written again after its last dead letter (a replay) needs an output or another dead letter.
 * `output-and-dead-letter`: of n equal inputs, more than n have an output or a dead letter, each input counted once for
   each. So a replay, which is in the source twice, may have both. One finding for each input that must have both.
+* `dead-letter-without-reason`: a dead letter without a reason in its headers (`retries.REASON_HEADERS`), or with a key
+  or a value that no input of its id has.
 * `duplicate-output`: more dead letters than inputs. `unexpected-output`: a dead letter, and no input has its id.
+
+`attempt_rules.py` has the rules about attempts.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
-from .pipeline_findings import BOTH, DUPLICATE, UNEXPECTED, Findings
+from .pipeline_findings import BOTH, DUPLICATE, UNEXPECTED, WITHOUT_REASON, Findings
 
 if TYPE_CHECKING:
-    from .pipeline_rows import Content, IdRows, LetterRow, OutputRow, RetryRow, UnitRow
+    from .pipeline_rows import Content, IdRows, InputRow, LetterRow, OutputRow, RetryRow, UnitRow
 
 
 def letters_of(members: Sequence[UnitRow], rows: IdRows) -> list[LetterRow]:
@@ -56,6 +60,11 @@ def judge_letters(
     """Judge how many dead letters of an id there are."""
     if not rows.letters:
         return
+    for letter in rows.letters:
+        if not letter.has_reason or not _has_input(letter, rows):
+            likest = max(rows.inputs, key=lambda given: _likeness(letter, given), default=None)
+            place = None if likest is None else likest.place
+            findings.add(WITHOUT_REASON, place, None, letter=letter.place)
     if not rows.inputs:
         for letter in rows.letters:
             findings.add(UNEXPECTED, None, None, letter=letter.place)
@@ -71,6 +80,16 @@ def judge_letters(
         )
     for letter in _surplus(rows):
         findings.add(DUPLICATE, rows.inputs[0].place, None, letter=letter.place)
+
+
+def _has_input(letter: LetterRow, rows: IdRows) -> bool:
+    return not rows.inputs or any(given.content == letter.content for given in rows.inputs)
+
+
+def _likeness(letter: LetterRow, given: InputRow) -> int:
+    """Return in how much an input is like a dead letter: the value counts more than the key."""
+    key, value = letter.content
+    return (given.content[1] == value) * 2 + (given.content[0] == key)
 
 
 def _with_both(

@@ -77,6 +77,14 @@ class RetryColumns:
             "attempts": attempts.clip(-1, 2**31 - 1).astype(np.int32), "due": due, "sent": sent, "reason": reasons,
         }  # fmt: skip
 
+    def counts_of(self, records: ChunkRows) -> dict[str, int]:
+        """Return how many records of a retry topic say their number of attempts, and when they are due."""
+        promise, headers = self.promise, [record.headers for record in records.records()]
+        return {
+            "retries_with_attempts": sum(promise.attempts_of(own) is not None for own in headers),
+            "retries_with_due": sum(promise.due_ms_of(own) is not None for own in headers),
+        }
+
     def _none(self, size: int) -> dict[str, Any]:
         import numpy as np
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 
 from ..histories.commits import NEVER
 from .record import Record
+from .retries import REASON_HEADERS
 
+WITHOUT_REASON = "dead-letter-without-reason"
 BOTH, DUPLICATE, UNEXPECTED = "output-and-dead-letter", "duplicate-output", "unexpected-output"
 
 
@@ -41,10 +43,17 @@ class Fates:
 
     def judge(self, classes: Sequence[tuple[Sequence[Record], int]]) -> Counter[str]:
         """Return what the dead letters show. `classes`: the inputs of each expected output, and its outputs."""
+        bad = Counter({WITHOUT_REASON: sum(map(self._lacks_something, self._letters))})
         if not self._inputs:
-            return Counter({UNEXPECTED: len(self._letters)})
+            return bad + Counter({UNEXPECTED: len(self._letters)})
         both = [self._least_with_both(inputs, outputs) for inputs, outputs in classes]
-        return Counter({BOTH: max(both, default=0), DUPLICATE: self._fewest_left()})
+        return bad + Counter({BOTH: max(both, default=0), DUPLICATE: self._fewest_left()})
+
+    def _lacks_something(self, letter: Record) -> bool:
+        """True for a dead letter without a reason, or with a key or a value of no input."""
+        reasons = {value for name, value in letter.headers if name in REASON_HEADERS and value}
+        contents = {(given.key, given.value) for given in self._inputs}
+        return not reasons or (bool(contents) and (letter.key, letter.value) not in contents)
 
     def _fits(self, letter: Record, given: Record) -> bool:
         same = [

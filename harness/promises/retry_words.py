@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..run_folder import RunTimes
 from ..wording import counted
-from .record import Record
-from .retries import RetryPromise
+from .record import Record, text_of
+from .retries import REASON_HEADERS, RetryPromise, reason_of
 
 NS_PER_MS = 1_000_000
 
@@ -44,6 +46,42 @@ class RetryWords:
         text = "" if attempts is None else f", with {counted(attempts, 'attempt')}"
         return text + (
             "" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}"
+        )
+
+    def lacking(self, name: str, letter: Record, given: Record | None) -> str:
+        """Return what a dead letter lacks."""
+        lacks: list[str] = []
+        if not reason_of(letter.headers):
+            lacks.append(f"no reason (a header {' or '.join(REASON_HEADERS)})")
+        if given is not None and letter.key != given.key:
+            lacks.append(f"the key {text_of(letter.key)}, and its input has {text_of(given.key)}")
+        if given is not None and letter.value != given.value:
+            lacks.append(f"another value than its input {given.place}")
+        return f"the dead letter {letter.place} of {name} has {' and '.join(lacks)}"
+
+    def early(self, name: str, retry: Record, attempt: Record, early_ms: int) -> str:
+        """Return how much too early an attempt was."""
+        due_ms = self.promise.due_ms_of(retry.headers)
+        due = "" if due_ms is None else f" at {self.at(due_ms)}"
+        return (
+            f"the next attempt for {name} was due{due} ({retry.place}), and {attempt.place} was written "
+            f"{early_ms / 1000:.3f} s before"
+        )
+
+    def too_many(self, name: str, record: Record, finding: Mapping[str, Any]) -> str:
+        """Return by what an input was tried too often."""
+        allowed = f"attempts={self.promise.attempts} allows"
+        if finding["by"] == "records":
+            return (
+                f"{record.topic} has {name} {finding['records']} times, more often than {allowed}; its records have no "
+                f"header {self.promise.attempts_header!r}"
+            )
+        attempts = self.promise.attempts_of(record.headers)
+        if finding["by"] == "header":
+            return f"{record.place} says {attempts} attempts for {name}, more than {allowed}"
+        return (
+            f"the attempts of {name} are counted from the beginning again: {record.place} says {attempts}, written "
+            "after the first retry was due, and no client was delivered the input again; the job may count in memory"
         )
 
     def at(self, wall_ms: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import Relation, filtered, flat_mapped, mapped
-from harrow.harness.promises.retries import RetryPromise
+from harrow.harness.promises.retries import (
+    ATTEMPTS_HEADER,
+    DUE_HEADER,
+    REASON_HEADERS,
+    RetryPromise,
+)
 from harrow.harness.promises.shapes import Rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +37,17 @@ ORDER = st.fixed_dictionaries({"order": st.integers(0, 1), "amount": st.integers
 BILL = st.fixed_dictionaries({"order": st.integers(0, 2), "total": st.integers(0, 2)})
 
 
+MS = st.integers(0, 9)
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        ATTEMPTS_HEADER: st.integers(0, 4),
+        DUE_HEADER: MS,
+        REASON_HEADERS[0]: st.sampled_from(["no", ""]),
+    },
+)
+
+
 @st.composite
 def topic_of(
     draw: st.DrawFn, name: str, values: st.SearchStrategy[Any], most: int
@@ -39,7 +56,11 @@ def topic_of(
     found: list[tuple[Record, int]] = []
     for offset, value in enumerate(draw(st.lists(values, max_size=most))):
         key = draw(st.sampled_from(["a", "a", "a", None]))
-        found.append((record(value, offset=offset, key=key, topic=name), draw(st.integers(0, 9))))
+        headers = draw(HEADERS) if name in ("delay", "retry", "dead") else {}
+        given = record(
+            value, offset=offset, key=key, topic=name, headers=headers, timestamp_ms=draw(MS)
+        )
+        found.append((given, draw(MS) * 1_000_000))
     return found
 
 
@@ -48,6 +69,14 @@ def saved(folder: Path, topic: list[tuple[Record, int]]) -> str:
     path = folder / f"{topic[0][0].topic if topic else 'empty'}.npy"
     rows = [(given.partition, given.offset, given.offset, time) for given, time in topic]
     np.save(path, np.array(rows, np.int64).reshape(-1, 4))
+    return str(path)
+
+
+def delivered(folder: Path, reads: dict[int, int]) -> str:
+    """Write how often each input of partition 0 was delivered."""
+    path = folder / "reads.npy"
+    rows = [(0, offset, offset) for offset, count in reads.items() for _ in range(count)]
+    np.save(path, np.array(rows, np.int64).reshape(-1, 3))
     return str(path)
 
 
@@ -63,27 +92,36 @@ def test_outputs_and_dead_letters_are_judged_as_by_the_oracle(
     topics = {
         "orders": orders,
         "bills": data.draw(topic_of("bills", BILL, 3)),
-        "delay": data.draw(topic_of("delay", ORDER, 2)),
+        "delay": data.draw(topic_of("delay", ORDER, 3)),
+        "retry": data.draw(topic_of("retry", ORDER, 3)),
         "dead": data.draw(topic_of("dead", again | ORDER, 3)),
     }
     commit = st.builds(
-        Commit, group=st.just("g"), partition=st.just(0), offset=st.integers(0, 5), completed_ns=st.integers(1, 9)
+        Commit, group=st.just("g"), partition=st.just(0), offset=st.integers(0, 5),
+        completed_ns=st.integers(1, 9_000_000),
     )  # fmt: skip
     commits = data.draw(st.lists(commit, max_size=2))
     records = {name: [given for given, _ in topic] for name, topic in topics.items()}
     times = {
         (given.topic, given.offset): time for topic in topics.values() for given, time in topic
     }
+    reads = {given.offset: data.draw(st.integers(0, 3)) for given, _ in orders}
+    promise = replace(
+        PROMISE, once=data.draw(st.booleans()), tolerance_ms=data.draw(st.sampled_from([0, 3]))
+    )
+    retries = records["delay"] + records["retry"]
     pairing = Pairing(relation=relation, record_id="order", rows=Rows())
     with tempfile.TemporaryDirectory() as folder:
         files = {name: saved(Path(folder), topic) for name, topic in topics.items()}
         found = checked(
             records["orders"], records["bills"], pairing, Path(folder), commits=commits, times=files["bills"],
-            retries=records["delay"], letters=records["dead"], topic_times=files, promise=PROMISE, ordered=False,
+            retries=retries, letters=records["dead"], topic_times=files, promise=promise, ordered=False,
+            reads=delivered(Path(folder), reads),
         )  # fmt: skip
     expected = judge_pipeline(
-        records["orders"], records["bills"], pairing, commits=commits, retries=records["delay"],
-        letters=records["dead"], time_of=lambda given: times[given.topic, given.offset],
+        records["orders"], records["bills"], pairing, commits=commits, retries=retries,
+        letters=records["dead"], time_of=lambda given: times[given.topic, given.offset], promise=promise,
+        reads_of=lambda given: reads[given.offset],
     )  # fmt: skip
     expected.counts.pop("out-of-order-output", None)
     assert anomalies(found) == anomalies(expected)

@@ -26,6 +26,10 @@ ANOMALIES = (
     "wrong-output",
     "out-of-order-output",
     "output-and-dead-letter",
+    "dead-letter-without-reason",
+    "too-many-attempts",
+    "uncertain-attempts",
+    "attempt-before-due",
 )
 
 

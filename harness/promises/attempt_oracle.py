@@ -1,0 +1,114 @@
+"""The rules of attempts in plain Python, for small histories (L5): part of `pipeline_oracle.py`.
+
+The head of `attempt_rules.py` defines the rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from .record import Record
+from .retries import RetryPromise
+
+TOO_MANY, EARLY, UNCERTAIN = "too-many-attempts", "attempt-before-due", "uncertain-attempts"
+NS_PER_MS = 1_000_000
+
+
+class Attempts:
+    """The attempts of one record id."""
+
+    def __init__(
+        self, promise: RetryPromise, inputs: Sequence[Record], retries: Sequence[Record], letters: Sequence[Record],
+        time_of: Callable[[Record], int], reads_of: Callable[[Record], int],
+    ) -> None:  # fmt: skip
+        self._promise = promise
+        self._inputs, self._retries, self._letters = inputs, retries, letters
+        self._time_of, self._reads_of = time_of, reads_of
+
+    def judge(self) -> Counter[str]:
+        """Return the anomalies, and the doubt `uncertain-attempts`."""
+        found = Counter({EARLY: sum(map(self._is_early, [*self._retries, *self._letters]))})
+        if self._promise.attempts is not None:
+            found[self._number(self._promise.attempts)] += 1
+        del found[""]
+        return found
+
+    def _made(self, record: Record) -> int | None:
+        """Return how many attempts were made when a record was written."""
+        said = self._promise.attempts_of(record.headers)
+        others = [self._promise.attempts_of(other.headers) for other in self._retries]
+        known = [number for number in others if number is not None]
+        return said if said is None or (known and min(known) != 2) else said - 1
+
+    def _number(self, most: int) -> str:
+        known = [made for row in self._retries if (made := self._made(row)) is not None]
+        dead = [made for row in self._letters if (made := self._made(row)) is not None]
+        if any(made >= most for made in known) or any(made > most for made in dead):
+            return TOO_MANY
+        if known:
+            return TOO_MANY if self._begins_again() else ""
+        inputs = len(self._inputs)
+        too_many = any(
+            len(self._in_topic(self._retries, topic)) > inputs * (most - 1)
+            for topic in self._promise.topics
+        )
+        if not inputs or not too_many:
+            return ""
+        return TOO_MANY if self._promise.once else UNCERTAIN
+
+    def _begins_again(self) -> bool:
+        reads = [self._reads_of(given) for given in self._inputs]
+        if not reads or any(count <= 0 for count in reads):
+            return False
+        first = [row for row in self._retries if self._made(row) == 1]
+        own = [rows for topic in self._promise.topics if (rows := self._in_topic(first, topic))]
+        if not own:
+            return False
+        fewest = min(own, key=len)
+        dues = [self._promise.due_ms_of(row.headers) for row in fewest]
+        known = [due for due in dues if due is not None]
+        later = len(known) < len(dues) or max(map(self._sent_ms, fewest)) > min(known)
+        return len(fewest) > sum(reads) and later
+
+    @staticmethod
+    def _in_topic(rows: Iterable[Record], topic: str) -> list[Record]:
+        return [row for row in rows if row.topic == topic]
+
+    def _is_early(self, attempt: Record) -> bool:
+        """True for a record that shows an attempt before its time."""
+        latest = self._sent_ms(attempt) + self._promise.tolerance_ms
+        due = self._promise.due_ms_of(attempt.headers)
+        said = self._promise.attempts_of(attempt.headers)
+        if said is not None and said > 0:
+            dues = [
+                own
+                for row in self._retries
+                if self._promise.attempts_of(row.headers) == said - 1
+                and (own := self._promise.due_ms_of(row.headers)) is not None
+            ]
+            if dues and min(dues) > latest:
+                return True
+        same = [
+            row
+            for row in self._retries
+            if self._promise.attempts_of(row.headers) == said
+            and self._promise.due_ms_of(row.headers) == due
+        ]
+        if due is None or all(attempt is not row for row in self._retries):
+            return False
+        topics = self._promise.topics
+        first = min(
+            same,
+            key=lambda row: (
+                self._sent_ms(row),
+                topics.index(row.topic),
+                row.partition,
+                row.offset,
+            ),
+        )
+        return attempt.topic != first.topic and due > latest
+
+    def _sent_ms(self, record: Record) -> int:
+        time_ns = self._time_of(record)
+        return time_ns // NS_PER_MS if time_ns else record.timestamp_ms
