@@ -1,14 +1,16 @@
 """What faults did to what stands beside the brokers, such as a store: behind the other causes of an anomaly.
 
-A sentence states the fault and its time; whether the application's work needed the service then is not known here.
+A sentence states the fault and its time; whether the application's work needed the service then is not known here. Of
+records in retry topics it is known when they were due: the sentence counts the anomalies whose retry was due meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...histories.recorded_faults import RecordedFault
 from ...wording import counted
+from ..verdict import Anomaly
 from .evidence import RunEvidence
 
 WORDS: Mapping[str, str] = {
@@ -25,20 +27,48 @@ SHOWN_MOST = 3
 MAY_NEED_IT = frozenset(
     {
         "missing", "missing-output", "duplicate-output", "unexpected-output", "wrong-output", "commit-before-output",
-        "out-of-order-output", "duplicate", "stalled",
+        "out-of-order-output", "duplicate", "stalled", "output-and-dead-letter", "too-many-attempts",
+        "attempt-before-due",
     }
 )  # fmt: skip
 """Kinds of anomalies of an application, which may have needed the service."""
 
 
-def outages(evidence: RunEvidence) -> list[str]:
+def outages(evidence: RunEvidence, anomalies: Sequence[Anomaly] = ()) -> list[str]:
     """Return a sentence for each dependency that a fault hit, in the order of the first faults."""
     by_name: dict[str, list[RecordedFault]] = {}
     for fault in evidence.faults:
         if fault.kind in WORDS and fault.effect_ns is not None:
             for name in fault.evidence.get("dependencies", {"": {}}):
                 by_name.setdefault(str(name), []).append(fault)
-    return [_sentence(name, own, evidence) for name, own in by_name.items()]
+    return [
+        _sentence(name, own, evidence) + _due_meanwhile(own, anomalies)
+        for name, own in by_name.items()
+    ]
+
+
+def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]) -> str:
+    """Return how many records of the anomalies were due for a retry while the faults lasted."""
+    dues = [
+        (row["due_ns"], anomaly.records)
+        for anomaly in anomalies
+        for row in anomaly.operations
+        if row.get("operation") == "retry" and row.get("due_ns") is not None
+    ]
+    count = sum(
+        records
+        for due_ns, records in dues
+        if any(
+            fault.begin_ns <= due_ns and (fault.end_ns is None or due_ns <= fault.end_ns)
+            for fault in faults
+            if fault.kind != AT_ONCE
+        )
+    )
+    return (
+        f"; {counted(count, 'retry of these was', 'retries of these were')} due meanwhile"
+        if count
+        else ""
+    )
 
 
 def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> str:

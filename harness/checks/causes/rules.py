@@ -56,7 +56,7 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
         if name in NAMED_AFTER_ITS_WORK:
             texts += quiet_ends(evidence.program_ends, evidence.times)
         if name in MAY_NEED_IT:
-            texts += outages(evidence)
+            texts += outages(evidence, shown)
         if texts:
             found[name] = tuple(texts[:SENTENCES_MOST])
     return found

@@ -49,3 +49,20 @@ def test_an_anomaly_of_the_application_names_the_outage(kind: str, named: bool) 
     )
     found = causes([anomaly], RunEvidence(started_ns=0, faults=[fault("isolate_dependency", 1, 2)]))
     assert ("store" in str(found)) is named
+
+
+def test_retries_that_were_due_during_a_fault_are_counted() -> None:
+    lost = [
+        Anomaly(
+            name="missing-output", topic="orders", partition=0, offsets=(n,), explanation="",
+            operations=({"operation": "retry", "due_ns": due * S},),
+        )
+        for n, due in enumerate((1, 2, 5))
+    ]  # fmt: skip
+    evidence = RunEvidence(started_ns=0, faults=[fault("isolate_dependency", 1, 2.5)])
+    assert causes(lost, evidence)["missing-output"] == (
+        (
+            "the dependency 'store' was cut off from its clients from 1.00 s to 2.50 s; 2 retries of these were due "
+            "meanwhile"
+        ),
+    )
