@@ -134,13 +134,15 @@ def count_doubts(
     reasons = found.reasons
     if not counts["acknowledged"] and not counts["batches_acknowledged"]:
         reasons.append("nothing was acknowledged: no record could have been lost")
-    elif empty:
-        names = ", ".join(empty)
+    elif unexplained := [topic for topic in empty if topic not in promised.accounted_topics]:
+        names = ", ".join(unexplained)
         text = f"no record was ever in {names}: nothing was sent there, or nothing was acknowledged"
         if promised.accounts_for_sends:
             found.notes.append(text)
         else:
             reasons.append(f"{text}; where this is right, name the other topics: verify(topic, …)")
+    if accounted := [topic for topic in empty if topic in promised.accounted_topics]:
+        found.notes.append(f"no record was ever in {', '.join(accounted)}")
     if "ordered" in guarantees and counts[UNKNOWN_ORDER] and not promised.knows_order:
         reasons.append(
             f"the guarantee 'ordered' cannot be checked for {counted(counts[UNKNOWN_ORDER], 'record')}: their batches "

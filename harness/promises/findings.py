@@ -37,7 +37,8 @@ class PromiseFindings:
     accounts_for_sends: bool = False
     """Whether the caller said what the application believes that it sent (`expected=`)."""
     accounted_topics: Sequence[str] = ()
-    """Topics of which these checks know all records by other topics: a refused send to them is a missing output."""
+    """Topics of which these checks know all records by other topics: a refused send to them is a missing output, and
+    whether they may be empty is judged here."""
     added_guarantees: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Guarantees of extensions that were judged (`check_join.py`), each with the anomalies that it forbids."""
     refused_ids: Mapping[str, Mapping[str, Any]] = field(
