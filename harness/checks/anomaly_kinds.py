@@ -176,6 +176,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "outputs are in the wrong order among the outputs of their key",
     ),
     _kind(
+        "due-out-of-order",
+        "retry was sent behind a later one of its key that was due later",
+        "retries were sent behind later ones of their key that were due later",
+    ),
+    _kind(
         "split-key",
         "key has records in more than one partition, so that they have no order",
         "keys have records in more than one partition, so that these have no order",

@@ -71,6 +71,8 @@ What the application promised of a pipeline (`promises/pipeline_checks.py`):
 * `output-and-dead-letter`: an input has its output, and it is a dead letter too (`promises/retry_checks.py`);
 * `too-many-attempts`, `attempt-before-due`: an input was tried more often than `attempts=` says, or before it was due
   (`promises/attempt_rules.py`);
+* `due-out-of-order`: a retry was sent behind a later one of its order key that was due later
+  (`promises/pipeline_order.py`);
 * `dead-letter-without-reason`: a dead letter does not say its reason, or has not the key and value of its input;
 * `commit-before-output`: a group committed an offset beyond an input before the output for that input was there.
 
@@ -119,7 +121,8 @@ LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-w
 RETRIES = frozenset({"too-many-attempts", "attempt-before-due", "dead-letter-without-reason"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
-    "out-of-order-output"
+    "out-of-order-output",
+    "due-out-of-order",
 }
 
 Guarantees = Annotated[str, "a text such as 'no-loss' or 'exactly-once,ordered'"]

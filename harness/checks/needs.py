@@ -61,7 +61,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("missing", "unexpected", "out-of-order", "split-key"), (frozenset({R.PROMISES}),)),
     (
         ("missing-output", "wrong-output", "unexpected-output", "duplicate-output", "out-of-order-output",
-         "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts", "attempt-before-due"),
+         "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts", "attempt-before-due",
+         "due-out-of-order"),
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),

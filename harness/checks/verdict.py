@@ -10,8 +10,8 @@ where the anomaly concerns records; `anomalies` has the first ones of each name,
 
 Rows of `Anomaly.operations` have times of the monotonic clock in nanoseconds; `started_ns` is the start of the test on
 the same clock. A row that shows a record has `operation` (`send`, `read`, `final read`, `record`, `expected`,
-`output`, `commit`), `topic`, `partition`, `offset`, `timestamp_ms`, `key`, `value` and `record_id` (texts, by
-`promises.record.text_of`). Fields that are not known are absent.
+`output`, `commit`, `retry`, `attempt`, `dead letter`), `topic`, `partition`, `offset`, `timestamp_ms`, `key`, `value`
+and `record_id` (texts, by `promises.record.text_of`). Fields that are not known are absent.
 """
 
 from __future__ import annotations

@@ -207,7 +207,9 @@ def _has_contents(anomaly: Anomaly) -> bool:
 
 # ------------------------------------------------------------------------------------ operations
 
-TIMES = frozenset({"invoked_ns", "completed_ns", "time_ns", "t_ns", "wall_ms", "timestamp_ms"})
+TIMES = frozenset(
+    {"invoked_ns", "completed_ns", "time_ns", "t_ns", "wall_ms", "timestamp_ms", "due_ns"}
+)
 HASHES = frozenset({"key_hash", "value_hash", "crc", "op"})
 NAMED_ELSEWHERE = frozenset(
     {
@@ -281,7 +283,11 @@ def event_text(row: Mapping[str, Any], started_ns: int) -> str:
     if operation == "commit":
         group = f" by group {row['group']}" if row.get("group") else ""
         return f"committed{group}{done}"
+    if operation == "retry" and row.get("due_ns"):
+        return f"in a retry topic, due{_at(row['due_ns'], started_ns)}"
     plain = {
+        "retry": "in a retry topic",
+        "attempt": "written by the next attempt",
         "read": f"read{done}",
         "final read": "in the final read",
         "fetched": f"delivered by {broker}{done}",

@@ -35,7 +35,13 @@ them in the user's words. The reducers of pipelines are in `pipeline_checks.py` 
 `pipeline_oracle.py`) and a property test against it. A function of the user that raises makes the verdict unknown, and
 the reason shows the exception and the record.
 
+Retry topics and dead letters of a pipeline: `retries.py` checks the arguments and reads headers, `retry_columns.py`
+adds columns to the mapper's rows, `retry_checks.py` (dead letters) and `attempt_rules.py` (attempts) are the rules for
+an id, with the oracles `retry_oracle.py` and `attempt_oracle.py`; `retry_results.py` has the doubts, `retry_words.py`
+the words.
+
 Anomalies on a topic: `missing`, `unexpected`, `duplicate`, `out-of-order`, `split-key`. On a pipeline:
 `missing-output`, `duplicate-output`, `unexpected-output`, `wrong-output`, `out-of-order-output`,
-`commit-before-output`. What each guarantee forbids is in `checks/guarantees.py`.
+`commit-before-output`; with retries `output-and-dead-letter`, `dead-letter-without-reason`, `too-many-attempts`,
+`attempt-before-due`, `due-out-of-order`. What each guarantee forbids is in `checks/guarantees.py`.
 """

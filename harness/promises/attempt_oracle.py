@@ -5,12 +5,13 @@ The head of `attempt_rules.py` defines the rules.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from .record import Record
 from .retries import RetryPromise
 
+DUE_ORDER = "due-out-of-order"
 TOO_MANY, EARLY, UNCERTAIN = "too-many-attempts", "attempt-before-due", "uncertain-attempts"
 NS_PER_MS = 1_000_000
 
@@ -33,6 +34,38 @@ class Attempts:
             found[self._number(self._promise.attempts)] += 1
         del found[""]
         return found
+
+    def sent(self) -> list[tuple[Record, Record]]:
+        """Return the records that were sent from one retry topic to another, each with the one that waited."""
+        pairs: list[tuple[Record, Record]] = []
+        for record in self._retries:
+            first = self._first_of(record)
+            if first is not None and first.topic != record.topic:
+                pairs.append((record, first))
+        return pairs
+
+    def _first_of(self, record: Record) -> Record | None:
+        """Return the first record with the attempts and the due time of this one."""
+        attempts_of, due_of = self._promise.attempts_of, self._promise.due_ms_of
+        due = due_of(record.headers)
+        same = [
+            row
+            for row in self._retries
+            if attempts_of(row.headers) == attempts_of(record.headers)
+            and due_of(row.headers) == due
+        ]
+        topics = self._promise.topics
+        if due is None or not same:
+            return None
+        return min(
+            same,
+            key=lambda row: (
+                self._sent_ms(row),
+                topics.index(row.topic),
+                row.partition,
+                row.offset,
+            ),
+        )
 
     def _made(self, record: Record) -> int | None:
         """Return how many attempts were made when a record was written."""
@@ -89,26 +122,31 @@ class Attempts:
             ]
             if dues and min(dues) > latest:
                 return True
-        same = [
-            row
-            for row in self._retries
-            if self._promise.attempts_of(row.headers) == said
-            and self._promise.due_ms_of(row.headers) == due
-        ]
-        if due is None or all(attempt is not row for row in self._retries):
-            return False
-        topics = self._promise.topics
-        first = min(
-            same,
-            key=lambda row: (
-                self._sent_ms(row),
-                topics.index(row.topic),
-                row.partition,
-                row.offset,
-            ),
-        )
-        return attempt.topic != first.topic and due > latest
+        return due is not None and any(attempt is row for row, _ in self.sent()) and due > latest
 
     def _sent_ms(self, record: Record) -> int:
         time_ns = self._time_of(record)
         return time_ns // NS_PER_MS if time_ns else record.timestamp_ms
+
+
+def dues_out_of_order(sent: Sequence[tuple[Record, Record]], promise: RetryPromise) -> Counter[str]:
+    """Return how many records were sent behind a later one of their key that was due later."""
+    lanes: dict[tuple[object, ...], dict[tuple[str, int, int], tuple[int, int]]] = defaultdict(dict)
+    for record, wait in sent:
+        if wait.key is not None:
+            lane = lanes[wait.key, wait.topic, wait.partition, record.topic, record.partition]
+            place = (wait.topic, wait.partition, wait.offset)
+            known = lane.get(place, (record.offset, 0))[0]
+            lane[place] = (min(known, record.offset), promise.due_ms_of(wait.headers) or 0)
+    return Counter(
+        {
+            DUE_ORDER: sum(
+                any(
+                    other[2] > place[2] and before < sent_at and later > due + promise.tolerance_ms
+                    for other, (before, later) in lane.items()
+                )
+                for lane in lanes.values()
+                for place, (sent_at, due) in lane.items()
+            )
+        }
+    )

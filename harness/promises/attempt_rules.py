@@ -102,7 +102,7 @@ def _judge_times(promise: RetryPromise, rows: IdRows, findings: Findings) -> Non
     waiting = [row for row in rows.retries if row.due_ms >= 0]
     place = rows.inputs[0].place if rows.inputs else None
     shown: list[tuple[RetryRow | LetterRow, RetryRow]] = [
-        *_sent(waiting),
+        *sent_between_topics(rows.retries),
         *_failed([*rows.retries, *rows.letters], waiting),
     ]
     early: dict[tuple[int, int], tuple[RetryRow | LetterRow, RetryRow]] = {}
@@ -117,11 +117,12 @@ def _judge_times(promise: RetryPromise, rows: IdRows, findings: Findings) -> Non
         )  # fmt: skip
 
 
-def _sent(waiting: Sequence[RetryRow]) -> list[tuple[RetryRow, RetryRow]]:
+def sent_between_topics(retries: Sequence[RetryRow]) -> list[tuple[RetryRow, RetryRow]]:
     """Return the records that were sent from one retry topic to another, each with the first that waited."""
     same: dict[tuple[int, int], list[RetryRow]] = defaultdict(list)
-    for row in waiting:
-        same[row.attempts, row.due_ms].append(row)
+    for row in retries:
+        if row.due_ms >= 0:
+            same[row.attempts, row.due_ms].append(row)
     pairs: list[tuple[RetryRow, RetryRow]] = []
     for own in same.values():
         first = min(own, key=lambda row: (row.sent_ms, row.topic, row.place))

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
-from .attempt_rules import judge_attempts
+from .attempt_rules import judge_attempts, sent_between_topics
 from .join import HASH
 from .pipeline_findings import (
     DUPLICATE,
@@ -45,8 +45,8 @@ from .pipeline_findings import (
     place_of,
 )
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
-from .pipeline_order import pairs_frame, pairs_of
-from .pipeline_rows import IdRows, LetterRow, OutputRow, UnitRow, rows_by_id
+from .pipeline_order import dues_frame, pairs_frame, pairs_of
+from .pipeline_rows import IdRows, LetterRow, OutputRow, RetryRow, UnitRow, rows_by_id
 from .retries import RetryPromise
 from .retry_checks import covers, judge_letters, last_retry, letters_of
 from .shapes import Shape
@@ -79,14 +79,18 @@ class Compare:
         pairs: list[pl.DataFrame] = []
         rest = self._simple(self._with_retries(frame), findings, pairs)
         slow: list[tuple[UnitRow, OutputRow]] = []
+        dues: list[tuple[RetryRow, RetryRow]] = []
         for rows in rows_by_id(rest, shapes=len(self.shapes), groups=self.groups):
             slow += judge_id(self, rows, findings)
+            dues += sent_between_topics(rows.retries) if self.ordered else []
         yield findings.result()
         if not self.ordered:
             return
         yield from (pair for pair in pairs if len(pair))
         if slow:
             yield pairs_frame(slow)
+        if dues:
+            yield dues_frame(dues)
 
     def _with_retries(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the rows without a commit time of an input where a retry topic had it at that time.
@@ -95,6 +99,8 @@ class Compare:
         """
         import polars as pl
 
+        if self.retry is None:
+            return frame
         others = frame.filter(pl.col("side").is_in([RETRIED, DEAD])).select(HASH).unique()
         lone = frame.filter(pl.col("side") == INPUT).join(others, on=HASH, how="anti")
         if len(lone):

@@ -13,6 +13,7 @@ MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpect
 WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-order-output"
 BOTH, WITHOUT_REASON = "output-and-dead-letter", "dead-letter-without-reason"
 TOO_MANY, EARLY = "too-many-attempts", "attempt-before-due"
+DUE_ORDER = "due-out-of-order"
 SHOWN = 20
 """How many findings of each name a task reports."""
 

@@ -21,7 +21,7 @@ from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
 from .pipeline_findings import LATE, Place
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED, PipelineMapper
-from .pipeline_order import check_order
+from .pipeline_order import OrderCheck
 from .record_ids import IdSource
 from .relations import KeyedRelation
 from .retry_columns import RetryColumns
@@ -137,7 +137,8 @@ def _run(
         ordered=inputs.ordered,
         retry=None if inputs.retry is None else inputs.retry.promise,
     )
-    reducers = (compare, check_order) if inputs.ordered else (compare,)
+    order = OrderCheck(tolerance_ms=0 if compare.retry is None else compare.retry.tolerance_ms)
+    reducers = (compare, order) if inputs.ordered else (compare,)
     return run_join(inputs.chunks(), mapper, *reducers, folder=folder, spark=spark, engine=engine)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..histories.commits import NEVER, Commit
-from .attempt_oracle import Attempts
+from .attempt_oracle import Attempts, dues_out_of_order
 from .pairing import Pairing, Unit
 from .record import Record
 from .record_ids import canonical
@@ -90,7 +90,7 @@ def judge_pipeline(
         fates = Fates(given.get(name, []), dead.get(name, []), time_of)
         judge.judge(expected[name], actual[name], fates, retried.get(name))
     if promise is not None:
-        again = _named(retries, pairing)
+        again, sent = _named(retries, pairing), list[tuple[Record, Record]]()
         for name in {*again, *dead}:
             attempts = Attempts(
                 promise,
@@ -101,6 +101,8 @@ def judge_pipeline(
                 reads_of,
             )
             judge.counts += attempts.judge()
+            sent += attempts.sent()
+        judge.counts += dues_out_of_order(sent, promise)
     judge.order()
     return Judgement(judge.counts, judge.late)
 

@@ -4,21 +4,28 @@
 partition, and the output's partition. Within these, outputs must follow the order of their inputs:
 `out-of-order-output` is an output whose input lies before the input of an earlier output. Inputs without a key have no
 order.
+
+Of the records that a scheduler sent from a delay topic to another retry topic, `Compare` yields pairs too (with `due`):
+the record that waited, and the one that was sent. `due-out-of-order` is a record with an order key that was sent behind
+a later one of its key, which waited behind it in the same partition and was due later by more than the tolerance. Both
+were sent to the same partition; of several copies the first counts.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .join import HASH
-from .pipeline_findings import OUT_OF_ORDER, SHOWN, Findings, place_of
+from .pipeline_findings import DUE_ORDER, OUT_OF_ORDER, SHOWN, Findings, place_of
 from .pipeline_mapper import KEY_SEED
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from .pipeline_rows import OutputRow, UnitRow
+    from .pipeline_rows import OutputRow, RetryRow, UnitRow
 
     Row = dict[str, Any]
 _PAIR = ("chunk", "row", "part", "partition", "offset")
@@ -31,7 +38,8 @@ def pairs_of(good: pl.DataFrame) -> pl.DataFrame:
     names = [*_PAIR, *(f"{name}_out" for name in _PAIR)]
     chosen = good.filter(pl.col("order") != 0).select("order", *names)
     group = pl.struct("order", "partition", "partition_out").hash(KEY_SEED)
-    return chosen.with_columns(group.reinterpret(signed=True).alias(HASH)).drop("order")
+    no_due = pl.lit(-1, pl.Int64).alias("due")
+    return chosen.with_columns(group.reinterpret(signed=True).alias(HASH), no_due).drop("order")
 
 
 def pairs_frame(pairs: Iterable[tuple[UnitRow, OutputRow]]) -> pl.DataFrame:
@@ -39,10 +47,78 @@ def pairs_frame(pairs: Iterable[tuple[UnitRow, OutputRow]]) -> pl.DataFrame:
     import polars as pl
 
     rows = [(unit.order, *unit.place, *output.place) for unit, output in pairs]
-    names = ["order", *_PAIR, *(f"{name}_out" for name in _PAIR)]
+    return pairs_of(pl.DataFrame(rows, schema=_types("order"), orient="row"))
+
+
+def _types(*further: str) -> dict[str, Any]:
+    import polars as pl
+
+    names = [*further, *_PAIR, *(f"{name}_out" for name in _PAIR)]
     types: dict[str, Any] = dict.fromkeys(names, pl.Int32)
-    types |= {"order": pl.Int64, "offset": pl.Int64, "offset_out": pl.Int64}
-    return pairs_of(pl.DataFrame(rows, schema=types, orient="row"))
+    return types | dict.fromkeys((*further, "offset", "offset_out"), pl.Int64)
+
+
+def dues_frame(pairs: Iterable[tuple[RetryRow, RetryRow]]) -> pl.DataFrame:
+    """Return records that were sent to another retry topic, each with the one that waited, as pairs with `due`."""
+    import polars as pl
+
+    rows = [
+        (wait.order, wait.topic, sent.topic, wait.due_ms, *wait.place, *sent.place)
+        for sent, wait in pairs
+        if wait.order
+    ]
+    further = ("order", "topic", "topic_out", "due")
+    frame = pl.DataFrame(rows, schema=_types(*further), orient="row")
+    lane = pl.struct("order", "topic", "topic_out", "partition", "partition_out").hash(KEY_SEED + 1)
+    return frame.select(
+        *_PAIR, *(f"{name}_out" for name in _PAIR), lane.reinterpret(signed=True).alias(HASH), "due"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderCheck:
+    """The reducer that checks the order of outputs, and of due times."""
+
+    tolerance_ms: int = 0
+
+    def __call__(self, frame: pl.DataFrame) -> Generator[Row]:
+        """Yield what was found."""
+        import polars as pl
+
+        yield from check_order(frame.filter(pl.col("due") < 0))
+        dues = frame.filter(pl.col("due") >= 0)
+        if len(dues):
+            yield _check_dues(dues, self.tolerance_ms)
+
+
+def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> Row:
+    """Check the due times of each lane, in the order in which its records were sent.
+
+    `offsets` and `latest` are a staircase of what was sent before: of all records that waited at or behind an offset,
+    the latest due time; `latest` falls as `offsets` rise.
+    """
+    findings = Findings(0)
+    first = frame.sort("offset_out").unique(
+        [HASH, "chunk", "row"], keep="first", maintain_order=True
+    )
+    for lane in first.partition_by(HASH, maintain_order=True):
+        offsets: list[int] = []
+        latest: list[Row] = []
+        for row in lane.iter_rows(named=True):
+            at = bisect_right(offsets, row["offset"])
+            if at < len(offsets) and latest[at]["due"] > row["due"] + tolerance_ms:
+                findings.add(
+                    DUE_ORDER, None, None, retry=place_of(row), attempt=place_of(row, "_out"),
+                    after_input=place_of(latest[at]), after_output=place_of(latest[at], "_out"),
+                )  # fmt: skip
+                continue
+            if at < len(offsets) and latest[at]["due"] >= row["due"]:
+                continue
+            low = at
+            while low and latest[low - 1]["due"] <= row["due"]:
+                low -= 1
+            offsets[low:at], latest[low:at] = [row["offset"]], [row]
+    return findings.result()
 
 
 def check_order(frame: pl.DataFrame) -> Generator[Row]:

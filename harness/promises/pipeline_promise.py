@@ -213,6 +213,7 @@ class _Judge:
             retries=RetryWords(
                 promise=promise.retry, sink=sink.name, wall_ns=wall_ns, started_ns=started_ns(self._folder),
                 asked_ns=min((part.asked_ns for part in partitions if part.asked_ns), default=0),
+                commits={topic: self._commits(until_ns, topic) for topic in promise.retry.topics},
             ),
         )  # fmt: skip
         run = PipelineRun(
@@ -275,15 +276,20 @@ class _Judge:
             return StagedSink(name=topic, chunks=[*contents.chunks_of([topic])], loose=False)
         return stage(self._promise.sink, self._work / SINK_FOLDER)
 
-    def _commits(self, until_ns: int) -> dict[str, dict[int, CommitTimes]]:
-        """Return the commits on the source until a time, since it was created again where that has happened."""
-        created_ns = self._created_ns.get(self._promise.source, 0)
-        found = read_commits(self._folder / run_folder.CLUSTER, self._promise.source)
+    def _commits(
+        self, until_ns: int, topic: str | None = None
+    ) -> dict[str, dict[int, CommitTimes]]:
+        """Return the commits on the source until a time, since it was created again where that has happened.
+
+        With `topic` those of all groups on a retry topic.
+        """
+        topic, group = topic or self._promise.source, None if topic else self._promise.group
+        created_ns = self._created_ns.get(topic, 0)
+        found = read_commits(self._folder / run_folder.CLUSTER, topic)
         chosen = [
             commit
             for commit in found
-            if self._promise.group in (None, commit.group)
-            and created_ns <= commit.completed_ns <= until_ns
+            if group in (None, commit.group) and created_ns <= commit.completed_ns <= until_ns
         ]
         return {group: dict(partitions) for group, partitions in commit_times(chosen).items()}
 

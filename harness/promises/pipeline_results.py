@@ -26,6 +26,7 @@ from .findings import PromiseFindings
 from .pairing import Pairing
 from .pipeline_findings import (
     BOTH,
+    DUE_ORDER,
     DUPLICATE,
     EARLY,
     LATE,
@@ -55,6 +56,7 @@ NAMES = (
     WITHOUT_REASON,
     TOO_MANY,
     EARLY,
+    DUE_ORDER,
 )
 SIDES = {
     EXPECTED: "inputs",

@@ -16,6 +16,7 @@ from .chunk_records import OutputChunk, record_at, text_of_record
 from .pairing import Pairing, Unit
 from .pipeline_findings import (
     BOTH,
+    DUE_ORDER,
     DUPLICATE,
     EARLY,
     LATE,
@@ -57,6 +58,7 @@ class PipelineWords:
             MISSING: self._missing, DUPLICATE: self._duplicate, UNEXPECTED: self._unexpected, WRONG: self._wrong,
             LATE: self._late, OUT_OF_ORDER: self._out_of_order, BOTH: self._with_both,
             WITHOUT_REASON: self._of_retries, TOO_MANY: self._of_retries, EARLY: self._of_retries,
+            DUE_ORDER: self._of_dues,
         }[finding["name"]]  # fmt: skip
         given = self._record(finding["input"])
         output = self._record(finding["output"])
@@ -66,7 +68,8 @@ class PipelineWords:
         others = {name: found for name, place in places.items() if (found := self._record(place))}
         for name, found in others.items():
             word = "dead letter" if name == "letter" else name
-            operations.append(self._shown(word, found, self._id_of_output(found)))
+            shown = self._shown(word, found, self._id_of_output(found))
+            operations.append(shown | (self.retries.row(found) if name == "retry" else {}))
         if others and finding["name"] != MISSING:
             at = [*others.values()][-1]
         return {
@@ -173,6 +176,8 @@ class PipelineWords:
         facts, commits = self._fate(given)
         retry = self._record(finding.get("retry"))
         lacking, reached = self.retries.without_fate(name, retry)
+        if retry is not None:  # the commit of an input that a retry topic has loses nothing
+            facts, commits = self.retries.taken(retry)
         return rows + commits, f"{lacking}{reached}{facts}"
 
     def _fate(self, given: Record) -> tuple[str, list[Row]]:
@@ -263,6 +268,26 @@ class PipelineWords:
             assert attempt is not None
             return rows, self.retries.early(name, retry, attempt, finding["early_ms"])
         return rows, self.retries.too_many(name, any_of_them, finding)
+
+    def _of_dues(
+        self, finding: Row, _given: Record | None, _output: Record | None
+    ) -> tuple[list[Row], str]:
+        """Describe two retries of a key that were sent in the wrong order."""
+        names = ("retry", "attempt", "after_input", "after_output")
+        retry, attempt, later, before = (self._record(finding[name]) for name in names)
+        assert retry is not None
+        assert attempt is not None
+        assert later is not None
+        assert before is not None
+        rows = [
+            self._shown("retry", later, self._id_of_output(later)) | self.retries.row(later),
+            self._shown("attempt", before, self._id_of_output(before)),
+        ]
+        return rows, (
+            f"{retry.place} was due at {self.retries.due(retry)}, before {later.place} with the same "
+            f"{self._order_of(retry)} at {self.retries.due(later)}, but it was sent as {attempt.place} behind "
+            f"{before.place}"
+        )
 
     def _unknown_letter(self, finding: Row) -> tuple[list[Row], str]:
         letter = self._record(finding["letter"])

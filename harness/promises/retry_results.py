@@ -17,6 +17,7 @@ from ..wording import counted
 from .attempt_rules import JUDGED_DUES, UNCERTAIN
 from .pipeline_findings import (
     BOTH,
+    DUE_ORDER,
     DUPLICATE,
     EARLY,
     LATE,
@@ -71,7 +72,7 @@ def _removed(promise: RetryPromise, partitions: Sequence[FinalRead], doubts: Ret
         why = f"{_listed(retries)}, which may have kept inputs"
         doubts.not_judged.append(([LATE], why))
         doubts.not_excluded.append(([TOO_MANY] if promise.attempts else [], why))
-        doubts.not_excluded.append(([EARLY], why))
+        doubts.not_excluded.append(([EARLY, DUE_ORDER], why))
 
 
 def _listed(partitions: Sequence[FinalRead]) -> str:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..histories.commits import CommitTimes
 from ..run_folder import RunTimes
 from ..wording import counted
 from .record import Record, text_of
 from .retries import REASON_HEADERS, RetryPromise, reason_of
 
 NS_PER_MS = 1_000_000
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,10 @@ class RetryWords:
     """Monotonic; when the run began."""
     asked_ns: int = 0
     """Monotonic; when the final read began. 0: not known."""
+    commits: Mapping[str, Mapping[str, Mapping[int, CommitTimes]]] = field(
+        default_factory=dict[str, Mapping[str, Mapping[int, CommitTimes]]]
+    )
+    """By retry topic, group and partition: the commits of offsets."""
 
     def without_fate(self, name: str, retry: Record | None) -> tuple[str, str]:
         """Return that an input has no output (and no dead letter), and how far its retries got."""
@@ -47,6 +53,32 @@ class RetryWords:
         return text + (
             "" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}"
         )
+
+    def row(self, retry: Record) -> Row:
+        """Return what a record of a retry topic adds to its row in a finding: `attempts`, and `due_ns`, monotonic."""
+        due_ms = self.promise.due_ms_of(retry.headers)
+        due_ns = None if due_ms is None else due_ms * NS_PER_MS - self.wall_ns
+        return {"attempts": self.promise.attempts_of(retry.headers), "due_ns": due_ns}
+
+    def taken(self, retry: Record) -> tuple[str, list[Row]]:
+        """Return which groups committed a record of a retry topic, so that it is not read again."""
+        rows: list[Row] = []
+        for group, partitions in self.commits.get(retry.topic, {}).items():
+            times = partitions.get(retry.partition, CommitTimes())
+            at = next((n for n, offset in enumerate(times.offsets) if offset > retry.offset), None)
+            if at is not None:
+                rows.append(
+                    {
+                        "operation": "commit", "topic": retry.topic, "partition": retry.partition,
+                        "offset": times.offsets[at], "group": group, "completed_ns": times.times_ns[at],
+                    }
+                )  # fmt: skip
+        if not rows:
+            return "", []
+        groups = " and ".join(
+            f"{row['group']} has committed offset {row['offset']}" for row in rows
+        )
+        return f", and group {groups} of {retry.topic}: it will not be read again", rows
 
     def lacking(self, name: str, letter: Record, given: Record | None) -> str:
         """Return what a dead letter lacks."""
@@ -83,6 +115,11 @@ class RetryWords:
             f"the attempts of {name} are counted from the beginning again: {record.place} says {attempts}, written "
             "after the first retry was due, and no client was delivered the input again; the job may count in memory"
         )
+
+    def due(self, retry: Record) -> str:
+        """Return when a record of a retry topic was due."""
+        due_ms = self.promise.due_ms_of(retry.headers)
+        return "a time that is not known" if due_ms is None else self.at(due_ms)
 
     def at(self, wall_ms: int) -> str:
         """Return a time since 1970 as one since the start of the run: "0.14 s"."""

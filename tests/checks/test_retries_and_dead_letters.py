@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harrow.harness.checks.doubts import count_doubts
 from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.histories.contents import FinalRead
 from harrow.harness.promises.findings import PromiseFindings
@@ -66,6 +68,7 @@ def dead(
 def judged(
     folder: Path, orders: list[Record], bills: list[Record], others: list[Record],
     promise: RetryPromise = WITH_DELAY, *, commits: list[Commit] | None = None, removed: str = "", reads: str = "",
+    taken: dict[str, Any] | None = None, ordered: bool = False, order_key: str | None = None,
 ) -> PromiseFindings:  # fmt: skip
     """Return what the verdict is given. `others`: the records of retry topics and dead letters."""
     pairing = Pairing(relation=None, record_id="order", rows=Rows())
@@ -78,18 +81,19 @@ def judged(
     inputs = PipelineInputs(
         pairing=pairing, source=chunks_of(orders, folder / "source", 2), sink=chunks_of(bills, folder / "sink", 2),
         commits=given_commits, retries=[chunk for own in chunks.values() for chunk in own], letters=letters,
-        retry=RetryColumns(promise=promise), reads=reads,
+        retry=RetryColumns(promise=promise), reads=reads, ordered=ordered, order_key=order_key,
     )  # fmt: skip
     found = check_pipeline(inputs, folder=folder / "join", engine="inline")
     words = PipelineWords(
         pairing=pairing, source="orders", sink="bills", commits=given_commits, partitions=(),
         chunks=[numbered.chunk for numbered in inputs.chunks()],
-        retries=RetryWords(promise=promise, sink="bills", asked_ns=20_000_000_000),
+        retries=RetryWords(promise=promise, sink="bills", asked_ns=20_000_000_000, commits=taken or {}),
+        order_key=order_key,
     )  # fmt: skip
     lost = [FinalRead(topic=removed, partition=0, low=1, high=2, records=1)] if removed else []
     run = PipelineRun(
         pairing=pairing, source="orders", sink="bills", commits=given_commits, retry=promise,
-        retry_partitions=lost,
+        retry_partitions=lost, ordered=ordered,
     )  # fmt: skip
     return PipelineResults(run, found, words, 20).findings()
 
@@ -249,3 +253,63 @@ def test_what_cannot_be_judged_is_a_doubt_or_a_note(tmp_path: Path) -> None:
     assert "cannot be excluded" in lost.doubts["dead-letter-without-reason"]
     kept = judged(tmp_path, [order()], [bill()], [], removed="orders-delay")
     assert {"too-many-attempts", "attempt-before-due"} <= set(kept.doubts)
+
+
+def test_the_group_that_took_a_retry_is_named(tmp_path: Path) -> None:
+    taken = commit_times(
+        [Commit(group="scheduler", partition=0, offset=2, completed_ns=4_000_000_000)]
+    )
+    early = Commit(group="billing", partition=0, offset=1, completed_ns=5)
+    found = judged(
+        tmp_path, [order()], [], FLOW[:3], commits=[early], taken={"orders-delay": taken}
+    )
+    assert texts(found)["missing-output"].endswith(
+        "due at 3.00 s, and group scheduler has committed offset 2 of orders-delay: it will not be read again"
+    )
+    (row,) = [row for row in found.anomalies[0]["operations"] if row["operation"] == "commit"]
+    assert (row["group"], row["topic"], row["offset"]) == ("scheduler", "orders-delay", 2)
+
+
+def test_retries_of_a_key_are_sent_in_the_order_of_their_due_times(tmp_path: Path) -> None:
+    waits = [
+        retry("orders-delay", 1, 1_000, 500, number=1), retry("orders-delay", 1, 2_000, 600, offset=1, number=2)
+    ]  # fmt: skip
+    sent = [
+        retry("orders-retry", 1, 2_000, 2_001, number=2), retry("orders-retry", 1, 1_000, 2_002, offset=1, number=1)
+    ]  # fmt: skip
+    orders, bills = [order(1), order(2, offset=1)], [bill(1), bill(2, offset=1)]
+    found = judged(tmp_path, orders, bills, [*waits, *sent], ordered=True)
+    assert texts(found) == {
+        "due-out-of-order": "orders-delay-0@0 was due at 1.00 s, before orders-delay-0@1 with the same key ada at "
+        "2.00 s, but it was sent as orders-retry-0@1 behind orders-retry-0@0"
+    }
+    assert not judged(tmp_path, orders, bills, [*waits, *sent]).anomaly_counts
+
+
+@pytest.mark.parametrize("order_key", [None, "customer"])
+def test_a_later_order_that_is_billed_during_a_retry_is_out_of_order(
+    tmp_path: Path, order_key: str | None
+) -> None:
+    """Both orders have the record key `ada`, and each has its own customer."""
+    orders = [order(1, customer="c1"), order(2, offset=1, customer="c2")]
+    waited = [
+        retry("orders-delay", 1, 1_000, 500, number=1),
+        retry("orders-retry", 1, 1_000, 1_001, number=1),
+    ]
+    for retried in waited:
+        retried.__dict__["value"] = orders[0].value
+    found = judged(
+        tmp_path, orders, [bill(2), bill(1, offset=1)], waited, ordered=True, order_key=order_key
+    )
+    assert found.anomaly_counts == ({"out-of-order-output": 1} if order_key is None else {})
+
+
+def test_an_empty_topic_of_retries_or_dead_letters_is_a_note() -> None:
+    """A job in which nothing failed has no retries; an empty source is a reason all the same."""
+    counts = Counter({"acknowledged": 2, "replica_logs": 1})
+    promised = PromiseFindings(accounted_topics=("bills", *WITH_DELAY.all_topics))
+    found = count_doubts(counts, ["at-least-once"], ["orders-dead"], promised)
+    assert not found.reasons
+    assert found.notes == ["no record was ever in orders-dead"]
+    found = count_doubts(counts, ["at-least-once"], ["orders", "orders-dead"], promised)
+    assert "no record was ever in orders: " in found.reasons[0]

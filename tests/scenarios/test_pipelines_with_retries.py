@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,16 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from harrow import Harrow, Topic, VerdictError, mapped
-from pipeline_jobs import LIMIT_S, ORDERS, Job, bill_of, expected_anomalies, place_orders, to_topic
+from pipeline_jobs import (
+    LIMIT_S,
+    ORDERS,
+    Job,
+    bill_of,
+    expected_anomalies,
+    explanations,
+    place_orders,
+    to_topic,
+)
 from waiting import until
 
 
@@ -102,3 +112,98 @@ def test_commits_before_a_topic_was_created_again_are_not_about_its_records(
     assert not verdict.anomaly_counts, verdict
     assert "the commits of group billing-later were compared with the outputs" in verdict.notes
     assert {"deleted and created again" in reason for reason in verdict.reasons} == {True}, verdict
+
+
+def headers(attempts: int, due_ms: int, reason: str = "no such customer") -> dict[str, str]:
+    return {
+        "retry_topic-attempts": str(attempts), "retry_topic-backoff-timestamp": str(due_ms),
+        "kafka_exception-message": reason,
+    }  # fmt: skip
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class RetryQueue:
+    """A worker and a scheduler in one: it writes what a correct flow has, except for the orders in `wrong`."""
+
+    def __init__(self, harrow: Harrow, orders: Topic, bills: Topic, wrong: Iterable[int]) -> None:
+        self.delay, self.due = harrow.topic(f"{orders}-delay"), harrow.topic(f"{orders}-retry")
+        self.dead = harrow.topic(f"{orders}-dead")
+        self._bills = bills
+        self._wrong = set(wrong)
+        self._producer = Producer(
+            {"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True}
+        )
+
+    def write(self, batch: list[Message]) -> None:
+        for message in batch:
+            order = json.loads(message.value() or b"")
+            fate = {1: self._again, 2: self._too_early, 3: self._both, 4: self._counts_again}
+            fate.get(order["order"], self._bill)(message)
+        assert self._producer.flush(30) == 0
+
+    def _send(self, topic: Topic, message: Message, **more: Any) -> None:
+        self._producer.produce(topic.name, message.value(), message.key(), **more)
+        assert self._producer.flush(30) == 0
+
+    def _bill(self, message: Message) -> None:
+        order = json.loads(message.value() or b"")
+        self._producer.produce(self._bills.name, json.dumps(bill_of(order)), key=message.key())
+
+    def _retry(self, message: Message, attempts: int = 1) -> None:
+        due_ms = now_ms() + 100
+        self._send(self.delay, message, headers=headers(attempts, due_ms))
+        until(lambda: now_ms() >= due_ms, "the retry is due")
+        self._send(self.due, message, headers=headers(attempts, due_ms))
+
+    def _again(self, message: Message) -> None:
+        """Bill the order in its third attempt."""
+        self._retry(message)
+        self._retry(message, 2)
+        self._bill(message)
+
+    def _too_early(self, message: Message) -> None:
+        if 2 in self._wrong:
+            due_ms = now_ms() + 60_000
+            self._send(self.delay, message, headers=headers(1, due_ms))
+            # the producer's clock is half an hour ahead, which hides nothing
+            self._send(self.due, message, headers=headers(1, due_ms), timestamp=due_ms + 1_800_000)
+        self._bill(message)
+
+    def _both(self, message: Message) -> None:
+        reason = "" if 3 in self._wrong else "no such customer"
+        self._send(self.dead, message, headers=headers(1, now_ms(), reason))
+        if 3 in self._wrong:
+            self._bill(message)
+
+    def _counts_again(self, message: Message) -> None:
+        self._retry(message)
+        self._retry(message, 1 if 4 in self._wrong else 2)
+        self._bill(message)
+
+
+@pytest.mark.parametrize("wrong", [(), (2, 3, 4)], ids=["correct", "wrong"])
+def test_retries_and_dead_letters_are_judged_on_brokers(
+    harrow: Harrow, orders: Topic, bills: Topic, wrong: tuple[int, ...]
+) -> None:
+    place_orders(harrow, orders, 12)
+    queue = RetryQueue(harrow, orders, bills, wrong)
+    Job(harrow, orders, queue.write).run(12)
+    promise = partial(
+        harrow.verify_pipeline, orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of),
+        retry_topics=(queue.delay, queue.due), dead_letters=queue.dead, attempts=3,
+    )  # fmt: skip
+    if not wrong:
+        verdict = promise()
+        assert verdict.operation_counts["pipeline_retries"] == 8
+        assert verdict.operation_counts["pipeline_dead_letters"] == 1
+        return
+    with expected_anomalies(
+        "attempt-before-due", "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts"
+    ) as caught:  # fmt: skip
+        promise()
+    text = explanations(caught[0])
+    assert "the next attempt for order 2 was due at" in text
+    assert "the attempts of order 4 are counted from the beginning again" in text

@@ -30,6 +30,7 @@ ANOMALIES = (
     "too-many-attempts",
     "uncertain-attempts",
     "attempt-before-due",
+    "due-out-of-order",
 )
 
 
