@@ -21,11 +21,11 @@ class Attempts:
 
     def __init__(
         self, promise: RetryPromise, inputs: Sequence[Record], retries: Sequence[Record], letters: Sequence[Record],
-        time_of: Callable[[Record], int], reads_of: Callable[[Record], int],
+        time_of: Callable[[Record], int], reads_of: Callable[[Record], int], producer_of: Callable[[Record], int],
     ) -> None:  # fmt: skip
         self._promise = promise
         self._inputs, self._retries, self._letters = inputs, retries, letters
-        self._time_of, self._reads_of = time_of, reads_of
+        self._time_of, self._reads_of, self._producer_of = time_of, reads_of, producer_of
 
     def judge(self) -> Counter[str]:
         """Return the anomalies, and the doubt `uncertain-attempts`."""
@@ -54,18 +54,9 @@ class Attempts:
             if attempts_of(row.headers) == attempts_of(record.headers)
             and due_of(row.headers) == due
         ]
-        topics = self._promise.topics
         if due is None or not same:
             return None
-        return min(
-            same,
-            key=lambda row: (
-                self._sent_ms(row),
-                topics.index(row.topic),
-                row.partition,
-                row.offset,
-            ),
-        )
+        return min(same, key=self._age)
 
     def _made(self, record: Record) -> int | None:
         """Return how many attempts were made when a record was written."""
@@ -95,14 +86,19 @@ class Attempts:
         if not reads or any(count <= 0 for count in reads):
             return False
         first = [row for row in self._retries if self._made(row) == 1]
-        own = [rows for topic in self._promise.topics if (rows := self._in_topic(first, topic))]
-        if not own:
+        if not first:
             return False
-        fewest = min(own, key=len)
-        dues = [self._promise.due_ms_of(row.headers) for row in fewest]
+        topic = min(first, key=self._age).topic
+        own = self._in_topic(first, topic)
+        producers = {self._producer_of(row) for row in own}
+        dues = [self._promise.due_ms_of(row.headers) for row in own]
         known = [due for due in dues if due is not None]
-        later = len(known) < len(dues) or max(map(self._sent_ms, fewest)) > min(known)
-        return len(fewest) > sum(reads) and later
+        later = len(known) < len(dues) or max(map(self._sent_ms, own)) > min(known)
+        return -1 not in producers and len(producers) > sum(reads) and later
+
+    def _age(self, row: Record) -> tuple[int, int, int, int]:
+        number = self._promise.topics.index(row.topic)
+        return self._sent_ms(row), number, row.partition, row.offset
 
     @staticmethod
     def _in_topic(rows: Iterable[Record], topic: str) -> list[Record]:

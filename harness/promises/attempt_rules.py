@@ -7,10 +7,11 @@ lower reading counts.
 `too-many-attempts`, one finding for each id. With `attempts=N`:
 
 * by the header: a record of a retry topic with N or more attempts asks for another one; a dead letter has more than N;
-* the count began again: more records count one attempt than the inputs were delivered to clients, so some of them
-  follow from a later attempt. Of the topics with such records the one with the fewest counts, because a scheduler may
-  send a record twice. The last of them is written after the first was due: a record that is sent again at once is
-  none. Not judged where no tap shows a delivery;
+* the count began again: more producer ids wrote records that count one attempt than the inputs were delivered to
+  clients. So a process that did not receive the input wrote one, for a later attempt. A producer that sends a record
+  again without receiving the input again has the same producer id. Compared are the records of the topic that had the
+  first of them; a scheduler wrote the others. The last of them is written after the first was due. Not judged where
+  no tap shows a delivery, or a record has no producer id;
 * by records, where no record of the id has the header: a retry topic has more than N - 1 records for each input. Where
   the guarantee allows duplicates, such a record may be one, so this is a doubt (`uncertain-attempts`).
 
@@ -89,13 +90,12 @@ def _begun_again(rows: IdRows, first: Sequence[RetryRow]) -> RetryRow | None:
     reads = [given.reads for given in rows.inputs]
     if not first or not reads or min(reads) < 1:
         return None
-    by_topic: dict[int, list[RetryRow]] = defaultdict(list)
-    for row in first:
-        by_topic[row.topic].append(row)
-    fewest = min(by_topic.values(), key=lambda own: (len(own), own[0].topic))
-    last = max(fewest, key=lambda row: (row.sent_ms, row.place))
-    due_ms = min(row.due_ms for row in fewest)
-    return last if len(fewest) > sum(reads) and last.sent_ms > due_ms else None
+    written = sorted(first, key=lambda row: (row.sent_ms, row.topic, row.place))
+    own = [row for row in written if row.topic == written[0].topic]
+    producers = {row.producer for row in own}
+    due_ms = min(row.due_ms for row in own)
+    known = -1 not in producers
+    return own[-1] if known and len(producers) > sum(reads) and own[-1].sent_ms > due_ms else None
 
 
 def _judge_times(promise: RetryPromise, rows: IdRows, findings: Findings) -> None:

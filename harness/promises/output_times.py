@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..histories.commits import NEVER
 from ..histories.task_files import is_url, read_bytes
 
-COLUMNS = ("partition", "base_offset", "last_offset", "completed_ns", "crc")
-CRC = COLUMNS.index("crc")
+COLUMNS = ("partition", "base_offset", "last_offset", "completed_ns", "crc", "producer_id")
+CRC, PRODUCER_ID = COLUMNS.index("crc"), COLUMNS.index("producer_id")
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,16 +68,39 @@ def times_of(
     """Return when each record was first acknowledged, or 0."""
     import numpy as np
 
-    whole: Any = (
-        np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
-    )
-    batches = whole[:, :4]
+    batches = _loaded(path)[:, :4]
     times = np.zeros(len(offset), np.int64)
     for number in np.unique(partition).tolist():
         chosen = np.flatnonzero(partition == number)
         start, end = np.searchsorted(batches[:, 0], [number, number + 1])
         times[chosen] = _of_partition(np.asarray(batches[start:end, 1:]), offset[chosen])
     return times
+
+
+def producers_of(
+    path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the producer id of each record's batch; -1 where it has none, or is not known."""
+    import numpy as np
+
+    found = np.full(len(offset), -1, np.int64)
+    batches = _loaded(path)
+    if not len(batches) or batches.shape[1] <= PRODUCER_ID:
+        return found
+    for number in np.unique(partition).tolist():
+        chosen = np.flatnonzero(partition == number)
+        start, end = np.searchsorted(batches[:, 0], [number, number + 1])
+        own = np.asarray(batches[start:end])
+        at = np.searchsorted(own[:, 1], offset[chosen], side="right") - 1
+        inside = (at >= 0) & (own[at, 2] >= offset[chosen]) if len(own) else at >= 0
+        found[chosen[inside]] = own[at[inside], PRODUCER_ID]
+    return found
+
+
+def _loaded(path: str) -> Any:
+    import numpy as np
+
+    return np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
 
 
 def _of_partition(

@@ -285,7 +285,7 @@ class PipelineMapper:
         if self.retry is None:
             return {}
         if side in (RETRIED, DEAD):
-            return self.retry.of_retries(topic, records, times)
+            return self.retry.of_retries(topic, records, times, self.topic_times.get(topic, ""))
         if side == ACTUAL:
             return self.retry.of_outputs(len(records))
         known = None

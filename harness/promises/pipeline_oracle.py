@@ -63,6 +63,7 @@ def judge_pipeline(
     inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, *, commits: Sequence[Commit] = (),
     time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (), letters: Sequence[Record] = (),
     promise: RetryPromise | None = None, reads_of: Callable[[Record], int] = lambda _: -1,
+    producer_of: Callable[[Record], int] = lambda _: -1,
 ) -> Judgement:  # fmt: skip
     """Judge a pipeline whose functions raise nothing. `time_of`: of all records; 0 where it is not known."""
     if isinstance(pairing.relation, KeyedRelation):
@@ -99,6 +100,7 @@ def judge_pipeline(
                 dead.get(name, []),
                 time_of,
                 reads_of,
+                producer_of,
             )
             judge.counts += attempts.judge()
             sent += attempts.sent()

@@ -81,6 +81,8 @@ class RetryRow(NamedTuple):
     sent_ms: int
     """When it was written, by the wall clock."""
     order: int
+    producer: int
+    """The producer id, of a record that may count the first attempt; -1: it has none, or is not known."""
 
 
 @dataclass(slots=True)
@@ -144,12 +146,7 @@ def _add(found: IdRows, row: Mapping[str, Any], shapes: int, groups: int) -> Non
     else:
         found.retries.append(
             RetryRow(
-                place,
-                row["topic"],
-                row["attempts"],
-                row["due"],
-                row["time"],
-                row["sent"],
-                row["order"],
+                place, row["topic"], row["attempts"], row["due"], row["time"], row["sent"], row["order"],
+                row["producer"],
             )
-        )
+        )  # fmt: skip

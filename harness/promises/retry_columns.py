@@ -7,6 +7,7 @@
     key_hash     of the record key, of inputs and dead letters
     value_hash   of the value
     reason       whether a dead letter has its reason
+    producer     the producer id of a record in a retry topic that counts the first attempt, else -1
     reads        how often an input was delivered to clients, else -1
 
 `sent` is the time at which a broker acknowledged the record, by the tap, on the wall clock of the machine that judges:
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..histories.task_files import is_url, read_bytes
 from .chunk_records import ChunkRows
+from .output_times import producers_of
 from .retries import RetryPromise, reason_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 CONTENT_SEED = 4
 NS_PER_MS = 1_000_000
+FIRST_ATTEMPTS_MOST = 2
+"""The highest number in a header that may count the first attempt (`attempt_rules.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,12 @@ class RetryColumns:
         return self._none(size)
 
     def of_retries(
-        self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]
+        self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64], path: str
     ) -> dict[str, Any]:
-        """Return the columns of records of a retry topic or of dead letters. `times`: when they were acknowledged."""
+        """Return the columns of records of a retry topic or of dead letters.
+
+        `times`: when they were acknowledged. `path`: the file with the times of the topic (`output_times.py`), or "".
+        """
         import numpy as np
 
         promise, size = self.promise, len(records)
@@ -72,9 +79,14 @@ class RetryColumns:
                 reasons[row] = bool(reason_of(record.headers))
         sent = np.where(times > 0, (times + self.wall_ns) // NS_PER_MS, sent)
         number = promise.topics.index(topic) if topic in promise.topics else -1
+        producers = np.full(size, -1, np.int64)
+        if path and number >= 0:
+            first = attempts <= FIRST_ATTEMPTS_MOST  # the others are not compared
+            producers[first] = producers_of(path, records.partition[first], records.offset[first])
         return {
             **self._none(size), **_contents(records), "topic": np.full(size, number, np.int16),
             "attempts": attempts.clip(-1, 2**31 - 1).astype(np.int32), "due": due, "sent": sent, "reason": reasons,
+            "producer": producers,
         }  # fmt: skip
 
     def counts_of(self, records: ChunkRows) -> dict[str, int]:
@@ -92,6 +104,7 @@ class RetryColumns:
             "topic": np.full(size, -1, np.int16), "attempts": np.full(size, -1, np.int32),
             "due": np.full(size, -1, np.int64), "sent": np.full(size, -1, np.int64),
             "key_hash": np.zeros(size, np.int64), "value_hash": np.zeros(size, np.int64),
+            "producer": np.full(size, -1, np.int64),
             "reason": np.zeros(size, np.bool_), "reads": np.full(size, -1, np.int32),
         }  # fmt: skip
 

@@ -113,7 +113,8 @@ class RetryWords:
             return f"{record.place} says {attempts} attempts for {name}, more than {allowed}"
         return (
             f"the attempts of {name} are counted from the beginning again: {record.place} says {attempts}, written "
-            "after the first retry was due, and no client was delivered the input again; the job may count in memory"
+            "after the first retry was due, by another producer, and no client was delivered the input again; the job "
+            "may count in memory"
         )
 
     def due(self, retry: Record) -> str:

@@ -67,9 +67,17 @@ def topic_of(
 def saved(folder: Path, topic: list[tuple[Record, int]]) -> str:
     """Write the times of the records of a topic."""
     path = folder / f"{topic[0][0].topic if topic else 'empty'}.npy"
-    rows = [(given.partition, given.offset, given.offset, time) for given, time in topic]
-    np.save(path, np.array(rows, np.int64).reshape(-1, 4))
+    rows = [
+        (given.partition, given.offset, given.offset, time, 0, producer_of(given))
+        for given, time in topic
+    ]
+    np.save(path, np.array(rows, np.int64).reshape(-1, 6))
     return str(path)
+
+
+def producer_of(given: Record) -> int:
+    """Return the producer id of a record, which depends on its timestamp."""
+    return given.timestamp_ms % 5 - 1
 
 
 def delivered(folder: Path, reads: dict[int, int]) -> str:
@@ -121,7 +129,7 @@ def test_outputs_and_dead_letters_are_judged_as_by_the_oracle(
     expected = judge_pipeline(
         records["orders"], records["bills"], pairing, commits=commits, retries=retries,
         letters=records["dead"], time_of=lambda given: times[given.topic, given.offset], promise=promise,
-        reads_of=lambda given: reads[given.offset],
+        reads_of=lambda given: reads[given.offset], producer_of=producer_of,
     )  # fmt: skip
     assert anomalies(found) == anomalies(expected)
     assert sum(found.late.values()) == expected.late.total()

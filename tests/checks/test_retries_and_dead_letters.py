@@ -68,7 +68,8 @@ def dead(
 def judged(
     folder: Path, orders: list[Record], bills: list[Record], others: list[Record],
     promise: RetryPromise = WITH_DELAY, *, commits: list[Commit] | None = None, removed: str = "", reads: str = "",
-    taken: dict[str, Any] | None = None, ordered: bool = False, order_key: str | None = None,
+    times: dict[str, str] | None = None, taken: dict[str, Any] | None = None, ordered: bool = False,
+    order_key: str | None = None,
 ) -> PromiseFindings:  # fmt: skip
     """Return what the verdict is given. `others`: the records of retry topics and dead letters."""
     pairing = Pairing(relation=None, record_id="order", rows=Rows())
@@ -81,7 +82,7 @@ def judged(
     inputs = PipelineInputs(
         pairing=pairing, source=chunks_of(orders, folder / "source", 2), sink=chunks_of(bills, folder / "sink", 2),
         commits=given_commits, retries=[chunk for own in chunks.values() for chunk in own], letters=letters,
-        retry=RetryColumns(promise=promise), reads=reads, ordered=ordered, order_key=order_key,
+        retry=RetryColumns(promise=promise), reads=reads, topic_times=times or {}, ordered=ordered, order_key=order_key,
     )  # fmt: skip
     found = check_pipeline(inputs, folder=folder / "join", engine="inline")
     words = PipelineWords(
@@ -201,10 +202,20 @@ def test_a_count_that_begins_again_is_found_by_the_deliveries(tmp_path: Path) ->
     again = [
         retry("orders-delay", 1, 4_000, 3_100, offset=2), retry("orders-retry", 1, 4_000, 4_001, offset=2)
     ]  # fmt: skip
-    for deliveries, wrong in ((1, True), (2, False)):
+    for deliveries, producer, wrong in ((1, 8, True), (2, 8, False), (1, 7, False), (1, -1, False)):
         reads = tmp_path / f"{deliveries}.npy"
         np.save(reads, np.array([(0, 0, 0)] * deliveries, np.int64))
-        found = judged(tmp_path, [order()], [bill()], [*FLOW, *again], reads=str(reads))
+        times = tmp_path / "times.npy"
+        batches = [(0, 0, 1, 0, 0, 7), (0, 2, 2, 0, 0, producer)]
+        np.save(times, np.array(batches, np.int64))
+        found = judged(
+            tmp_path,
+            [order()],
+            [bill()],
+            [*FLOW, *again],
+            reads=str(reads),
+            times={"orders-delay": str(times)},
+        )
         assert ("too-many-attempts" in found.anomaly_counts) is wrong
         assert ("the job may count in memory" in str(texts(found))) is wrong
 

@@ -133,9 +133,11 @@ class RetryQueue:
         self.dead = harrow.topic(f"{orders}-dead")
         self._bills = bills
         self._wrong = set(wrong)
-        self._producer = Producer(
-            {"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True}
-        )
+        self._servers = harrow.bootstrap_servers
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
 
     def write(self, batch: list[Message]) -> None:
         for message in batch:
@@ -179,7 +181,9 @@ class RetryQueue:
             self._bill(message)
 
     def _counts_again(self, message: Message) -> None:
+        """Count in memory, which a restart of the worker in between loses."""
         self._retry(message)
+        self._producer = self._new_producer()
         self._retry(message, 1 if 4 in self._wrong else 2)
         self._bill(message)
 
