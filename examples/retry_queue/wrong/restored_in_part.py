@@ -1,0 +1,46 @@
+"""The bug: at a start the store is not read to its end.
+
+The embedded store stops reading as soon as a short poll returns nothing; that of Redis does not look at what an earlier
+scheduler had taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from confluent_kafka import Consumer, TopicPartition
+from retry_queue.stores import embedded
+
+SHORT_S = 0.001
+
+
+def plant() -> None:
+    """Replace what `take_over` reads."""
+
+    def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, bytes]:
+        reading = Consumer(
+            {"bootstrap.servers": servers, "client.id": client_id, "group.id": client_id}
+        )
+        reading.assign([TopicPartition(topic, partition, 0)])
+        found: dict[bytes, bytes] = {}
+        while (message := reading.poll(SHORT_S)) is not None:
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            if value is None:
+                found.pop(key, None)
+            else:
+                assert isinstance(value, bytes)
+                found[key] = value
+        reading.close()
+        return found
+
+    embedded.restored = restored
+    try:
+        from retry_queue.stores.redis_set import RedisStore
+    except ImportError:  # without the client of Redis there is no such store
+        return
+
+    def take_over(self: RedisStore, partitions: Collection[int]) -> None:
+        print(f"{self} takes {sorted(partitions)} over", flush=True)
+
+    RedisStore.take_over = take_over
