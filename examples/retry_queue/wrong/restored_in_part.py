@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from confluent_kafka import Consumer, TopicPartition
+from retry_queue.reading import record_of
+from retry_queue.records import Record
 from retry_queue.stores import embedded
 
 SHORT_S = 0.001
@@ -17,20 +19,19 @@ SHORT_S = 0.001
 def plant() -> None:
     """Replace what `take_over` reads."""
 
-    def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, bytes]:
+    def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, Record]:
         reading = Consumer(
             {"bootstrap.servers": servers, "client.id": client_id, "group.id": client_id}
         )
         reading.assign([TopicPartition(topic, partition, 0)])
-        found: dict[bytes, bytes] = {}
+        found: dict[bytes, Record] = {}
         while (message := reading.poll(SHORT_S)) is not None:
-            key, value = message.key(), message.value()
-            assert isinstance(key, bytes)
-            if value is None:
-                found.pop(key, None)
+            record = record_of(message)
+            assert record.key is not None
+            if record.value is None:
+                found.pop(record.key, None)
             else:
-                assert isinstance(value, bytes)
-                found[key] = value
+                found[record.key] = record
         reading.close()
         return found
 

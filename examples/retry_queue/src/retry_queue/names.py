@@ -58,5 +58,5 @@ class Names:
             self.retry: {"max.message.bytes": largest[0]},
             self.dead: {"max.message.bytes": largest[0], "retention.ms": "-1"},
             self.store: {"max.message.bytes": largest[1], **compacted},
-            self.open: compacted,
+            self.open: {"max.message.bytes": largest[0], **compacted},
         }

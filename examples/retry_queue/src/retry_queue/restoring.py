@@ -12,13 +12,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .errors import UnavailableError
+from .reading import record_of
+from .records import Record
 
 RESTORE_S = 60.0
 """How long the partition may yield nothing; then the program begins again."""
 
 
-def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, bytes]:
-    """Return the values by key. UnavailableError: the partition could not be read to its end."""
+def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, Record]:
+    """Return the last records by key. UnavailableError: the partition could not be read to its end."""
     settings = {
         "bootstrap.servers": servers,
         "client.id": client_id,
@@ -46,8 +48,8 @@ def _high_watermark(settings: dict[str, Any], topic: str, partition: int) -> int
     return end
 
 
-def _read(consumer: Consumer, end: int, name: str) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+def _read(consumer: Consumer, end: int, name: str) -> dict[bytes, Record]:
+    found: dict[bytes, Record] = {}
     deadline = time.monotonic() + RESTORE_S
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)
@@ -58,13 +60,12 @@ def _read(consumer: Consumer, end: int, name: str) -> dict[bytes, bytes]:
         assert offset is not None
         if error is None:
             deadline = time.monotonic() + RESTORE_S
-            key, value = message.key(), message.value()
-            assert isinstance(key, bytes)
-            if value is None:
-                found.pop(key, None)
+            record = record_of(message)
+            assert record.key is not None
+            if record.value is None:
+                found.pop(record.key, None)
             else:
-                assert isinstance(value, bytes)
-                found[key] = value
+                found[record.key] = record
             offset += 1
         elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name of confluent's
             raise KafkaException(error)

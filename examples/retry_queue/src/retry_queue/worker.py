@@ -5,8 +5,9 @@ dead letters. Its offset is committed when Kafka has everything that it led to: 
 after a failure, but none is forgotten.
 
 `--transactional`: outputs, retries and offsets are one transaction, so that each input has its output once.
-`--keep-order`: that, and the later inputs of a key wait behind the one in retry. They go to the delay topic,
-too, with the attempts that they had: none was made. The input that was first is always worked on first.
+`--keep-order`: that, and the later inputs of a key wait behind the one in retry. They wait in the ledger, a
+compacted topic, and the worker goes on with them in the transaction that finishes the earlier one. A restart or a
+rebalance restores the ledger before the first record is worked on.
 """
 
 from __future__ import annotations
@@ -81,13 +82,6 @@ class Attempts:
             self._options.names.dead, attempts=attempts, reason=reason, due_ms=due_ms
         )
 
-    def behind(self, record: Record, due_ms: int) -> Record:
-        """Return an input that waits behind an earlier one of its key, which is due at `due_ms`."""
-        return record.failed(
-            self._options.names.delay, attempts=record.attempts, reason="an earlier input of the key waits",
-            due_ms=max(due_ms, self._clock.now_ms()) + 1,
-        )  # fmt: skip
-
 
 class Worker:
     """One instance of the worker."""
@@ -102,7 +96,7 @@ class Worker:
         limit = {"transaction.timeout.ms": TRANSACTION_MS} if transactional else {}
         timeouts = {"delivery.timeout.ms": TRANSACTION_MS} if transactional else {}
         self.outbox = Outbox(servers, "retry-worker", **settings, **limit, **timeouts)
-        self.ledger = Ledger(options.names.open) if transactional else None
+        self.ledger = Ledger(options.names.open, options.names.source) if transactional else None
         self._servers = servers
         self._assignment = Assignment(self.consumer)
 
@@ -181,16 +175,22 @@ class Worker:
         self._commit_transaction()
 
     def _results(self, record: Record) -> list[Record]:
-        assert self.ledger is not None
-        if record.topic == self.options.names.retry and not self.ledger.is_current(record):
+        """Return what an input leads to, and the inputs that waited behind it."""
+        ledger, names = self.ledger, self.options.names
+        assert ledger is not None
+        if record.topic == names.retry and not ledger.is_current(record):
             return []  # the scheduler sent it twice
-        ahead = self.ledger.ahead_of(record) if self.options.keep_order else None
-        result = (
-            self.attempts.make(record) if ahead is None else self.attempts.behind(record, ahead)
-        )
-        if result.topic == self.options.names.delay:
-            return [result, self.ledger.waits(result)]
-        return [result, *self.ledger.finishes(record)]
+        if self.options.keep_order and ledger.is_behind(record):
+            return [ledger.holds(record)]
+        results: list[Record] = []
+        following: Record | None = record
+        while following is not None:
+            result = self.attempts.make(following)
+            if result.topic == names.delay:
+                return [*results, result, ledger.waits(result)]
+            results += [result, *ledger.finishes(following)]
+            following = ledger.released(following)
+        return results
 
     def _commit_transaction(self) -> None:
         deadline = time.monotonic() + 30.0

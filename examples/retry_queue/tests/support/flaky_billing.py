@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from retry_queue.handling import bill_of
 
@@ -12,6 +13,14 @@ ALWAYS = 99
 
 class TaxServiceError(Exception):
     """The tax service has no rate for the customer."""
+
+
+def order_in(record: Any) -> int | None:
+    """Return the number of the order in a `harrow.Record`; None where it has none, as most records of a ledger."""
+    if record.value is None:
+        return None
+    value: Any = json.loads(record.value)
+    return cast("dict[str, Any]", value).get("order") if isinstance(value, dict) else None
 
 
 def new_order(number: int, fails: int = 0, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harrow import Harrow, Topic
+from flaky_billing import order_in
+from harrow import Harrow, Topic, VerdictError, mapped
+from retry_queue.handling import bill_of
 from retry_queue.names import Names
 from retry_queue.reading import record_of
 from retry_queue.records import Record
@@ -207,13 +209,27 @@ class RetryQueue:
 
     def verify(self, guarantee: str = "at-least-once") -> None:
         """Let Harrow judge, and compare its verdict with the witness."""
-        found = self._witnessed(guarantee)
-        assert not found, found
+        seen = self._witnessed(guarantee)
+        self._judge(guarantee)
+        assert not seen, seen
 
     def expect(self, finds: str, guarantee: str) -> None:
         """Assert that the verdict and the witness find an anomaly."""
-        found = self._witnessed(guarantee)
-        assert finds in found, found
+        seen = self._witnessed(guarantee)
+        assert finds in seen, seen
+        with pytest.raises(VerdictError) as failure:
+            self._judge(guarantee)
+        verdict = failure.value.verdict
+        assert verdict.status.value == "invalid", verdict
+        assert finds in verdict.anomaly_names(), verdict
+
+    def _judge(self, guarantee: str) -> None:
+        in_ledger = "--keep-order" in self.flags  # there inputs wait, too
+        waiting = [NAMES.delay, NAMES.retry, *([NAMES.open] if in_ledger else [])]
+        self.harrow.verify_pipeline(
+            NAMES.source, NAMES.sink, guarantee=guarantee, relation=mapped(bill_of), group="billing",
+            record_id=order_in if in_ledger else "order", retry_topics=waiting, dead_letters=NAMES.dead, attempts=ATTEMPTS,
+        )  # fmt: skip
 
     def _witnessed(self, guarantee: str) -> set[str]:
         self.reading.until(lambda: False, quiet_s=0.5)

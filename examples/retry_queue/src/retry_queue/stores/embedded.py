@@ -50,8 +50,9 @@ class EmbeddedStore:
         """Read the partitions of the topic."""
         for partition in partitions:
             waiting = Waiting(self._clock.now_ms())
-            for value in restored(self._servers, self._client_id, self._topic, partition).values():
-                waiting.add(decode(value))
+            found = restored(self._servers, self._client_id, self._topic, partition)
+            for stored in found.values():
+                waiting.add(decode(stored.value or b""))
             self._partitions[partition] = waiting
 
     def give_up(self, partitions: Collection[int]) -> None:
