@@ -9,9 +9,9 @@ SOURCES := pyproject.toml setup.py
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
-LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests)
+LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests) examples/retry_queue/tests
 
-.PHONY: help setup demo gallery test long conformance differential lint type docs wheels wheel environments image bench clean
+.PHONY: help setup demo gallery retries test long conformance differential lint type docs wheels wheel environments image bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ demo: $(STAMP)  ## a shop that loses orders, its correct twin, and the verdicts 
 
 gallery: $(STAMP)  ## wrong services and their correct twins, RUNS times each, and a table of the verdicts
 	@$(BIN)/python examples/gallery/repeat.py --wrong $(RUNS) --right $(RUNS) $(ARGS)
+
+retries: $(STAMP)  ## the retry queue of the examples and its wrong twins, RUNS times each; ARGS="--seeds 200": random faults
+	@$(BIN)/python examples/retry_queue/repeat.py --wrong $(RUNS) --right $(RUNS) $(ARGS)
 
 test: $(STAMP)  ## the whole suite, in parallel, one JVM
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)

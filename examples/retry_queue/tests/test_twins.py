@@ -119,7 +119,7 @@ def test_an_order_that_always_fails_does_not_stop_the_others(queue: RetryQueue) 
 @long_run
 @twins("clock_jumps", finds="attempt-before-due", backoff_ms=3_000, jumps=True)
 def test_no_attempt_is_made_early_when_the_clock_jumps(queue: RetryQueue) -> None:
-    queue.place([new_order(number, fails=number % 2) for number in range(20)])
+    queue.place([new_order(number, fails=number % 2, poison=number == 0) for number in range(20)])
     queue.harrow.await_records(NAMES.delay, 10)
     queue.harrow.await_caught_up(f"{NAMES.source}-scheduler", NAMES.delay)
     assert queue.clock is not None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from retry_queue.errors import PoisonError
 from retry_queue.handling import bill_of
 
 ALWAYS = 99
@@ -37,6 +38,8 @@ def usual_order(number: int) -> dict[str, Any]:
 
 def bill(order: Mapping[str, Any], attempt: int) -> Mapping[str, Any]:
     """Bill an order, as a tax service does that has failures."""
+    if order.get("poison"):
+        raise PoisonError("there is no such customer")
     if attempt <= order["fails"]:
         raise TaxServiceError(f"no tax rate, attempt {attempt}")
     return bill_of(order, attempt)

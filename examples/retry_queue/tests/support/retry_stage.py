@@ -227,9 +227,16 @@ class RetryQueue:
         in_ledger = "--keep-order" in self.flags  # there inputs wait, too
         waiting = [NAMES.delay, NAMES.retry, *([NAMES.open] if in_ledger else [])]
         self.harrow.verify_pipeline(
-            NAMES.source, NAMES.sink, guarantee=guarantee, relation=mapped(bill_of), group="billing",
-            record_id=order_in if in_ledger else "order", retry_topics=waiting, dead_letters=NAMES.dead, attempts=ATTEMPTS,
-        )  # fmt: skip
+            NAMES.source,
+            NAMES.sink,
+            guarantee=guarantee,
+            relation=mapped(bill_of),
+            record_id=order_in if in_ledger else "order",
+            group="billing",
+            retry_topics=waiting,
+            dead_letters=NAMES.dead,
+            attempts=ATTEMPTS,
+        )
 
     def _witnessed(self, guarantee: str) -> set[str]:
         self.reading.until(lambda: False, quiet_s=0.5)
