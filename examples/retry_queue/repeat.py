@@ -1,8 +1,8 @@
 """Runs the tests of the retry queue repeatedly, each time with another seed, and prints what was seen.
 
-python examples/retry_queue/repeat.py --wrong 20 --right 50     # the twins, and the correct service under named
-faults python examples/retry_queue/repeat.py --seeds 200               # the correct service under random
-faults, both stores python examples/retry_queue/repeat.py --wrong 20 --right 20 -k lost_after_taking -n 2
+    python examples/retry_queue/repeat.py --wrong 20 --right 50  # twins; the correct service under named faults
+    python examples/retry_queue/repeat.py --seeds 200            # the correct service under random faults, both stores
+    python examples/retry_queue/repeat.py --wrong 20 --right 20 -k lost_after_taking -n 2
 
 Each line of the table: a test with its parameters, and how many runs passed. A test with a wrong twin passes
 when the verdict on it is invalid and has the anomaly of the twin. Exit code 1: a run failed, and the seeds of
@@ -27,34 +27,17 @@ RANDOM = "random_faults"
 
 
 class Repetition:
-    """A pytest plugin: repeats the tests, and counts their results."""
+    """A pytest plugin: counts the results of the runs, which `tests/conftest.py` makes."""
 
-    def __init__(self, wrong: int, right: int) -> None:
-        self._wrong, self._right = wrong, right
+    def __init__(self) -> None:
         self.runs: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.commands: list[str] = []
 
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give each test a number of runs; those under random faults have their seeds."""
-        if RANDOM not in metafunc.function.__name__:
-            metafunc.fixturenames.append("run_number")
-            runs = max(self._wrong, self._right)
-            metafunc.parametrize("run_number", [f"run{number}" for number in range(runs)])
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep as many runs of each twin as were asked for."""
-        items[:] = [item for item in items if self._is_wanted(item.name)]
-
-    def _is_wanted(self, name: str) -> bool:
-        number = re.search(r"run(\d+)", name)
-        return number is None or int(number[1]) < (self._wrong if "wrong" in name else self._right)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a run."""
-        _, _, name = report.nodeid.rpartition("::")
-        name = re.sub(r"-?run\d+-?|\d+-(?=embedded|redis)|(?<=embedded|redis)-\d+", "", name)
+        name = _without_number(report.nodeid.rpartition("::")[2])
         if report.skipped:
             self.skipped[name] += 1
         elif report.when == "call":
@@ -72,6 +55,13 @@ class Repetition:
         return table
 
 
+def _without_number(name: str) -> str:
+    """Return the name of a test without the number of its run."""
+    test, _, parameters = name.rstrip("]").partition("[")
+    kept = [part for part in parameters.split("-") if not re.fullmatch(r"(run)?\d+", part)]
+    return f"{test}[{'-'.join(kept)}]" if kept else test
+
+
 def main() -> int:
     """Run the tests."""
     parser = argparse.ArgumentParser(description="repeat the tests of the retry queue")
@@ -86,7 +76,8 @@ def main() -> int:
     os.environ["HARROW_LONG"] = "1"
     os.environ["RETRY_QUEUE_SEEDS"] = str(given.seeds or 1)
     chosen = ["-k", RANDOM] if given.seeds else []
-    repetition = Repetition(given.wrong, given.right)
+    os.environ["RETRY_QUEUE_RUNS"] = f"{given.wrong},{given.right}"
+    repetition = Repetition()
     words = ["-q", "-p", "no:randomly", *chosen, *arguments, str(TESTS / "test_service.py")]
     if not given.seeds:
         words.append(str(TESTS / "test_twins.py"))
