@@ -29,7 +29,7 @@ def twins(
     def decorate(scenario: Scenario) -> Callable[..., None]:
         @pytest.mark.parametrize("store", stores)
         @pytest.mark.parametrize(
-            "bug", [pytest.param(bug, id="wrong"), pytest.param(None, id="right")]
+            "bug", [pytest.param(bug, id="wrong"), pytest.param(None, id="right", marks=long_run)]
         )
         def run(harrow: Harrow, store: str, bug: str | None, tmp_path: Path) -> None:
             clock = tmp_path / "jump" if jumps else None
