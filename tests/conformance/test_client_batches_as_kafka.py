@@ -83,8 +83,8 @@ def test_a_batch_whose_records_do_not_parse_is_refused_and_not_stored(
     for kind, (records, count) in WRONG_OFFSETS.items():
         if kafka.name == "apache" and not codec:
             continue  # stored, see docs/compatibility.md
-        wanted = Code.unknown_server_error if kafka.name == "apache" else Code.invalid_record
-        assert refused(kafka, topic, batch_of(records, count, codec=codec)) is wanted, kind
+        error = Code.unknown_server_error if kafka.name == "apache" else Code.invalid_record
+        assert refused(kafka, topic, batch_of(records, count, codec=codec)) is error, kind
     assert kafka.raw(1).produce(topic, 0, batch_of(RECORDS, 2, codec=codec)).error_code == 0
 
 

@@ -161,7 +161,7 @@ OF_SEVERAL_STEPS: list[Fault] = [
     remove_broker(controller(), seconds=2),
 ]
 STORE = dependency("store")
-AT_ONCE += [
+OF_DEPENDENCIES: list[Fault] = [
     isolate(STORE, seconds=1), cut(STORE, direction="in", heals_by="deliver"), slow_link(STORE, delay_ms=(10, 20)),
     throttle(STORE, bytes_per_s=1000), half_open(STORE), reset(STORE),
 ]  # fmt: skip
@@ -178,7 +178,7 @@ OF_CLIENTS: list[Fault] = [
     terminate_program(),
 ]
 """`test_client_faults_on_fakes.py` shows their effects."""
-ALL = AT_ONCE + WAITING
+ALL = AT_ONCE + OF_DEPENDENCIES + WAITING
 EVERY = ALL + OF_SEVERAL_STEPS + OF_CLIENTS
 
 
