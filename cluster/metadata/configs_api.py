@@ -16,6 +16,7 @@ from typing import Any
 
 from ..config import BY_NAME, BY_TOPIC_NAME, BrokerConfig, Setting
 from ..errors import ErrorCode, KafkaError, RegistryError
+from ..topic_names import check_topic_name
 from ..wire import messages
 from ..wire.request import Request
 from .broker_settings import setting_of
@@ -28,7 +29,6 @@ from .config_entries import (
     topic_entries,
 )
 from .java_text import text_of
-from .names import check_topic_name
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
 

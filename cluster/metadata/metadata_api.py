@@ -20,10 +20,10 @@ from ..host.seam import Trace
 from ..ids import NO_EPOCH, NO_NODE
 from ..internal_topics import INTERNAL_TOPICS
 from ..listeners import Address
+from ..topic_names import is_valid_topic_name
 from ..wire import messages
 from ..wire.request import Request
 from .cache import LiveBroker, MetadataCache, PartitionInfo, TopicInfo
-from .names import is_valid_topic_name
 from .topic_admin import TopicAdmin
 
 __all__ = ["OPERATIONS_UNASKED", "TOPIC_OPERATIONS", "MetadataApi"]

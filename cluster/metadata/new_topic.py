@@ -18,10 +18,10 @@ from ..controller.topic_node import topic_json as assignment_json
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import NodeId
+from ..topic_names import CLUSTER_METADATA, check_topic_name, colliding_names
 from ..wire.topic_ids import UUID, draw_topic_id
 from .cache import MetadataCache
 from .config_store import checked_topic_config
-from .names import CLUSTER_METADATA, check_topic_name, colliding_names
 
 __all__ = [
     "NewTopic",

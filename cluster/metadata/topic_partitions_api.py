@@ -16,11 +16,11 @@ from typing import Any
 from ..config import BrokerConfig
 from ..errors import ErrorCode
 from ..internal_topics import INTERNAL_TOPICS
+from ..topic_names import is_valid_topic_name
 from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache, PartitionInfo, TopicInfo
 from .metadata_api import OPERATIONS_UNASKED, TOPIC_OPERATIONS
-from .names import is_valid_topic_name
 
 __all__ = ["TopicPartitionsApi"]
 

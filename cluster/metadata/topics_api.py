@@ -19,11 +19,11 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..host.seam import Host
 from ..ids import NodeId
+from ..topic_names import CLUSTER_METADATA
 from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
-from .names import CLUSTER_METADATA
 from .new_topic import NewTopic, TopicPlan, check_plans, check_request
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..errors import ErrorCode, KafkaError
+from .errors import ErrorCode, KafkaError
 
 __all__ = [
     "CLUSTER_METADATA",
