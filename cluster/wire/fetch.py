@@ -20,7 +20,15 @@ from typing import NamedTuple
 
 from ..errors import WireError
 from .decoding import read_varint, skip_tags
-from .primitives import compact_text, legacy_text, read_topic, topic_bytes, topic_of, varint
+from .primitives import (
+    compact_text,
+    legacy_text,
+    present,
+    read_topic,
+    topic_bytes,
+    topic_of,
+    varint,
+)
 from .request import RequestBytes
 from .texts import text_of_bytes
 from .topic_ids import UUID
@@ -141,11 +149,11 @@ def _decode_legacy(frame: bytes, at: int, version: int) -> tuple[FetchRequest, i
     partitions: list[FetchPartition] = []
     topics: int = _INT32.unpack_from(frame, at)[0]
     at += 4
-    for _ in range(topics):
+    for _ in range(present(topics)):
         topic, at = _legacy_text(frame, at)
         count: int = _INT32.unpack_from(frame, at)[0]
         at += 4
-        for _ in range(count):
+        for _ in range(present(count)):
             row, at = _legacy_partition(frame, at, topic, version)
             partitions.append(row)
     forgotten: list[tuple[str | UUID, int]] = []
@@ -164,11 +172,11 @@ def _decode_legacy(frame: bytes, at: int, version: int) -> tuple[FetchRequest, i
 def _legacy_forgotten(frame: bytes, at: int, into: list[tuple[str | UUID, int]]) -> int:
     topics: int = _INT32.unpack_from(frame, at)[0]
     at += 4
-    for _ in range(topics):
+    for _ in range(present(topics)):
         topic, at = _legacy_text(frame, at)
         count: int = _INT32.unpack_from(frame, at)[0]
         at += 4
-        for _ in range(count):
+        for _ in range(present(count)):
             into.append((topic, _INT32.unpack_from(frame, at)[0]))
             at += 4
     return at
@@ -185,10 +193,10 @@ def _decode_flexible(frame: bytes, at: int, version: int) -> tuple[FetchRequest,
     topics, at = read_varint(frame, at + _SESSION.size)
     by_id = version >= TOPIC_IDS
     partitions: list[FetchPartition] = []
-    for _ in range(topics - 1):
+    for _ in range(present(topics - 1)):
         topic, at = read_topic(frame, at, by_id=by_id)
         count, at = read_varint(frame, at)
-        for _ in range(count - 1):
+        for _ in range(present(count - 1)):
             partitions.append(FetchPartition(topic, *_PARTITION_V12.unpack_from(frame, at)))
             at += _PARTITION_V12.size
             at = at + 1 if frame[at] == 0 else skip_tags(frame, at)
@@ -227,10 +235,10 @@ def _flexible_forgotten(
     frame: bytes, at: int, into: list[tuple[str | UUID, int]], *, by_id: bool
 ) -> int:
     topics, at = read_varint(frame, at)
-    for _ in range(topics - 1):
+    for _ in range(present(topics - 1)):
         topic, at = read_topic(frame, at, by_id=by_id)
         count, at = read_varint(frame, at)
-        for _ in range(count - 1):
+        for _ in range(present(count - 1)):
             into.append((topic, _INT32.unpack_from(frame, at)[0]))
             at += 4
         at = skip_tags(frame, at)

@@ -86,6 +86,13 @@ def topic_of(raw: bytes) -> UUID:
     return UUID(bytes=raw)
 
 
+def present(count: int) -> int:
+    """Returns the length of an array that may not be null; WireError for null (-1) and other negative lengths."""
+    if count < 0:
+        raise WireError(f"array length {count} for an array that must not be null")
+    return count
+
+
 def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
     """Decodes a topic of a flexible version; returns the topic and the position after it."""
     if by_id:

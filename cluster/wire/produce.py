@@ -22,6 +22,7 @@ from .primitives import (
     leader_tag,
     legacy_text,
     node_endpoints_tag,
+    present,
     read_topic,
     topic_bytes,
     varint,
@@ -133,7 +134,7 @@ def _decode_legacy(request: RequestBytes) -> tuple[ProduceRequest, int]:
     topics: int = _INT32.unpack_from(frame, at + 6)[0]
     at += 10
     entries: list[ProduceEntry] = []
-    for _ in range(topics):
+    for _ in range(present(topics)):
         size = _INT16.unpack_from(frame, at)[0]
         if size < 0:
             raise WireError("Produce: a topic without a name")
@@ -142,7 +143,7 @@ def _decode_legacy(request: RequestBytes) -> tuple[ProduceRequest, int]:
         at += size
         partitions: int = _INT32.unpack_from(frame, at)[0]
         at += 4
-        for _ in range(partitions):
+        for _ in range(present(partitions)):
             partition, size = _PARTITION.unpack_from(frame, at)
             at += 8
             if size < 0:
@@ -165,10 +166,10 @@ def _decode_flexible(request: RequestBytes) -> tuple[ProduceRequest, int]:
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
     topics, at = read_varint(frame, at + 6)
     entries: list[ProduceEntry] = []
-    for _ in range(topics - 1):
+    for _ in range(present(topics - 1)):
         topic, at = read_topic(frame, at, by_id=by_id)
         partitions, at = read_varint(frame, at)
-        for _ in range(partitions - 1):
+        for _ in range(present(partitions - 1)):
             partition: int = _INT32.unpack_from(frame, at)[0]
             size, at = read_varint(frame, at + 4)
             if size == 0:
