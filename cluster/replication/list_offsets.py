@@ -13,7 +13,7 @@ Source: Kafka's `Partition.fetchOffsetForTimestamp`, `KafkaApis.handleListOffset
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
@@ -69,33 +69,29 @@ class OffsetHandlers:
         body = request.decode()
         s = messages.response(request)
         isolation = isolation_of(body.replica_id, getattr(body, "isolation_level", 0))
-        topics: list[Any] = []
         ends: list[Watermarks] = []
-        for topic in body.topics:
-            rows: list[Any] = []
-            for row in topic.partitions:
-                error = ErrorCode.none
-                found = _NOTHING
-                try:
-                    found = await self._look_up(topic.name, row, isolation, request.version)
-                    if row.timestamp == LATEST and isolation is not FetchIsolation.LOG_END:
-                        committed = isolation is FetchIsolation.TXN_COMMITTED
-                        latest = (row.partition_index, found[2], found[1])
-                        ends.append(Watermarks.listed(topic.name, *latest, committed=committed))
-                except KafkaError as refused:
-                    error = refused.code
-                    if error is ErrorCode.offset_not_available:
-                        error = _not_available(request.version)
-                rows.append(
-                    s.ListOffsetsPartitionResponse(
-                        partition_index=row.partition_index,
-                        error_code=error,
-                        timestamp=found[0],
-                        offset=found[1],
-                        leader_epoch=found[2],
-                    )
+        topics: dict[str, list[Any]] = {}
+        for (name, index), rows in _by_partition(body.topics).items():
+            error, found = ErrorCode.none, _NOTHING
+            try:
+                found = await self._look_up(name, rows, isolation, request.version)
+                if rows[0].timestamp == LATEST and isolation is not FetchIsolation.LOG_END:
+                    committed = isolation is FetchIsolation.TXN_COMMITTED
+                    latest = (index, found[2], found[1])
+                    ends.append(Watermarks.listed(name, *latest, committed=committed))
+            except KafkaError as refused:
+                error = refused.code
+                if error is ErrorCode.offset_not_available:
+                    error = _not_available(request.version)
+            topics.setdefault(name, []).append(
+                s.ListOffsetsPartitionResponse(
+                    partition_index=index,
+                    error_code=error,
+                    timestamp=found[0],
+                    offset=found[1],
+                    leader_epoch=found[2],
                 )
-            topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
+            )
 
         def sent(fate: Fate) -> None:
             if fate.arrives:
@@ -103,17 +99,26 @@ class OffsetHandlers:
                     request.client_id, ends, invoked_ns=request.received_ns, listed=True
                 )
 
-        response = s.ListOffsetsResponse(topics=tuple(topics))
+        response = s.ListOffsetsResponse(
+            topics=tuple(
+                s.ListOffsetsTopicResponse(name=name, partitions=tuple(rows))
+                for name, rows in topics.items()
+            )
+        )
         request.respond(response, on_send=sent if self._host.tap.enabled and ends else None)
 
     async def _look_up(
-        self, topic: str, row: Any, isolation: FetchIsolation, version: int
+        self, topic: str, rows: Sequence[Any], isolation: FetchIsolation, version: int
     ) -> TimestampOffset:
-        epoch: int = getattr(row, "current_leader_epoch", -1)
-        partition = self._directory.leader_of(TopicPartition(topic, row.partition_index), epoch)
+        """`rows`: what the request has of a partition; more than one is an error."""
+        if len(rows) > 1:
+            raise KafkaError(ErrorCode.invalid_request)
+        (row,) = rows
         timestamp: int = row.timestamp
         if timestamp < EARLIEST and version < _SINCE.get(timestamp, version + 1):
             raise KafkaError(ErrorCode.unsupported_version)
+        epoch: int = getattr(row, "current_leader_epoch", -1)
+        partition = self._directory.leader_of(TopicPartition(topic, row.partition_index), epoch)
         log = partition.log
         if timestamp == LATEST:
             return -1, latest_offset(partition, isolation), partition.leader_epoch
@@ -122,8 +127,6 @@ class OffsetHandlers:
             return -1, start, log.epochs.end_offset_for(LeaderEpoch(0), log.log_end_offset)[0]
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return _NOTHING
-        if timestamp == MAX_TIMESTAMP and isolation is FetchIsolation.LOG_END:
-            raise KafkaError(ErrorCode.unsupported_version)
         return await self._by_time(partition, timestamp, epoch, isolation)
 
     async def _by_time(
@@ -178,6 +181,15 @@ class OffsetHandlers:
                 )
             topics.append(s.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(rows)))
         request.respond(s.OffsetForLeaderEpochResponse(topics=tuple(topics)))
+
+
+def _by_partition(topics: Iterable[Any]) -> dict[tuple[str, int], list[Any]]:
+    """The rows of each partition; more than one where the request names it twice."""
+    found: dict[tuple[str, int], list[Any]] = {}
+    for topic in topics:
+        for row in topic.partitions:
+            found.setdefault((topic.name, row.partition_index), []).append(row)
+    return found
 
 
 def _not_available(version: int) -> ErrorCode:

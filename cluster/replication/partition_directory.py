@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError, OpenFilesError
+from ..ids import NO_EPOCH
 from ..wire.topic_ids import text_of
 from .partition import Partition
 
@@ -88,11 +89,13 @@ class PartitionDirectory:
         return None if name is None or name in self._replicas_of else name
 
     def leader_of(self, tp: TopicPartition, epoch: int = -1) -> Partition:
-        """The partition of `tp`, led here under `epoch` (-1: any). KafkaError with the code for the client."""
+        """The partition of `tp`, led here under `epoch` (only -1: any). KafkaError with the code for the client."""
         partition = self._partitions.get(tp)
         if partition is None:
             raise KafkaError(self.missing(tp))
         error = partition.check_leader(epoch)
+        if epoch < NO_EPOCH and not partition.failed:  # older than any; in a fetch it states none
+            error = ErrorCode.fenced_leader_epoch
         if error is not ErrorCode.none:
             raise KafkaError(error)
         return partition

@@ -75,7 +75,7 @@ class LeaderEpochs:
         self, epoch: LeaderEpoch, log_end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch at or below `epoch` and its end offset; see the module's head."""
-        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+        if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return NO_EPOCH, NO_OFFSET
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset

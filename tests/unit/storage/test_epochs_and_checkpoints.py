@@ -30,7 +30,8 @@ def cache(folder: Path, *pairs: tuple[int, int]) -> LeaderEpochs:
 
 @pytest.mark.parametrize(
     ("epoch", "expected"),
-    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (3, 25)),
+    [(-(2**31), (-(2**31), 0)), (-2, (-2, 0)), (-1, (-1, -1)), (0, (0, 0)),
+     (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (3, 25)),
      (7, (7, 40)), (8, (-1, -1)), (9, (-1, -1))],
 )  # fmt: skip
 def test_end_offset_for_returns_kafkas_pair(
