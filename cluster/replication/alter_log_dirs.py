@@ -9,11 +9,10 @@ Source: Kafka's `ReplicaManager.alterReplicaLogDirs`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode
-from ..ids import TopicPartition
+from ..ids import TopicPartition, by_topic
 from ..wire import messages
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from .partition_directory import PartitionDirectory
 
 VERSION_LOW, VERSION_HIGH = 1, 2
+NAME_MOST = 255 - len(".-future") - 32
+"""Bytes of the name of a log's folder that may move, as in Kafka: the name of a future log has 40 bytes more."""
 
 
 class AlterReplicaLogDirsHandler:
@@ -35,23 +36,29 @@ class AlterReplicaLogDirsHandler:
     def handle(self, request: Request) -> None:
         """Answer each partition with its own error code."""
         s = messages.response(request)
-        topics: dict[str, list[Any]] = defaultdict(list)
-        for row in request.decode().dirs:
-            for topic in row.topics:
-                topics[topic.name] += [
-                    s.AlterReplicaLogDirPartitionResult(
-                        partition_index=number,
-                        error_code=self._chosen(row.path, TopicPartition(topic.name, number)),
-                    )
-                    for number in topic.partitions
-                ]
+        paths = {  # as in Kafka: the last folder that is named for a partition
+            TopicPartition(topic.name, number): row.path
+            for row in request.decode().dirs
+            for topic in row.topics
+            for number in topic.partitions
+        }
         results = tuple(
-            s.AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(rows))
-            for name, rows in topics.items()
+            s.AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=tuple(
+                    s.AlterReplicaLogDirPartitionResult(
+                        partition_index=tp.partition, error_code=self._chosen(paths[tp], tp)
+                    )
+                    for tp in rows
+                ),
+            )
+            for name, rows in by_topic(paths).items()
         )
         request.respond(s.root(throttle_time=messages.milliseconds(0), results=results))
 
     def _chosen(self, path: str, tp: TopicPartition) -> ErrorCode:
+        if len(f"{tp}") > NAME_MOST:
+            return ErrorCode.invalid_topic_exception
         folder = self._logs.folder_at(path)
         if folder is None:
             return ErrorCode.log_dir_not_found

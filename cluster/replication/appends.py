@@ -221,7 +221,7 @@ class Appends:
             refused = ProduceResult.refused(
                 ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
             )
-            done(dict.fromkeys(entries, refused))
+            done({tp: self._unknown(tp) or refused for tp in entries})
             return
         for tp, records in entries.items():
             partition = self._directory.partition(tp)
@@ -243,6 +243,14 @@ class Appends:
         operation = DelayedProduce(deadline_ms, waiting, results, done)
         if not operation.try_complete():  # a try that completes nothing causes no events
             self._wake_ups.produces.watch(operation, tuple(waiting))
+
+    def _unknown(self, tp: TopicPartition) -> ProduceResult | None:
+        """The result for a partition that does not exist: Kafka looks for it before it looks at the acks."""
+        if self._directory.partition(tp) is not None:
+            return None
+        code = self._directory.missing(tp)
+        unknown = code is ErrorCode.unknown_topic_or_partition
+        return ProduceResult.refused(code) if unknown else None
 
     def _append(
         self,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ErrorCode
 from ..ids import TopicPartition
+from ..topic_names import is_valid_topic_name
 from ..wire import messages
 
 if TYPE_CHECKING:
@@ -42,7 +44,10 @@ class DescribeProducersHandler:
 
     def _described(self, s: Any, tp: TopicPartition) -> Any:
         partition = self._directory.partition(tp)
-        error = self._directory.missing(tp) if partition is None else partition.check_replica()
+        if not is_valid_topic_name(tp.topic):
+            error = ErrorCode.invalid_topic_exception
+        else:
+            error = self._directory.missing(tp) if partition is None else partition.check_replica()
         producers = partition.log.producers.entries() if partition and not error else ()
         return s.PartitionResponse(
             partition_index=tp.partition,

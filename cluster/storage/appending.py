@@ -153,12 +153,12 @@ def next_base(rows: Sequence[AppendedBatch], end: Offset) -> Offset:
     return Offset(rows[0].base_offset) if far else end
 
 
-def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) -> AppendInfo:
-    """The result of the first append of a batch that a client has sent again."""
+def duplicate_info(batch: BatchMetadata, log_start: Offset) -> AppendInfo:
+    """The result of the first append of a batch that a client has sent again; its time is the batch's, as in Kafka."""
     return AppendInfo(
         Offset(batch.first_offset),
         Offset(batch.last_offset),
-        batch.timestamp if stamped else -1,
+        batch.timestamp,
         log_start,
         True,
         batch.last_offset - batch.first_offset + 1,

@@ -154,7 +154,7 @@ class Log(ReadableLog):
             highest = self._record_checks.check(records, header, self._wall_ms())
             duplicate = self.producers.find_duplicate(header) if header.producer_id >= 0 else None
             if duplicate is not None:
-                return duplicate_info(duplicate, self.log_start_offset, stamped=log_time)
+                return duplicate_info(duplicate, self.log_start_offset)
         first, time, stored = self.log_end_offset, -1, b""
         attributes = header.attributes & ~LOG_APPEND_TIME
         if log_time:
