@@ -114,7 +114,7 @@ class TransactionAdminApi:
             s.ListTransactionsResponse(
                 error_code=ErrorCode.none,
                 unknown_state_filters=tuple(
-                    name for name in body.state_filters if name not in titles
+                    name for name in dict.fromkeys(body.state_filters) if name not in titles
                 ),
                 transaction_states=rows,
             )

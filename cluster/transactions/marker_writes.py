@@ -166,6 +166,7 @@ def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Resu
             ),
         )
         for marker, result in zip(markers, results, strict=True)
+        if marker.partitions  # as in Kafka: a marker without partitions has no row
     )
     request.respond(s.WriteTxnMarkersResponse(markers=rows))
 

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError, RegistryError
-from ..ids import TopicPartition
-from ..internal_topics import OFFSETS, partition_for
+from ..ids import TopicPartition, by_topic
+from ..internal_topics import INTERNAL_TOPICS, OFFSETS, partition_for
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -51,6 +51,8 @@ FENCED_SINCE = {
 """API -> first version whose clients know PRODUCER_FENCED."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
+Outcome = ErrorCode | Errors
+"""What AddPartitionsToTxn did for a transaction: one result of all partitions, or one for each."""
 
 
 class ProducerApi:
@@ -113,14 +115,15 @@ class ProducerApi:
                 producer,
                 _partitions(body.v3_and_below_topics),
                 0,
-                lambda errors: _respond_to_client(request, body, errors),
+                lambda outcome: _respond_to_client(request, body, outcome),
                 may_wait=True,
+                internal=False,
             )
             return
-        results: list[Errors | None] = [None] * len(body.transactions)
+        results: list[Outcome | None] = [None] * len(body.transactions)
 
-        def record(index: int, errors: Errors) -> None:
-            results[index] = errors
+        def record(index: int, outcome: Outcome) -> None:
+            results[index] = outcome
             found = [row for row in results if row is not None]
             if len(found) == len(results):
                 _respond_for_each(request, body, found)
@@ -131,7 +134,7 @@ class ProducerApi:
             self._add_or_verify(row, partial(record, index), from_broker=request.from_broker)
 
     def _add_or_verify(
-        self, row: Any, done: Callable[[Errors], None], *, from_broker: bool
+        self, row: Any, done: Callable[[Outcome], None], *, from_broker: bool
     ) -> None:
         producer = Producer(producer_id=row.producer_id, epoch=row.producer_epoch)
         partitions = _partitions(row.topics)
@@ -146,17 +149,21 @@ class ProducerApi:
             )
             return
         # a broker asks about a partition that it has, which this broker may not know yet
-        unknown: Errors = {} if from_broker else self._unknown(partitions)
-        done(unknown or self._service.verify(row.transactional_id, producer, partitions))
+        refused: Errors = {} if from_broker else self._refused(partitions, internal=True)
+        done(refused or self._service.verify(row.transactional_id, producer, partitions))
 
-    def _unknown(self, partitions: Collection[TopicPartition]) -> Errors:
-        """An error of each partition where one of them does not exist; else empty."""
+    def _refused(self, partitions: Collection[TopicPartition], *, internal: bool) -> Errors:
+        """An error of each partition where one of them is refused; else empty. `internal`: of internal topics, too."""
         cache = self._service.cache
-        unknown = [tp for tp in partitions if cache.partition(tp) is None]
-        if not unknown:
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for tp in partitions:
+            if not internal and tp.topic in INTERNAL_TOPICS:
+                refused[tp] = ErrorCode.topic_authorization_failed
+            elif cache.partition(tp) is None:
+                refused[tp] = ErrorCode.unknown_topic_or_partition
+        if not refused:
             return {}
-        refused = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
-        return {**refused, **dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)}
+        return {**dict.fromkeys(partitions, ErrorCode.operation_not_attempted), **refused}
 
     def _add(
         self,
@@ -164,20 +171,21 @@ class ProducerApi:
         producer: Producer,
         partitions: Collection[TopicPartition],
         client_version: int,
-        done: Callable[[Errors], None],
+        done: Callable[[Outcome], None],
         *,
         may_wait: bool = False,
+        internal: bool = True,
     ) -> None:
-        unknown = self._unknown(partitions)
-        if unknown:
-            done(unknown)
+        refused = self._refused(partitions, internal=internal)
+        if refused:
+            done(refused)
             return
         self._service.add_partitions(
             transactional_id,
             producer,
             partitions,
             client_version,
-            lambda error: done(dict.fromkeys(partitions, error)),
+            done,
             may_wait=may_wait,
         )
 
@@ -249,36 +257,45 @@ def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
     )
 
 
-def _topic_results(s: Any, asked: Iterable[Any], errors: Errors) -> tuple[Any, ...]:
-    topics: dict[str, list[Any]] = {}
-    for tp, error in errors.items():
-        row = s.AddPartitionsToTxnPartitionResult(
-            partition_index=tp.partition, partition_error_code=error
-        )
-        topics.setdefault(tp.topic, []).append(row)
-    for topic in asked:  # a topic without partitions has a row, too
-        topics.setdefault(topic.name, [])
+def _topic_results(s: Any, asked: Iterable[Any], outcome: Outcome) -> tuple[Any, ...]:
+    """As in Kafka: the rows of the request for one result of all partitions; else one row for each partition."""
+    numbers: Iterable[tuple[str, Iterable[int]]] = [(row.name, row.partitions) for row in asked]
+    if not isinstance(outcome, ErrorCode):
+        found = by_topic(outcome)
+        numbers = [(name, [tp.partition for tp in rows]) for name, rows in found.items()]
+
+    def error_of(name: str, number: int) -> ErrorCode:
+        return outcome if isinstance(outcome, ErrorCode) else outcome[TopicPartition(name, number)]
+
     return tuple(
-        s.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(rows))
-        for name, rows in topics.items()
+        s.AddPartitionsToTxnTopicResult(
+            name=name,
+            results_by_partition=tuple(
+                s.AddPartitionsToTxnPartitionResult(
+                    partition_index=number, partition_error_code=error_of(name, number)
+                )
+                for number in rows
+            ),
+        )
+        for name, rows in numbers
     )
 
 
-def _respond_to_client(request: Request, body: Any, errors: Errors) -> None:
+def _respond_to_client(request: Request, body: Any, outcome: Outcome) -> None:
     s = messages.response(request)
-    known = {tp: _known(request, error) for tp, error in errors.items()}
+    known = _known(request, outcome) if isinstance(outcome, ErrorCode) else outcome
     topics = _topic_results(s, body.v3_and_below_topics, known)
     request.respond(s.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
 
 
-def _respond_for_each(request: Request, body: Any, results: Iterable[Errors]) -> None:
+def _respond_for_each(request: Request, body: Any, results: Iterable[Outcome]) -> None:
     s = messages.response(request)
     rows = tuple(
         s.AddPartitionsToTxnResult(
             transactional_id=row.transactional_id,
-            topic_results=_topic_results(s, row.topics, errors),
+            topic_results=_topic_results(s, row.topics, outcome),
         )
-        for row, errors in zip(body.transactions, results, strict=True)
+        for row, outcome in zip(body.transactions, results, strict=True)
     )
     request.respond(
         s.AddPartitionsToTxnResponse(error_code=ErrorCode.none, results_by_transaction=rows)
