@@ -95,7 +95,8 @@ class ClientQuotasApi:
         s = messages.response(request)
         results: dict[Any, tuple[Any, KafkaError | None]] = {}
         for row in entity.entries:
-            parts = tuple((part.entity_type, part.entity_name) for part in row.entity)
+            # as in Kafka: the last name of a type that is named twice
+            parts = tuple({part.entity_type: part.entity_name for part in row.entity}.items())
             key = frozenset(parts)
             if key in results:  # as in Kafka, the first entry has taken effect
                 results[key] = (

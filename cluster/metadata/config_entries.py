@@ -34,6 +34,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigSource",
     "broker_entries",
+    "client_metrics_entries",
     "default_broker_entries",
     "group_entries",
     "topic_entries",
@@ -125,6 +126,23 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         )  # fmt: skip
         entries.append(entry)
     return _ordered(entries)
+
+
+def client_metrics_entries() -> list[ConfigEntry]:
+    """The settings of a subscription to client metrics, which all have their defaults: none can be stored."""
+    defaults = (
+        ("interval.ms", "300000", ConfigType.INT),
+        ("match", "", ConfigType.LIST),
+        ("metrics", "", ConfigType.LIST),
+    )
+    source = ConfigSource.DEFAULT
+    return [
+        ConfigEntry(
+            name=name, value=value, source=source, read_only=False, type=kind, doc="",
+            synonyms=((name, value, source),),
+        )
+        for name, value, kind in defaults
+    ]  # fmt: skip
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:

@@ -24,10 +24,12 @@ from .cache import MetadataCache
 from .config_entries import (
     ConfigEntry,
     broker_entries,
+    client_metrics_entries,
     default_broker_entries,
     group_entries,
     topic_entries,
 )
+from .config_store import checked_topic_config
 from .java_text import text_of
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
@@ -121,6 +123,16 @@ class ConfigsApi:
                 read, self._config.number("request.timeout.ms")
             )
             return group_entries(self._config, found)
+        if kind == _CLIENT_METRICS:
+            if not name:
+                text = "Client metrics subscription name must not be empty"
+                raise KafkaError(ErrorCode.invalid_request, text)
+            return client_metrics_entries()
+        if kind == _BROKER_LOGGER:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
+            self._check_broker(name)
+            return []  # no loggers whose levels could be changed
         raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
 
     def _check_topic(self, name: str) -> None:
@@ -182,6 +194,9 @@ class ConfigsApi:
                 ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
             )
         if row.resource_type == _TOPIC:
+            if self._cache.topic(name) is None:  # as in Kafka, the settings are checked first
+                checked_topic_config(change_of(row)({}), self._config)
+            self._check_topic(name)
             await self._admin.configs.alter_config(name, change_of(row), dry=dry)
         elif row.resource_type == _GROUP:
             await self._admin.configs.alter_group_config(name, change_of(row), dry=dry)
@@ -193,7 +208,7 @@ class ConfigsApi:
             if not name:
                 text = "Default topic resources are not allowed."
                 raise KafkaError(ErrorCode.invalid_request, text)
-            self._check_topic(name)
+            check_topic_name(name)
         elif kind == _GROUP:
             if not name:
                 text = "Default group resources are not allowed."

@@ -157,7 +157,11 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     ),
     ApiKey.CREATE_TOPICS: (
         Mirror(
-            request_list="topics", response_list="topics", item="CreatableTopicResult", place=TOPIC
+            request_list="topics",
+            response_list="topics",
+            item="CreatableTopicResult",
+            place=TOPIC,
+            fill={"configs": ()},
         ),
     ),
     ApiKey.DELETE_TOPICS: (
