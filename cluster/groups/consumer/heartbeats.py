@@ -28,7 +28,7 @@ from .members import (
     each,
 )
 from .reconciliation import reconcile
-from .subscriptions import REGEX_FIELD
+from .subscriptions import REGEX_FIELD, TopicView, resolve, topics_of
 from .target_assignments import ConsumerRules, update_group_epoch, update_target
 
 MEMBER_ID_BY_CLIENT_FROM = 1
@@ -165,17 +165,31 @@ def subscribe(
 ) -> ConsumerMember:
     """Store what a member says about itself; a new subscription and a group's first member give it a new epoch."""
     is_new = before.member_id not in draft.state.members
-    resubscribed = (before.metadata.topics, before.metadata.regex or "") != (
-        metadata.topics,
-        metadata.regex or "",
-    )
+    new_regex = (before.metadata.regex or "") != (metadata.regex or "")
+    bump = not draft.state.epoch or _resubscribed(draft.state, before, metadata, rules.view)
     if is_new or before.metadata != metadata:
         draft.add(MemberRecord(before.member_id, metadata))
-    bump = resubscribed or not draft.state.epoch
-    if bump or topics_changed:
+    if bump or new_regex or topics_changed:
         update_group_epoch(draft, rules, bump=bump)
     update_target(draft, rules)
     return draft.state.members[before.member_id]
+
+
+def _resubscribed(
+    state: GroupData, before: ConsumerMember, metadata: MemberMetadata, view: TopicView
+) -> bool:
+    """True when a new subscription gives the group a new epoch.
+
+    A regular expression does so when another member has it already, or when it changes the topics of this member.
+    """
+    if before.metadata.topics != metadata.topics:
+        return True
+    old, new = before.metadata.regex or "", metadata.regex or ""
+    if old == new:
+        return False
+    if not new or new in state.regexes:
+        return True
+    return topics_of(before, state) != {*metadata.topics, *resolve(new, view)}
 
 
 def advance(draft: Draft, member_id: str, owned: Partitions | None) -> CurrentAssignment:

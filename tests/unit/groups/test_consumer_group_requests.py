@@ -124,6 +124,25 @@ def test_regular_expression_follows_the_topics(bed: GroupTestBed) -> None:
     assert assigned(less, bed) == {"orders": [0, 1, 2]}
 
 
+def test_an_expression_gives_a_new_epoch_only_where_it_changes_the_topics(
+    bed: GroupTestBed,
+) -> None:
+    def subscribed(regex: str) -> int:
+        epoch: int = consumer_heartbeat(
+            bed, "a", 0, owned={}, rebalance_timeout=timedelta(seconds=3),
+            subscribed_topic_names=("orders",), subscribed_topic_regex=regex,
+        ).member_epoch  # fmt: skip
+        return epoch
+
+    assert consumer_join(bed, "a").member_epoch == 1
+    assert subscribed("matches-nothing") == 1
+    assert described(bed).members[0].subscribed_topic_regex == "matches-nothing"
+    assert subscribed("orders") == 1, "a topic that it subscribes to by name"
+    bed.cache.change(other=1)
+    assert subscribed("oth.*") == 2
+    assert subscribed("") == 3
+
+
 @pytest.mark.parametrize(
     "regex", [r"[[:alpha:]]+", r"\pL+", r"\Qorders\E", r"(?i)ORDERS\z", r"o(.)+"]
 )
