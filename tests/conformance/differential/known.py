@@ -4,7 +4,8 @@ Owns: the rows, when a row explains a difference, and the table that the page ha
 
     request    name of the request, or `*`
     versions   as in Kafka's message files: `0-13`, `4+`
-    field      the path of the field without indexes of rows; `*` at the end stands for any rest
+    field      the path of the field without indexes of rows; `*` at the end stands for any rest, `{list}` at the end
+               for each name of that list in `[names]`
     kafka      Kafka's values as JSON, `*` for any value
     harrow     ours
     reason     why it stays; one sentence
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from .message_files import Range
@@ -40,16 +41,29 @@ class Known:
     kafka: str
     harrow: str
     reason: str
+    names: tuple[str, ...] = ()
+    """What the list in the field's braces has."""
 
     def explains(self, difference: Difference) -> bool:
         """True when this row is about the difference."""
         return (
             self.request in (ANY, difference.api)
             and difference.version in Range.parse(self.versions)
-            and _matches_path(self.field, difference.path)
+            and self._is_at(difference.path)
             and _matches(self.kafka, difference.kafka)
             and _matches(self.harrow, difference.harrow)
         )
+
+    def _is_at(self, path: str) -> bool:
+        before, brace, _ = self.field.partition("{")
+        if brace:
+            return path.startswith(before) and path.removeprefix(before) in self.names
+        return path.startswith(before[:-1]) if before.endswith(ANY) else path == before
+
+    @property
+    def list_name(self) -> str:
+        """The name of the list in the field's braces; empty without one."""
+        return self.field.partition("{")[2].rstrip("}")
 
     @property
     def row(self) -> str:
@@ -62,12 +76,6 @@ class Known:
 
 def _cell(value: str) -> str:
     return "any" if value == ANY else f"`{value}`"
-
-
-def _matches_path(pattern: str, path: str) -> bool:
-    if pattern.endswith(ANY):
-        return path.startswith(pattern[:-1])
-    return path == pattern
 
 
 def _matches(pattern: str, value: object) -> bool:
@@ -83,14 +91,20 @@ def _alternatives(pattern: str) -> list[str]:
 
 def known_differences(data: Path = DATA) -> list[Known]:
     """Reads the rows."""
-    wanted = {field.name for field in fields(Known)}
+    wanted = {field.name for field in fields(Known)} - {"names"}
     found: list[Known] = []
-    for row in tomllib.loads(data.read_text()).get("difference", []):
+    read = tomllib.loads(data.read_text())
+    lists: dict[str, list[str]] = read.get("names", {})
+    for row in read.get("difference", []):
         if set(row) != wanted:
             raise ValueError(
                 f"{data.name}: row {row} has the columns {sorted(row)}, expected {sorted(wanted)}"
             )
         known = Known(**row)
+        if known.list_name:
+            if known.list_name not in lists:
+                raise ValueError(f"{data.name}: row {row} names a list that [names] does not have")
+            known = replace(known, names=tuple(lists[known.list_name]))
         for pattern in (known.kafka, known.harrow):
             if pattern != ANY:
                 _alternatives(pattern)
@@ -106,12 +120,19 @@ def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[Dif
 
 
 def table(rows: Iterable[Known]) -> str:
-    """Returns the page's table."""
+    """Returns the page's table, and below it the lists that its fields name."""
     head = [
         "| request | versions | field | Kafka | Harrow | reason |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    return "\n".join([*head, *(each.row for each in rows)])
+    rows = list(rows)
+    lists = {each.list_name: each.names for each in rows if each.list_name}
+    named = [
+        line
+        for name, names in lists.items()
+        for line in ("", f"`{{{name}}}`: {', '.join(f'`{each}`' for each in names)}.")
+    ]
+    return "\n".join([*head, *(each.row for each in rows), *named])
 
 
 def page_with(page: str, rows: Iterable[Known]) -> str:

@@ -58,8 +58,19 @@ SETTING_VALUES: tuple[Json, ...] = (
     ",", "none", "gzip", "lz4", "producer", "0.5", "1e3", "0x10", "+5", None,
 )  # fmt: skip
 WAIT_FOR_REPLICAS = frozenset({"Produce", "DeleteRecords"})
+WAIT_FOR_METADATA = frozenset(
+    {
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "ElectLeaders",
+        "AlterPartitionReassignments",
+    }
+)
 """Requests that a short timeout ends or does not end, as it happens."""
-WAITS = (0, -1, -2, -(2**31), 1, 50)
+NO_WAITS = (0, -1, -2, -(2**31))
+WAITS = (*NO_WAITS, 1, 50)
+LONG_WAITS = (30_001, 2**31 - 1)
 
 
 def places(step: Step) -> list[tuple[Path, Field]]:
@@ -163,7 +174,9 @@ def _of_number(field: Field, value: Json, api: str) -> list[Json]:
     bits, name = BITS[field.kind], field.name.lower()
     most = 2 ** (bits - 1) - 1
     if name in ("maxwaitms", "timeoutms", "timeout"):
-        return [30_001, most] if api in WAIT_FOR_REPLICAS else list(WAITS)
+        if api in WAIT_FOR_METADATA:
+            return [*NO_WAITS, *LONG_WAITS]
+        return list(LONG_WAITS if api in WAIT_FOR_REPLICAS else WAITS)
     if name in ("numpartitions", "count"):
         return [0, -1, -2, 1, 2, 3, 10_001, most, -most - 1]
     found: list[Json] = [0, -1, -2, 1, 2, most, -most - 1, most - 1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .known import DATA, PAGE, Known, known_differences, page_with, unexplained
+from .known import DATA, PAGE, Known, known_differences, page_with, table, unexplained
 from .normal import Difference
 
 ROW = Known(
@@ -42,6 +42,22 @@ def test_a_star_stands_for_any_value_and_for_the_end_of_a_field() -> None:
     row = replace(ROW, request="*", versions="0+", field="responses.*", kafka="*", harrow="*")
     assert row.explains(replace(FOUND, kafka={"name": "a"}, harrow=None))
     assert not row.explains(replace(FOUND, path="topics.errorCode"))
+
+
+def test_a_list_in_braces_stands_for_each_of_its_names_and_no_other(tmp_path: Path) -> None:
+    data = tmp_path / "rows.toml"
+    text = (
+        '[names]\nsome = ["a.b", "c"]\n[[difference]]\nrequest = "*"\nversions = "0+"\nfield = "configs.{some}"\n'
+        'kafka = "*"\nharrow = "*"\nreason = "r"\n'
+    )
+    data.write_text(text)
+    (row,) = known_differences(data)
+    paths = ("configs.a.b", "configs.c", "configs.a", "configs.a.b.value", "configs.", "a.b")
+    assert [row.explains(replace(FOUND, path=path)) for path in paths] == [True, True, *[False] * 4]
+    assert table([row]).endswith("\n\n`{some}`: `a.b`, `c`.")
+    data.write_text(text.replace("{some}", "{other}"))
+    with pytest.raises(ValueError, match="a list that"):
+        known_differences(data)
 
 
 def test_a_row_without_a_column_is_refused_by_name(tmp_path: Path) -> None:

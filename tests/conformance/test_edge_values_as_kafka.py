@@ -1,0 +1,320 @@
+"""Requests with edge values, that name something twice or name nothing, have the responses of Apache Kafka 4.2.
+
+`make differential` found each of these cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
+from raw_transactions import RawProducer
+
+Code = ErrorCode
+WAIT = messages.milliseconds(20_000)
+LEAST = -(2**31)
+Named = Sequence[tuple[str, Sequence[int]]]
+Rows = list[tuple[str, list[tuple[int, int]]]]
+
+
+def schema(api: ApiKey, version: int) -> Any:
+    return messages.schema(api, version, "request")
+
+
+def rows_of(topics: Iterable[Any], partitions: str, index: str, code: str) -> Rows:
+    """Of each topic of a response the partitions with their errors; sorted, because Kafka's order is that of a hash."""
+    return sorted(
+        (
+            topic.name,
+            [(getattr(row, index), int(getattr(row, code))) for row in getattr(topic, partitions)],
+        )
+        for topic in topics
+    )
+
+
+def list_offsets(raw: RawKafka, version: int, *topics: tuple[str, Any], replica: int = -1) -> Any:
+    """ListOffsets; a topic's rows are (index, timestamp)."""
+    s = schema(ApiKey.LIST_OFFSETS, version)
+    rows = tuple(
+        s.ListOffsetsTopic(
+            name=name,
+            partitions=tuple(
+                s.ListOffsetsPartition(
+                    partition_index=index, current_leader_epoch=-1, timestamp=timestamp
+                )
+                for index, timestamp in asked
+            ),
+        )
+        for name, asked in topics
+    )
+    timeout = {"timeout": WAIT} if version >= 10 else {}
+    entity = s.ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=rows, **timeout)
+    return raw.ask(ApiKey.LIST_OFFSETS, version, entity).topics
+
+
+def test_only_minus_one_states_no_leader_epoch_except_in_a_fetch(kafka: Any) -> None:
+    topic, raw = kafka.topic("epochs", 1, 2), kafka.raw(1)
+    assert raw.produce(topic, 0, ["a"]).error_code is Code.none
+    fenced = Code.fenced_leader_epoch
+    for epoch, code in ((-1, Code.none), (-2, fenced), (LEAST, fenced)):
+        assert raw.list_offset(topic, 0, -1, epoch=epoch).error_code is code, epoch
+        assert raw.epoch_end(topic, 0, 0, current=epoch).error_code is code, epoch
+        assert raw.fetch(topic, 0, 0, epoch=epoch).error_code is Code.none, epoch
+    found = [raw.epoch_end(topic, 0, epoch) for epoch in (-1, -2, LEAST)]
+    assert [(row.leader_epoch, row.end_offset) for row in found] == [(-1, -1), (-2, 0), (LEAST, 0)]
+
+
+def test_list_offsets_refuses_timestamps_first_and_partitions_that_are_named_twice(
+    kafka: Any,
+) -> None:
+    topic, raw = kafka.topic("listed", 1, 2), kafka.raw(1)
+
+    def listed(version: int, *topics: tuple[str, Any], replica: int = -1) -> Rows:
+        found = list_offsets(raw, version, *topics, replica=replica)
+        return rows_of(found, "partitions", "partition_index", "error_code")
+
+    for version, timestamp in ((1, -3), (6, -4), (7, -5), (10, -7)):
+        asked = ("no-such-topic", [(0, timestamp)]), (topic, [(7, timestamp)])
+        refused = int(Code.unsupported_version)
+        expected: Rows = [(topic, [(7, refused)]), ("no-such-topic", [(0, refused)])]
+        assert listed(version, *asked) == sorted(expected), version
+    for version in (1, 2, 11):
+        for twice in ([(topic, [(0, -1), (0, -2)])], [(topic, [(0, -1)]), (topic, [(0, -1)])]):
+            assert listed(version, *twice) == [(topic, [(0, Code.invalid_request)])]
+    assert listed(5, (topic, [])) == []
+    assert listed(5, (topic, []), (topic, [(0, -1)])) == [(topic, [(0, 0)])]
+    assert raw.produce(topic, 0, ["a"]).error_code is Code.none
+    (found,) = list_offsets(raw, 10, (topic, [(0, -3)]), replica=0)
+    assert [(row.error_code, row.offset) for row in found.partitions] == [(Code.none, 0)]
+
+
+def add(client: RawProducer, version: int, named: Named, *, verify: bool = False) -> Rows:
+    """AddPartitionsToTxn in any version."""
+    s = schema(ApiKey.ADD_PARTITIONS_TO_TXN, version)
+    topics = tuple(
+        s.AddPartitionsToTxnTopic(name=name, partitions=tuple(rows)) for name, rows in named
+    )
+    if version < 4:
+        entity = s.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=client.name,
+            v3_and_below_producer_id=client.producer_id,
+            v3_and_below_producer_epoch=client.epoch,
+            v3_and_below_topics=topics,
+        )
+        answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
+        found = answer.results_by_topic_v3_and_below
+    else:
+        transaction = s.AddPartitionsToTxnTransaction(
+            transactional_id=client.name, producer_id=client.producer_id,
+            producer_epoch=client.epoch, verify_only=verify, topics=topics,
+        )  # fmt: skip
+        entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
+        answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
+        found = answer.results_by_transaction[0].topic_results
+    return rows_of(found, "results_by_partition", "partition_index", "partition_error_code")
+
+
+def test_internal_topics_join_no_transaction_of_a_client_that_names_them(kafka: Any) -> None:
+    topic = kafka.topic("beside", 1, 2)
+    client = RawProducer(kafka.raw, f"internal-{uuid4().hex[:8]}", 1)
+    client.init()
+    refused, left = int(Code.topic_authorization_failed), int(Code.operation_not_attempted)
+    for version in (0, 3):
+        for internal in ("__consumer_offsets", "__transaction_state"):
+            for index in (0, 999):
+                assert add(client, version, [(internal, [index])]) == [
+                    (internal, [(index, refused)])
+                ]
+        asked = [("__consumer_offsets", [0]), (topic, [0]), ("no-such-topic", [0])]
+        assert add(client, version, asked) == sorted(
+            [("__consumer_offsets", [(0, refused)]), (topic, [(0, left)]), ("no-such-topic", [(0, 3)])]
+        )  # fmt: skip
+    assert client.describe().topics == ()
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_added_partitions_have_the_rows_of_the_request_and_refused_ones_a_row_each(
+    kafka: Any, version: int
+) -> None:
+    topic = kafka.topic("twice", 1, 2)
+    client = RawProducer(kafka.raw, f"twice-{uuid4().hex[:8]}", 1)
+    client.init()
+    for epoch, code in ((client.epoch, Code.none), (7, Code.producer_fenced)):
+        client.epoch = epoch
+        assert add(client, version, [(topic, [0, 0])]) == [(topic, [(0, code), (0, code)])]
+        assert add(client, version, [(topic, [0]), (topic, [0])]) == [(topic, [(0, code)])] * 2
+        assert add(client, version, [(topic, [0]), ("no-such", [])]) == sorted(
+            [(topic, [(0, int(code))]), ("no-such", [])]
+        )
+    unknown, left = int(Code.unknown_topic_or_partition), int(Code.operation_not_attempted)
+    assert add(client, version, [("no-such", [0, 0])]) == [("no-such", [(0, unknown)])]
+    assert add(client, version, [("no-such", [0]), (topic, [0, 0])]) == sorted(
+        [("no-such", [(0, unknown)]), (topic, [(0, left)])]
+    )
+    assert add(client, version, [("no-such", [0]), (topic, [])]) == [("no-such", [(0, unknown)])]
+    if version > 3:
+        assert add(client, version, [(topic, [])], verify=True) == []
+
+
+def test_a_marker_without_partitions_has_no_row(kafka: Any) -> None:
+    topic, raw = kafka.topic("marked", 1, 2), kafka.raw(1)
+    s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
+
+    def marked(*markers: tuple[int, Named]) -> list[tuple[int, Rows]]:
+        rows = tuple(
+            s.WritableTxnMarker(
+                producer_id=producer_id, producer_epoch=0, transaction_result=False, coordinator_epoch=0,
+                topics=tuple(
+                    s.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
+                    for name, indexes in named
+                ),
+            )
+            for producer_id, named in markers
+        )  # fmt: skip
+        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=rows))
+        return [
+            (row.producer_id, rows_of(row.topics, "partitions", "partition_index", "error_code"))
+            for row in answer.markers
+        ]
+
+    assert marked((5_000, [])) == []
+    assert marked((5_000, [(topic, [])])) == []
+    assert marked((5_000, []), (5_001, [(topic, [0])])) == [(5_001, [(topic, [(0, 0)])])]
+    assert marked((5_002, [(topic, [0]), ("no-such", [])])) == [(5_002, [(topic, [(0, 0)])])]
+
+
+def test_names_that_no_topic_can_have_and_filters_that_are_named_twice(kafka: Any) -> None:
+    raw = kafka.raw(1)
+    s = schema(ApiKey.DESCRIBE_PRODUCERS, 0)
+    names = ("", "a b", "x" * 250, "no-such-topic")
+    topics = tuple(s.TopicRequest(name=name, partition_indexes=(0,)) for name in names)
+    answer = raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, s.DescribeProducersRequest(topics=topics))
+    found = {topic.name: int(topic.partitions[0].error_code) for topic in answer.topics}
+    assert found == {"": 17, "a b": 17, "x" * 250: 17, "no-such-topic": 3}
+    s = schema(ApiKey.LIST_TRANSACTIONS, 0)
+    entity = s.ListTransactionsRequest(state_filters=("z", "a", "z"), producer_id_filters=())
+    answer = raw.ask(ApiKey.LIST_TRANSACTIONS, 0, entity)
+    assert sorted(answer.unknown_state_filters) == ["a", "z"]
+
+
+def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
+    topic, raw = kafka.topic("folders", 1, 2), kafka.raw(1)
+    s = schema(ApiKey.ALTER_REPLICA_LOG_DIRS, 2)
+
+    def chosen(*named: tuple[str, Sequence[int]]) -> Rows:
+        rows = tuple(
+            s.AlterReplicaLogDirTopic(name=name, partitions=tuple(rows)) for name, rows in named
+        )
+        dirs = tuple(s.AlterReplicaLogDir(path=path, topics=rows) for path in ("/not", "/there"))
+        found = raw.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, s.root(dirs=dirs)).results
+        return sorted(
+            (row.topic_name, [(part.partition_index, int(part.error_code)) for part in row.partitions])
+            for row in found
+        )  # fmt: skip
+
+    assert chosen((topic, [0, 0])) == [(topic, [(0, Code.log_dir_not_found)])]
+    assert chosen((topic, [])) == []
+    long, longer = "x" * 213, "x" * 214
+    assert chosen((long, [0]), (longer, [0]), ("", [0])) == [
+        ("", [(0, Code.log_dir_not_found)]),
+        (long, [(0, Code.log_dir_not_found)]),
+        (longer, [(0, Code.invalid_topic_exception)]),
+    ]
+
+
+@pytest.mark.parametrize("api", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_settings_of_an_unknown_topic_are_checked_before_the_topic(kafka: Any, api: ApiKey) -> None:
+    version = 1
+    s = schema(api, version)
+    incremental = api is ApiKey.INCREMENTAL_ALTER_CONFIGS
+
+    def altered(topic: str, name: str, value: str | None, operation: int = 0) -> int:
+        given = {"config_operation": operation} if incremental else {}
+        config = s.AlterableConfig(name=name, value=value, **given)
+        row = s.AlterConfigsResource(resource_type=2, resource_name=topic, configs=(config,))
+        entity = s.root(resources=(row,), validate_only=False)
+        return int(kafka.raw(1).ask(api, version, entity).responses[0].error_code)
+
+    assert altered("no-such", "retention.ms", "1") == Code.unknown_topic_or_partition
+    assert altered("no-such", "", "1") == Code.invalid_config
+    assert altered("no-such", "not.a.setting", "1") == Code.invalid_config
+    assert altered("no-such", "retention.ms", "x") == Code.invalid_config
+    assert altered("no-such", "retention.ms", None) == Code.invalid_request
+    assert altered("a b", "not.a.setting", "1") == Code.invalid_topic_exception
+    if incremental:
+        assert altered("no-such", "not.a.setting", None, 1) == Code.unknown_topic_or_partition
+        assert altered("no-such", "retention.ms", "1", 2) == Code.invalid_config
+        topic = kafka.topic("policy", 1, 2)
+        assert altered(topic, "cleanup.policy", "delete", 3) == Code.none
+
+
+def test_resources_without_settings_are_described(kafka: Any) -> None:
+    s = schema(ApiKey.DESCRIBE_CONFIGS, 4)
+
+    def described(kind: int, name: str) -> tuple[int, list[tuple[str, str, int]]]:
+        row = s.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        entity = s.DescribeConfigsRequest(
+            resources=(row,), include_synonyms=False, include_documentation=False
+        )
+        (found,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+        return int(found.error_code), [(c.name, c.value, c.config_type) for c in found.configs]
+
+    defaults = [("interval.ms", "300000", 3), ("match", "", 7), ("metrics", "", 7)]
+    code, found = described(16, "any")
+    assert (code, sorted(found)) == (0, defaults)
+    assert described(16, "") == (42, [])
+    assert described(8, "1")[0] == 0
+    assert [described(8, name)[0] for name in ("", "2", "x")] == [42, 42, 42]
+
+
+def test_a_quota_entity_has_the_last_name_of_each_type(kafka: Any) -> None:
+    s = schema(ApiKey.ALTER_CLIENT_QUOTAS, 1)
+    entity = tuple(s.EntityData(entity_type="user", entity_name=name) for name in ("a", "b"))
+    request = s.root(entries=(s.EntryData(entity=entity, ops=()),), validate_only=True)
+    (found,) = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries
+    assert [(row.entity_type, row.entity_name) for row in found.entity] == [("user", "b")]
+
+
+def test_illegal_acks_of_an_unknown_topic_are_unknown(kafka: Any) -> None:
+    topic, raw = kafka.topic("acks", 1, 2), kafka.raw(1)
+    assert raw.produce(topic, 0, ["a"], acks=99).error_code is Code.invalid_required_acks
+    for name, index in (("no-such-topic", 0), ("", 0), (topic, 7)):
+        found = raw.produce(name, index, ["a"], acks=99)
+        assert found.error_code is Code.unknown_topic_or_partition, (name, index)
+
+
+def test_a_batch_that_is_sent_again_has_its_own_time(kafka: Any) -> None:
+    topic, raw = kafka.topic("again", 1, 2), kafka.raw(1)
+    records = batch(["a"], producer_id=77, producer_epoch=0, base_sequence=0)
+    found = [raw.produce(topic, 0, records) for _ in range(2)]
+    assert [row.base_offset for row in found] == [0, 0]
+    assert [row.log_append_time for row in found] == [None, messages.wall_time(NOW_MS)]
+
+
+def test_a_list_that_may_not_be_null_closes_the_connection(kafka: Any) -> None:
+    topic = kafka.topic("null", 1, 2)
+    produced = messages.encode_request(
+        ApiKey.PRODUCE, 9, produce_request(topic, 0, ["a"], -1, 1_000, 9)
+    )
+    fetched = messages.encode_request(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12))
+    name = topic.encode()
+    null_topics = produced[:7] + b"\0\0"  # transactional id, acks, timeout; no topics, no tags
+    null_partitions = produced[: produced.index(name) + len(name)] + b"\0\0\0"
+    for api, version, body in (
+        (ApiKey.PRODUCE, 9, null_topics),
+        (ApiKey.PRODUCE, 9, null_partitions),
+        (ApiKey.FETCH, 12, fetched[:25] + b"\0\1\1\0"),
+        (ApiKey.FETCH, 12, fetched[:25] + b"\1\0\1\0"),
+    ):
+        raw = kafka.raw(1)
+        raw.send_body(api, version, body)
+        with pytest.raises(ConnectionError):
+            raw.take()
