@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ..errors import ErrorCode, KafkaError
@@ -25,7 +26,7 @@ from ..wire.request import Request
 from .active_controller import ActiveController
 from .added_partitions import REQUEST_MOST, add_partitions
 from .leader_elections import ElectionResults
-from .reassignments import Targets
+from .reassignments import ReassignmentResults, Targets
 from .topic_node import ReplicaAssignment
 
 T = TypeVar("T")
@@ -187,23 +188,13 @@ class ControllerAdminApi:
         """Serve AlterPartitionReassignments: begin, change or cancel; responds before the replicas have moved."""
         entity = request.decode()
         any_factor: bool = getattr(entity, "allow_replication_factor_change", True)
-        wanted: Targets = {
-            TopicPartition(topic.name, row.partition_index): None
-            if row.replicas is None
-            else [NodeId(node) for node in row.replicas]
-            for topic in entity.topics
-            for row in topic.partitions
-        }
-        rows = [
-            (
-                topic.name,
-                [TopicPartition(topic.name, row.partition_index) for row in topic.partitions],
+        rounds, rows = _in_rounds(entity.topics)
+        results = [
+            await self._controller.run_event(
+                "reassign", partial(_reassign, wanted=wanted, any_factor=any_factor)
             )
-            for topic in entity.topics
+            for wanted in rounds
         ]
-        results = await self._controller.run_event(
-            "reassign", lambda active: active.reassignments.alter(wanted, any_factor=any_factor)
-        )
         s = messages.response(request)
         request.respond(
             s.AlterPartitionReassignmentsResponse(
@@ -214,9 +205,9 @@ class ControllerAdminApi:
                         name=topic,
                         partitions=tuple(
                             s.ReassignablePartitionResponse(
-                                partition_index=tp.partition, **_fields(results[tp])
+                                partition_index=tp.partition, **_fields(results[number][tp])
                             )
-                            for tp in partitions
+                            for number, tp in partitions
                         ),
                     )
                     for topic, partitions in rows
@@ -260,6 +251,32 @@ class ControllerAdminApi:
                 ),
             )
         )
+
+
+async def _reassign(
+    active: ActiveController, *, wanted: Targets, any_factor: bool
+) -> ReassignmentResults:
+    return await active.reassignments.alter(wanted, any_factor=any_factor)
+
+
+def _in_rounds(
+    topics: Iterable[Any],
+) -> tuple[list[Targets], list[tuple[str, list[tuple[int, TopicPartition]]]]]:
+    """The targets in rounds, one round unless a partition is named twice; and of each topic (round, partition)."""
+    rounds: list[dict[TopicPartition, list[NodeId] | None]] = [{}]
+    rows: list[tuple[str, list[tuple[int, TopicPartition]]]] = []
+    for topic in topics:
+        placed: list[tuple[int, TopicPartition]] = []
+        for row in topic.partitions:
+            tp = TopicPartition(topic.name, row.partition_index)
+            number = next((n for n, wanted in enumerate(rounds) if tp not in wanted), len(rounds))
+            if number == len(rounds):
+                rounds.append({})
+            target = row.replicas
+            rounds[number][tp] = None if target is None else [NodeId(node) for node in target]
+            placed.append((number, tp))
+        rows.append((topic.name, placed))
+    return [*rounds], rows
 
 
 def _elected(

@@ -228,6 +228,26 @@ def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
     ]
 
 
+def test_each_reassignment_of_a_partition_that_is_named_twice_has_its_own_result(
+    kafka: Any,
+) -> None:
+    topic = kafka.topic("moved", 1, 2)
+    s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
+
+    def moved(*targets: Sequence[int] | None) -> list[int]:
+        rows = tuple(
+            s.ReassignablePartition(partition_index=0, replicas=nodes) for nodes in targets
+        )
+        entity = s.root(timeout=WAIT, topics=(s.ReassignableTopic(name=topic, partitions=rows),))
+        answer = kafka.raw(1).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, entity)
+        return [int(row.error_code) for row in answer.responses[0].partitions]
+
+    none, bad = int(Code.no_reassignment_in_progress), int(Code.invalid_replica_assignment)
+    assert moved(None, ()) == [none, bad]
+    assert moved((), None) == [bad, none]
+    assert moved(None, None) == [none, none]
+
+
 @pytest.mark.parametrize("api", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
 def test_settings_of_an_unknown_topic_are_checked_before_the_topic(kafka: Any, api: ApiKey) -> None:
     version = 1
