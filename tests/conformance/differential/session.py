@@ -18,6 +18,8 @@ from .link import TIMEOUT_S, Link, Outcome
 PATIENCE_S = {"setup": 15.0, "probe": 0.5, "target": 1.5, "cleanup": 0.1}
 """How long a request is repeated while its error is transient, by the role of its step."""
 BETWEEN_TRIES_S = 0.02
+PREPARING_TIMEOUT_S = 20.0
+"""For the response to a set-up step: a new world has many topics, and the machine may be busy."""
 ASKED_TIMES = 5
 PRODUCE = "Produce"
 
@@ -101,7 +103,8 @@ class Session:
         tail = bytes.fromhex(step.tail)
         if step.api == PRODUCE and body.get("acks") == 0:
             return _without_response(link, step, body)
-        return link.ask(step.api, step.version, body, cut=step.cut, tail=tail)
+        timeout_s = PREPARING_TIMEOUT_S if step.role == "setup" else TIMEOUT_S
+        return link.ask(step.api, step.version, body, cut=step.cut, tail=tail, timeout_s=timeout_s)
 
     def _learn(self, body: Json) -> None:
         for row in structs(body):

@@ -30,6 +30,9 @@ SETTINGS: dict[str, object] = {
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
 }
+BUSY_MACHINE_KAFKA: dict[str, object] = {"broker.session.timeout.ms": 60_000}
+BUSY_MACHINE_HARROW: dict[str, object] = {"zookeeper.session.timeout.ms": 60_000}
+"""A node that gets no processor for seconds keeps its session: else it loses its partitions, and worlds differ."""
 START_TIMEOUT_S = 150.0
 
 
@@ -68,7 +71,9 @@ def started(kafka_port: int | None) -> Generator[Systems]:
     """Yields both systems; Apache Kafka is started unless `kafka_port` names nodes that run."""
     with ExitStack() as stack:
         port = stack.enter_context(_apache()) if kafka_port is None else kafka_port
-        cluster = stack.enter_context(Cluster(brokers=len(NODES), config=SETTINGS))
+        cluster = stack.enter_context(
+            Cluster(brokers=len(NODES), config={**SETTINGS, **BUSY_MACHINE_HARROW})
+        )
         yield Systems(kafka={node: port + node for node in NODES}, cluster=cluster)
 
 
@@ -78,7 +83,8 @@ def _apache() -> Generator[int]:
     wanted = os.environ.get("KAFKA_PORT")
     port = int(wanted) if wanted else first_free(range(30_090, 32_700, 20), (*NODES, *controllers))
     with tempfile.TemporaryDirectory(prefix="differential-") as folder:
-        lines = [f"{name}={str(value).lower()}" for name, value in SETTINGS.items()]
+        settings = {**SETTINGS, **BUSY_MACHINE_KAFKA}
+        lines = [f"{name}={str(value).lower()}" for name, value in settings.items()]
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_SET": "\n".join(lines)}
         environment.setdefault("KAFKA_HEAP", "256m")
         try:
