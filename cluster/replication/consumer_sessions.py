@@ -160,7 +160,7 @@ class ConsumerSessions:
         if fetch.session_epoch in (_FULL_EPOCH, _FINAL_EPOCH):
             self._sessions.pop(fetch.session_id, None)
             begins = (self, by_id) if fetch.session_epoch == _FULL_EPOCH else None
-            return ConsumerFetch(fetch.partitions, begins=begins)
+            return ConsumerFetch(_once_each(fetch.partitions), begins=begins)
         session = self._sessions.get(fetch.session_id)
         if session is None:
             return ErrorCode.fetch_session_id_not_found
@@ -208,3 +208,11 @@ class ConsumerSessions:
                 return False
         del self._sessions[least.session_id]
         return True
+
+
+def _once_each(rows: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
+    """`rows` with the last row of a partition that is named twice, as in Kafka."""
+    if len(rows) < 2:
+        return rows
+    last = {(row.topic, row.partition): row for row in rows}
+    return rows if len(last) == len(rows) else list(last.values())

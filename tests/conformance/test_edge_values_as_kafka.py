@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -92,6 +93,19 @@ def test_list_offsets_refuses_timestamps_first_and_partitions_that_are_named_twi
     assert raw.produce(topic, 0, ["a"]).error_code is Code.none
     (found,) = list_offsets(raw, 10, (topic, [(0, -3)]), replica=0)
     assert [(row.error_code, row.offset) for row in found.partitions] == [(Code.none, 0)]
+
+
+def test_a_fetch_reads_a_partition_once_as_it_is_named_last(kafka: Any) -> None:
+    topic, raw = kafka.topic("read", 1, 2), kafka.raw(1)
+    for value in ("a", "b"):
+        assert raw.produce(topic, 0, [value]).error_code is Code.none
+    for session in (-1, 0):
+        first, last = (fetch_request(topic, 0, at, 12, session_epoch=session) for at in (9, 1))
+        entity = dataclasses.replace(last, topics=(*first.topics, *last.topics))
+        (found,) = raw.ask(ApiKey.FETCH, 12, entity).responses
+        assert [(row.error_code, bool(row.records)) for row in found.partitions] == [
+            (Code.none, True)
+        ]
 
 
 def add(client: RawProducer, version: int, named: Named, *, verify: bool = False) -> Rows:
