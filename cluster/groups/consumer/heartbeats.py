@@ -189,7 +189,7 @@ def _resubscribed(
         return False
     if not new or new in state.regexes:
         return True
-    return topics_of(before, state) != {*metadata.topics, *resolve(new, view)}
+    return topics_of(before, state) != frozenset((*metadata.topics, *resolve(new, view)))
 
 
 def advance(draft: Draft, member_id: str, owned: Partitions | None) -> CurrentAssignment:

@@ -292,10 +292,10 @@ def test_decoding_a_one_partition_response_in_one_step_equals_decoding_by_field(
 @pytest.mark.parametrize("place", ["topics", "partitions", "forgotten"])
 def test_a_null_list_is_a_wire_error(version: int, place: str) -> None:
     flexible = version >= 12
-    null, none, one = (b"\0", b"\1", b"\2") if flexible else (b"\xff" * 4, bytes(4), b"\0\0\0\1")
+    null, none, single = (b"\0", b"\1", b"\2") if flexible else (b"\xff" * 4, bytes(4), b"\0\0\0\1")
     head = (b"\xff" * 4 if version < 15 else b"") + bytes(13) + (bytes(8) if version >= 7 else b"")
     name = bytes(16) if version >= 13 else b"\2a" if flexible else b"\0\1a"
-    lists = {"topics": null, "partitions": one + name + null, "forgotten": none + null}
+    lists = {"topics": null, "partitions": single + name + null, "forgotten": none + null}
     if place == "forgotten" and version < 7:
         lists["forgotten"] = null  # no such field: the topics
     with pytest.raises(WireError, match="must not be null"):

@@ -54,12 +54,12 @@ def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, versi
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_null_list_is_a_wire_error(version: int, inner: bool) -> None:
-    null, one, flexible = (
+    null, single, flexible = (
         (b"\0", b"\2", True) if version >= 9 else (b"\xff" * 4, b"\0\0\0\1", False)
     )
     head = (b"\0" if flexible else b"\xff\xff") + b"\xff\xff" + bytes(4)
     name = bytes(16) if version >= 13 else b"\2a" if flexible else b"\0\1a"
-    body = head + (one + name + null if inner else null) + (b"\0\0" if flexible else b"")
+    body = head + (single + name + null if inner else null) + (b"\0\0" if flexible else b"")
     with pytest.raises(WireError, match="must not be null"):
         produce.decode_produce(request_of(0, version, body))
 
