@@ -11,10 +11,10 @@ SOURCES := pyproject.toml setup.py
 RUNS ?= 1
 LONG = $(shell grep -rl --include='*.py' '^from long_runs import' tests) examples/retry_queue/tests
 
-.PHONY: help setup demo gallery retries test long conformance differential lint type docs wheels wheel environments image bench clean
+.PHONY: help setup demo gallery retries test long conformance differential client-suites lint type docs wheels wheel environments image bench clean
 
 help:  ## show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(STAMP): $(SOURCES)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 14) else f"Harrow needs Python 3.11 to 3.14, {sys.executable} is {v[0]}.{v[1]}; call: make PYTHON=python3.11 ...")'
@@ -78,6 +78,9 @@ wheel: $(STAMP)  ## build the wheel, install it in an empty environment, and run
 
 environments: $(STAMP)  ## run the README's example with proxies, long paths, small limits and odd variables, and print a table
 	@$(BIN)/python tests/environments.py $(ROWS)
+
+client-suites: $(STAMP)  ## run a client's own tests on Apache Kafka and on Harrow: SUITE=kafka-go, CHECKOUT=FOLDER (docs/clients.md)
+	@$(BIN)/python tests/client_suites.py $(SUITE) $(if $(CHECKOUT),--checkout $(CHECKOUT)) $(ARGS)
 
 image: $(STAMP)  ## build Harrow's brokers as the image harrow, from this source tree
 	@rm -f containers/wheels/*.whl

@@ -1,0 +1,151 @@
+"""docs/clients.md has every suite of `make client-suites`, and the command says what is missing (N1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from suites_of_clients import BY_NAME, FAILED, PASSED, SKIPPED, SUITES, Selection, Suite
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "clients.md"
+
+
+def asked(*words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command without checkouts in its environment."""
+    variables = {suite.checkout_variable for suite in SUITES}
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    return subprocess.run(
+        [sys.executable, ROOT / "tests" / "client_suites.py", *words],
+        env=environment | ({} if path is None else {"PATH": path}),
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def checkout(suite: Suite, folder: Path) -> str:
+    """Make a folder that looks like a checkout of the client."""
+    file, text = suite.marker
+    (folder / file).write_text(text)
+    return str(folder)
+
+
+def test_the_page_has_the_version_and_the_command_of_every_suite() -> None:
+    text = PAGE.read_text()
+    for suite in SUITES:
+        assert f"`make client-suites SUITE={suite.name}`" in text, suite.name
+        assert any(
+            suite.version in line for line in text.splitlines() if f"SUITE={suite.name}`" in line
+        )
+        assert suite.checkout_variable in text
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_a_suite_without_a_checkout_ends_with_the_command_that_makes_one(suite: Suite) -> None:
+    done = asked(suite.name)
+    assert done.returncode == 2
+    assert f"git clone --branch {suite.version} --depth 1 {suite.repository}" in done.stderr
+    assert suite.checkout_variable in done.stderr
+
+
+def test_a_folder_of_another_project_is_refused(tmp_path: Path) -> None:
+    done = asked("kafkajs", "--checkout", checkout(BY_NAME["platformatic-kafka"], tmp_path))
+    assert done.returncode == 2
+    assert "is no checkout of kafkajs: it has no package.json with" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "tool"), [("kafka-go", "go"), ("kafkajs", "node")])
+def test_a_missing_toolchain_is_named_with_its_place(name: str, tool: str, tmp_path: Path) -> None:
+    done = asked(name, "--checkout", checkout(BY_NAME[name], tmp_path), path=str(tmp_path))
+    assert done.returncode == 2
+    assert f"{name} needs {tool}, which is not on the PATH; install it from https://" in done.stderr
+
+
+def test_a_node_that_is_too_old_is_named_with_the_remedy(tmp_path: Path) -> None:
+    for tool, said in (("node", "v20.1.0"), ("npm", "11.0.0")):
+        (tmp_path / tool).write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / tool).chmod(0o755)
+    given = checkout(BY_NAME["platformatic-kafka"], tmp_path)
+    done = asked("platformatic-kafka", "--checkout", given, path=f"{tmp_path}:/bin:/usr/bin")
+    assert done.returncode == 2
+    assert "needs node 22 or later, and the PATH has v20.1.0" in done.stderr
+    assert "node@22" in done.stderr
+
+
+def results(name: str, folder: Path, text: str, only: tuple[str, ...] = ()) -> dict[str, str]:
+    """Read results of a suite."""
+    file = folder / "results"
+    file.write_text(text)
+    return BY_NAME[name].outcomes(Selection(folder=folder, results=file, only=only))
+
+
+def test_go_counts_subtests_and_a_test_that_never_ended_has_failed(tmp_path: Path) -> None:
+    rows = [
+        ("run", "TestA"), ("run", "TestA/one"), ("pass", "TestA/one"), ("fail", "TestA/two"), ("fail", "TestA"),
+        ("run", "TestStuck"), ("skip", "TestSkipped"), ("pass", "TestParent/x"), ("fail", "TestParent"),
+    ]  # fmt: skip
+    text = "".join(json.dumps({"Action": action, "Test": test}) + "\n" for action, test in rows)
+    assert results("kafka-go", tmp_path, text + "panic: no JSON\n") == {
+        "TestA/one": PASSED, "TestA/two": FAILED, "TestStuck": FAILED, "TestSkipped": SKIPPED,
+        "TestParent/x": PASSED, "TestParent": FAILED,
+    }  # fmt: skip
+
+
+def test_go_tests_that_did_not_begin_after_a_panic_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a_test.go").write_text(
+        "func TestA(t *testing.T) {\nfunc TestB(t *testing.T) {\nfunc TestMain("
+    )
+    (tmp_path / "acl_test.go").write_text("func TestCreateACLs(t *testing.T) {\n")
+    assert BY_NAME["kafka-go"].missing(tmp_path, {"TestA/x": PASSED}) == ["TestB"]
+    assert BY_NAME["kafkajs"].missing(tmp_path, {}) == []
+
+
+def test_jest_tests_of_one_name_are_numbered_and_left_out_tests_are_none(tmp_path: Path) -> None:
+    tests = [("a", "passed"), ("a", "failed"), ("left out", "pending")]
+    rows = [{"fullName": name, "status": status} for name, status in tests]
+    row = {"file": str(tmp_path / "x.spec.js"), "error": "", "tests": rows}
+    found = results("kafkajs", tmp_path, json.dumps(row))
+    assert found == {"x.spec.js: a": PASSED, "x.spec.js: a #2": FAILED}
+
+
+def test_node_results_have_the_file_and_no_row_for_the_file_itself(tmp_path: Path) -> None:
+    file = str(tmp_path / "test" / "a.test.ts")
+    rows = [
+        {"file": file, "name": "sends", "result": "passed", "skip": False},
+        {"file": file, "name": "later", "result": "passed", "skip": True},
+        {"file": file, "name": file, "result": "failed", "skip": False},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    found = results("platformatic-kafka", tmp_path, text)
+    assert found == {"test/a.test.ts: sends": PASSED, "test/a.test.ts: later": SKIPPED}
+
+
+def test_pytest_results_are_node_ids_that_pytest_takes(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").touch()
+    text = (
+        '<testsuites><testsuite><testcase classname="tests.test_a" name="test_x[1]"/>'
+        '<testcase classname="tests.test_a.TestB" name="test_y"><error/></testcase></testsuite></testsuites>'
+    )
+    found = results("confluent-kafka-python", tmp_path, text)
+    assert found == {"tests/test_a.py::test_x[1]": PASSED, "tests/test_a.py::TestB::test_y": FAILED}
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_failed_tests_are_repeated_alone_by_their_names(suite: Suite, tmp_path: Path) -> None:
+    only = {
+        "kafka-go": "TestA/two",
+        "kafkajs": "x.spec.js: a b",
+        "platformatic-kafka": "x.test.ts: a b",
+    }
+    name = only.get(suite.name, "tests/test_a.py::test_x")
+    command = suite.command(Selection(folder=tmp_path, results=tmp_path / "r", only=(name,)))
+    wanted = {
+        "kafka-go": "^(TestA)$",
+        "kafkajs": r"^(a\ b)$",
+        "platformatic-kafka": r"--test-name-pattern=/^(a\ b)$/",
+    }
+    assert wanted.get(suite.name, name) in command
