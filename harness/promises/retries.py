@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError
 
-from ..topics import Topic
+if TYPE_CHECKING:
+    from ..topics import Topic
 
 ATTEMPTS_HEADER = "retry_topic-attempts"
 DUE_HEADER = "retry_topic-backoff-timestamp"
@@ -153,6 +154,8 @@ def last_header(headers: Headers, name: str) -> bytes | None:
 
 
 def _name(given: Topic | str | None) -> str | None:
+    from ..topics import Topic
+
     if given is None:
         return None
     if not isinstance(given, (str, Topic)) or not str(given):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -164,6 +167,10 @@ def _name(given: Topic | str | None) -> str | None:
 
 
 def _names(given: Topic | str | Iterable[Topic | str]) -> tuple[str, ...]:
+    from ..topics import (
+        Topic,  # not at the top: Spark's tasks import this module, and need no clients
+    )
+
     topics: tuple[Any, ...] = ()
     if isinstance(given, (str, Topic)):
         topics = (given,)
