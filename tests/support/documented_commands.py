@@ -26,7 +26,7 @@ OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 
 def check_command(words: Sequence[str], place: str) -> None:
     """AssertionError for a command that cannot be executed as it is written; `place` is for its message."""
-    program, *arguments = words
+    program, *arguments = words[1:] if words[0] == "sudo" else words
     assert program in CHECKS, f"{place}: nothing checks commands of {program!r}; add it to CHECKS"
     problem = CHECKS[program](arguments)
     assert not problem, f"{place}: {' '.join(words)}: {problem}"

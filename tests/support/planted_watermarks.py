@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harrow.cluster.ids import TopicPartition
@@ -19,9 +20,10 @@ def plant(planter: Planter) -> None:
 
 
 async def _least_log_end(
-    self: OffsetHandlers, topic: str, row: Any, isolation: FetchIsolation, version: int
+    self: OffsetHandlers, topic: str, rows: Sequence[Any], isolation: FetchIsolation, version: int
 ) -> TimestampOffset:
-    timestamp, offset, epoch = await _look_up(self, topic, row, isolation, version)
+    timestamp, offset, epoch = await _look_up(self, topic, rows, isolation, version)
+    row = rows[0]
     if row.timestamp == LATEST:
         place = TopicPartition(topic, row.partition_index)
         partition = self._directory.leader_of(place, -1)  # pyright: ignore[reportPrivateUsage] - as above
