@@ -43,7 +43,7 @@ from .system import ClusterSnapshot, LinkControl, LinkStatus, System
 
 PEERS = (CLIENTS,)
 SET = "set"
-"""The note that the fault has begun."""
+"""The note that the fault has begun: how many connections it hit, or 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,18 +94,24 @@ class DependencyFault(NamedFault):
         return system.dependencies[str(injection.details.get("dependency", self.dependency))]
 
     @abc.abstractmethod
-    def begin(self, links: LinkControl, injection: Injection) -> None:
-        """Set the rules."""
+    def begin(self, links: LinkControl, injection: Injection) -> int:
+        """Set the rules, or hit the connections that are open; 0 where there is none to hit yet."""
 
-    @abc.abstractmethod
     def took_effect(self, status: LinkStatus) -> bool:
-        """Whether the rules did something."""
+        """Whether the rules did something: by default, whether bytes are held back."""
+        return status.held > 0
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Set the rules, once."""
+        """Begin the fault, once."""
         if SET not in injection.notes:
-            self.begin(self.links_of(system, injection), injection)
-            injection.notes[SET] = True
+            begun = self.begin(self.links_of(system, injection), injection)
+            if begun:
+                injection.notes[SET] = begun
+
+    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
+        """Begin it at the first connection that is opened, where none was open before."""
+        del now_ms
+        self.inject(system, injection)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the rules are in force and did something."""
@@ -161,13 +167,10 @@ class IsolateDependency(DependencyFault):
         drawn = DependencyFault.draw_details(self, snapshot, rng)
         return {**drawn, "mode": self.heals_by or rng.choice(MODES)}
 
-    def begin(self, links: LinkControl, injection: Injection) -> None:
+    def begin(self, links: LinkControl, injection: Injection) -> int:
         """Hold back both directions, or that which was drawn."""
         links.block(PEERS, str(injection.details.get("direction", "both")))
-
-    def took_effect(self, status: LinkStatus) -> bool:
-        """Whether bytes are held back."""
-        return status.held > 0
+        return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +210,10 @@ class SlowDependency(DependencyFault):
         drawn = DependencyFault.draw_details(self, snapshot, rng)
         return {**drawn, "delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
 
-    def begin(self, links: LinkControl, injection: Injection) -> None:
+    def begin(self, links: LinkControl, injection: Injection) -> int:
         """Delay what is sent to its clients."""
         links.slow(PEERS, int(injection.details["delay_ms"]))
+        return 1
 
     def took_effect(self, status: LinkStatus) -> bool:
         """Whether bytes were sent late."""
@@ -236,9 +240,10 @@ class ThrottleDependency(DependencyFault):
         drawn = DependencyFault.draw_details(self, snapshot, rng)
         return {**drawn, "bytes_per_s": round(rng.uniform(*least_and_most(self.bytes_per_s)))}
 
-    def begin(self, links: LinkControl, injection: Injection) -> None:
+    def begin(self, links: LinkControl, injection: Injection) -> int:
         """Limit what is sent to its clients."""
         links.throttle(PEERS, int(injection.details["bytes_per_s"]))
+        return 1
 
     def took_effect(self, status: LinkStatus) -> bool:
         """Whether bytes were sent late."""
@@ -256,23 +261,10 @@ class HalfOpenDependency(DependencyFault):
         """They are reset at the end: what an endpoint does that has forgotten a connection."""
         return {**DependencyFault.draw_details(self, snapshot, rng), "mode": "reset"}
 
-    def inject(self, system: System, injection: Injection) -> None:
-        """Freeze the connections; where none is open, those that will be."""
-        if SET not in injection.notes and self.links_of(system, injection).freeze_links(PEERS):
-            injection.notes[SET] = True
-
-    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
-        """Freeze the first connection that is opened."""
-        del now_ms
-        self.inject(system, injection)
-
-    def begin(self, links: LinkControl, injection: Injection) -> None:
-        """`inject` does it."""
-        del links, injection
-
-    def took_effect(self, status: LinkStatus) -> bool:
-        """Whether bytes are held back."""
-        return status.held > 0
+    def begin(self, links: LinkControl, injection: Injection) -> int:
+        """Freeze the connections that are open."""
+        del injection
+        return links.freeze_links(PEERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,26 +275,10 @@ class ResetDependency(DependencyFault):
     written: ClassVar[str] = "reset"
     seconds: Seconds | None = 0.0
 
-    def begin(self, links: LinkControl, injection: Injection) -> None:
-        """`inject` does it."""
-        del links, injection
-
-    def took_effect(self, status: LinkStatus) -> bool:
-        """`probe` knows it."""
-        del status
-        return False
-
-    def inject(self, system: System, injection: Injection) -> None:
-        """Reset the connections that are open; where there are none, those that will be."""
-        if SET not in injection.notes:
-            count = self.links_of(system, injection).reset_links(PEERS)
-            if count:
-                injection.notes[SET] = count
-
-    def advance(self, system: System, injection: Injection, now_ms: int) -> None:
-        """Reset the first connection that is opened."""
-        del now_ms
-        self.inject(system, injection)
+    def begin(self, links: LinkControl, injection: Injection) -> int:
+        """Reset the connections that are open."""
+        del injection
+        return links.reset_links(PEERS)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections were reset."""

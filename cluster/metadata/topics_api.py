@@ -83,15 +83,16 @@ class TopicsApi:
             if not await self._cache.await_leaders(plan.name, plan.partitions, left_ms):
                 leaderless = self._cache.without_leader(plan.name, plan.partitions)
                 results[plan.name] = _refused(s, plan.name, _timed_out(leaderless))
-        # as in Kafka: topics that are named twice are the last
-        counts = Counter(row.name for row in entity.topics)
-        ordered = sorted(results, key=lambda name: (name == CLUSTER_METADATA, counts[name] > 1))
-        request.respond(s.CreateTopicsResponse(topics=tuple(results[name] for name in ordered)))
+        request.respond(s.CreateTopicsResponse(topics=tuple(results.values())))
 
     def _planned(self, entity: Any, s: messages.Schema) -> tuple[dict[str, Any], list[TopicPlan]]:
-        """A result for each topic, None where it has a plan; and the plans. Too many partitions refuse all topics."""
+        """A result for each topic, None where it has a plan; and the plans. Too many partitions refuse all topics.
+
+        The results are in the order of the response: as in Kafka, topics that are named twice are the last.
+        """
         counts = Counter(row.name for row in entity.topics)
-        results: dict[str, Any] = dict.fromkeys(counts)
+        names = sorted(counts, key=lambda name: (name == CLUSTER_METADATA, counts[name] > 1))
+        results: dict[str, Any] = dict.fromkeys(names)
         for name, count in counts.items():
             if count > 1:
                 twice = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ..host.seam import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Peer, Promise
 from ..listeners import Address
+from ..network.passing_end import PassingEnd
 from .connection import UNSENT_MOST
 from .machine import ProxyHost
 from .upstream_watch import CONNECT_TIMEOUT_MS, watch_upstream
@@ -97,16 +98,14 @@ class PeerListener:
         near.connected(link)
 
 
-class RelayEnd:
+class RelayEnd(PassingEnd[Link]):
     """The FrameHandler of one of the two links of a connection; it sends what it receives on the other link."""
 
-    __slots__ = ("_closed_by", "_held", "_other", "link")
+    __slots__ = ("_closed_by",)
 
     def __init__(self, link: Link, other: Link | None = None) -> None:
-        self.link = link
-        self._other = other
+        super().__init__(link, other, UNSENT_MOST)
         self._closed_by = ""
-        self._held = False
 
     def connected(self, other: Link) -> None:
         """Take the other link, and read this one."""
@@ -115,20 +114,6 @@ class RelayEnd:
             self.link_closed(self._closed_by)
         else:
             self.link.resume()
-
-    def frame_received(self, frame: bytes) -> None:
-        """Forward one frame."""
-        other = self._other
-        assert other is not None, "a link is not read before the other is connected"
-        other.send((frame,))
-        if other.unsent_bytes > UNSENT_MOST and not self._held:
-            self._held = True
-            self.link.pause()
-            other.when_unsent_below(UNSENT_MOST // 4, self._resume)
-
-    def _resume(self) -> None:
-        self._held = False
-        self.link.resume()
 
     def link_closed(self, reason: str) -> None:
         """End the other link too."""

@@ -7,21 +7,21 @@ The end of one direction (FIN) passes after its bytes, and the other direction g
 from __future__ import annotations
 
 from ..host.seam import RawLink
+from ..network.passing_end import PassingEnd
 
 UNSENT_MOST = 1024 * 1024
 CLOSED_HERE = "closed here"
 
 
-class RelayedEnd:
+class RelayedEnd(PassingEnd[RawLink]):
     """The handler of one of the two links."""
 
-    __slots__ = ("_ended", "_held", "_other", "_reset", "link")
+    __slots__ = ("_reset",)
 
     def __init__(self, link: RawLink, other: RawLink | None = None) -> None:
         """Without the other link nothing may be received yet: pause `link`, and call `connected`."""
-        self.link = link
-        self._other = other
-        self._ended = self._reset = self._held = False
+        super().__init__(link, other, UNSENT_MOST)
+        self._reset = False
 
     def connected(self, other: RawLink) -> None:
         """Take the other link, and read this one."""
@@ -31,23 +31,8 @@ class RelayedEnd:
         else:
             self.link.resume()
 
-    def frame_received(self, frame: bytes) -> None:
-        """Pass the bytes of one read."""
-        other = self._other
-        assert other is not None, "a link is not read before the other is connected"
-        other.send((frame,))
-        if other.unsent_bytes > UNSENT_MOST and not self._held:
-            self._held = True
-            self.link.pause()
-            other.when_unsent_below(UNSENT_MOST // 4, self._resume)
-
-    def _resume(self) -> None:
-        self._held = False
-        self.link.resume()
-
     def input_ended(self) -> None:
         """Pass the end of this direction."""
-        self._ended = True
         if self._other is not None:
             self._other.finish_sending()
 

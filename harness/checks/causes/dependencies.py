@@ -12,6 +12,7 @@ from ...histories.recorded_faults import RecordedFault
 from ...wording import counted
 from ..verdict import Anomaly
 from .evidence import RunEvidence
+from .faults import lasted
 
 WORDS: Mapping[str, str] = {
     "isolate_dependency": "was cut off from its clients",
@@ -80,10 +81,6 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
-    begin = fault.begin_ns if fault.kind == AT_ONCE else fault.effect_ns
-    words = WORDS[fault.kind]
     if fault.kind == AT_ONCE:
-        return f"{words} at {evidence.at(begin)}"
-    if fault.end_ns is None:
-        return f"{words} from {evidence.at(begin)} on"
-    return f"{words} from {evidence.at(begin)} to {evidence.at(fault.end_ns)}"
+        return f"{WORDS[fault.kind]} at {evidence.at(fault.begin_ns)}"
+    return f"{WORDS[fault.kind]} {lasted(fault.effect_ns, fault.end_ns, evidence)}"

@@ -54,9 +54,14 @@ def happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
     if fault.kind in AT_ONCE:
         return f"{words} at {evidence.at(begin_ns)}"
-    if fault.end_ns is None:
-        return f"{words} from {evidence.at(begin_ns)} on"
-    return f"{words} from {evidence.at(begin_ns)} to {evidence.at(fault.end_ns)}"
+    return f"{words} {lasted(begin_ns, fault.end_ns, evidence)}"
+
+
+def lasted(begin_ns: int, end_ns: int | None, evidence: RunEvidence) -> str:
+    """Return how long something lasted: "from 0.14 s to 4.16 s", or "from 0.14 s on"."""
+    if end_ns is None:
+        return f"from {evidence.at(begin_ns)} on"
+    return f"from {evidence.at(begin_ns)} to {evidence.at(end_ns)}"
 
 
 def fault_of(fact: Row, evidence: RunEvidence, next_leader_ns: int | None) -> RecordedFault | None:
