@@ -23,9 +23,6 @@ from .state_node import LeaderAndIsr
 ElectionResults = dict[TopicPartition, KafkaError | None]
 """For each partition None (it has a new leader), or why it has not."""
 
-FIRST_CHECK_MS = 5_000
-"""Delay of the first check after the controller's election, as Kafka's, unless the period is shorter."""
-
 
 class LeaderElections:
     """Elections of one active controller."""
@@ -104,23 +101,26 @@ class LeaderElections:
     # ----------------------------------------------------------- by imbalance
 
     def schedule(self) -> None:
-        """Start the periodic check, once for each active controller, if it is enabled."""
+        """Start the periodic check, once for each active controller, if it is enabled.
+
+        The first check is one period after the controller's election, as in Kafka's PeriodicTaskControlManager. (The
+        controller of Kafka 3 with ZooKeeper checked after five seconds: a leader that had just moved moved back.)
+        """
         config = self._core.config
         if self._timer is None and config.flag("auto.leader.rebalance.enable"):
-            period_ms = config.number("leader.imbalance.check.interval.seconds") * 1000
-            self._arm(min(period_ms, FIRST_CHECK_MS), period_ms)
+            self._arm(config.number("leader.imbalance.check.interval.seconds") * 1000)
 
     def stop(self) -> None:
         """End the periodic check."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _arm(self, delay_ms: int, period_ms: int) -> None:
+    def _arm(self, period_ms: int) -> None:
         def due() -> None:
             self._core.enqueue("preferred", self.rebalance)
-            self._arm(period_ms, period_ms)
+            self._arm(period_ms)
 
-        self._timer = self._core.host.tasks.call_later(delay_ms, due)
+        self._timer = self._core.host.tasks.call_later(period_ms, due)
 
     async def rebalance(self) -> None:
         """Give leadership back to preferred leaders that do not lead too many of their partitions."""
