@@ -20,7 +20,7 @@ with guarded_folder("harrow-guard-test-") as folder:
     print(left.pid, folder, flush=True)
     sys.stdin.read()
 """
-ENDED_S = 30.0
+ENDED_S = 120.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
