@@ -11,6 +11,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -53,6 +54,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ.pop(name, None)
     if hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None):
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
+
+
+@pytest.fixture(autouse=True)
+def no_signal_stays_blocked() -> Iterator[None]:
+    """Fail a test that leaves signals blocked: the processes of later tests inherit the mask, and SIGTERM ends none."""
+    yield
+    left = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    assert not left, f"the test leaves {sorted(left)} blocked"
 
 
 def modules_used_by(module: str) -> set[str]:

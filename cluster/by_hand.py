@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from .errors import HarrowError
 from .listeners import ANY_HOST, BROKERS, CLIENTS, Address, parse_listeners
 from .ports import LOOPBACK
 from .process import run
+from .stop_signals import stop_signals
 from .supervisor import Cluster, client_address
 
 FOLDER = "/var/lib/harrow"
@@ -159,23 +159,22 @@ def shared_listeners(node: int, advertised: Sequence[Address]) -> Mapping[str, s
 
 def up(given: argparse.Namespace) -> int:
     """Run a whole cluster until SIGTERM or SIGINT; its data stays, and is used again."""
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # sigwait below receives them
     advertised = given.advertise or DEFAULT_ADVERTISED
-    cluster = Cluster(
-        brokers=given.brokers, config=settings_of(given), folder=given.data, seed=given.seed,
-        broker_config={
-            node: shared_listeners(node, advertised) for node in range(1, given.brokers + 1)
-        },
-    )  # fmt: skip
-    try:
-        cluster.start()
-        _say({"event": "ready", "bootstrap_servers": cluster.bootstrap_servers})
-        signal.sigwait(stops)
-    except HarrowError as error:
-        return _failed(error)
-    finally:
-        cluster.stop(graceful=True)
+    with stop_signals() as wait_for_stop:
+        cluster = Cluster(
+            brokers=given.brokers, config=settings_of(given), folder=given.data, seed=given.seed,
+            broker_config={
+                node: shared_listeners(node, advertised) for node in range(1, given.brokers + 1)
+            },
+        )  # fmt: skip
+        try:
+            cluster.start()
+            _say({"event": "ready", "bootstrap_servers": cluster.bootstrap_servers})
+            wait_for_stop()
+        except HarrowError as error:
+            return _failed(error)
+        finally:
+            cluster.stop(graceful=True)
     return 0
 
 

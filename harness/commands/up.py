@@ -8,11 +8,11 @@ With `--json` the command prints one line when the cluster is ready:
 from __future__ import annotations
 
 import json
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 from harrow.cluster.forkserver import fork_server
+from harrow.cluster.stop_signals import stop_signals
 
 from .settings import defaults_option, parse_settings_of_brokers, plant_option
 
@@ -63,32 +63,31 @@ def command(
     as_json: bool,
 ) -> None:
     """Run a cluster in this terminal until Ctrl-C."""
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, stops
-    )  # sigwait below receives them, also when they arrive early
-    config, own = parse_settings_of_brokers(settings, brokers)
-    advertised = (
-        {} if advertise is None else advertised_listeners(advertise, {*config}.union(*own.values()))
-    )
-    fork_server().begin()  # it imports the broker code while this process imports the rest
-    from harrow.cluster import Cluster
-    from harrow.cluster.defaults import KAFKA, kafka_defaults
+    with stop_signals() as wait_for_stop:
+        config, own = parse_settings_of_brokers(settings, brokers)
+        advertised = (
+            {}
+            if advertise is None
+            else advertised_listeners(advertise, {*config}.union(*own.values()))
+        )
+        fork_server().begin()  # it imports the broker code while this process imports the rest
+        from harrow.cluster import Cluster
+        from harrow.cluster.defaults import KAFKA, kafka_defaults
 
-    usual = kafka_defaults() if defaults == KAFKA else {}
-    cluster = Cluster(
-        brokers=brokers, port=port, folder=data, config={**usual, **advertised, **config}, broker_config=own,
-        plants=plants, name="up",
-    )  # fmt: skip
-    cluster.start()
-    try:
-        host = advertise or HOST
-        click.echo(json.dumps(describe(cluster, host)) if as_json else banner(cluster, host))
-        signal.sigwait(stops)
-    finally:
-        if not as_json:
-            click.echo("stopping")
-        cluster.stop(graceful=data is not None)
+        usual = kafka_defaults() if defaults == KAFKA else {}
+        cluster = Cluster(
+            brokers=brokers, port=port, folder=data, config={**usual, **advertised, **config}, broker_config=own,
+            plants=plants, name="up",
+        )  # fmt: skip
+        cluster.start()
+        try:
+            host = advertise or HOST
+            click.echo(json.dumps(describe(cluster, host)) if as_json else banner(cluster, host))
+            wait_for_stop()
+        finally:
+            if not as_json:
+                click.echo("stopping")
+            cluster.stop(graceful=data is not None)
 
 
 def advertised_listeners(host: str, settings: Collection[str]) -> dict[str, str]:

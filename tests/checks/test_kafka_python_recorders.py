@@ -61,7 +61,9 @@ def test_each_send_has_the_result_that_kafka_python_reports(
     )
     assert verdict.operation_counts["acknowledged"] == 60
     if acks != 0:  # kafka-python 2 closes its connections before everything has left
-        assert verdict.operation_counts["drained"] == 60
+        # with acks=1 a new leader may not have them, and a busy machine can make one
+        lost = verdict.anomaly_counts.get("lost-write", 0) if acks == 1 else 0
+        assert verdict.operation_counts["drained"] + lost == 60
 
 
 def test_a_lost_response_is_retried_and_recorded_once(harrow: Harrow) -> None:
