@@ -56,6 +56,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
 
 
+def pytest_collection_finish() -> None:
+    """Take 8,000 collected tests and their modules out of the collector's sight: walking them is a sixth of a test."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_signal_stays_blocked() -> Iterator[None]:
     """Fail a test that leaves signals blocked: the processes of later tests inherit the mask, and SIGTERM ends none."""
