@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 Row = dict[str, Any]
+BESIDE = ("dependency", "program")
+"""The fields of a fault's details that name what it hit beside the brokers."""
 
 
 def json_lines(path: Path) -> Iterator[Row]:
@@ -48,6 +50,14 @@ class RecordedFault:
     end_ns: int | None
     skipped: str | None
     evidence: Row = field(default_factory=dict[str, Any])
+    details: Row = field(default_factory=dict[str, Any])
+    """What was drawn for it: such as its `dependency`, `program`, `mode` or `direction`."""
+
+    @property
+    def beside(self) -> tuple[str, str] | None:
+        """What stands beside the brokers and was hit: `("dependency", "store")`, `("program", "billing")`."""
+        found = ((kind, self.details.get(kind)) for kind in BESIDE)
+        return next(((kind, str(name)) for kind, name in found if name is not None), None)
 
 
 def read_faults(path: Path) -> list[RecordedFault]:
@@ -84,6 +94,7 @@ def _fault(fault_id: str, events: dict[str, Row]) -> RecordedFault:
         end_ns=None if healed is None else _time(healed),
         skipped=str(reason.get("reason", "skipped")) if skipped is not None else None,
         evidence={**((effect or {}).get("evidence") or {})},
+        details={**((events.get("inject") or {}).get("evidence") or {})},
     )
 
 

@@ -190,7 +190,7 @@
   function leave() { tip.hidden = true; for (const c of charts) if (c.cross) c.cross.style.display = "none"; }
   function point(one, t, px, py, y) {
     for (const c of charts) { const x = c.x(t); c.cross.setAttribute("x1", x); c.cross.setAttribute("x2", x); c.cross.style.display = ""; }
-    const rows = [...one.describe(t, y, one), ...faults.filter(f => f.s <= t && t <= f.e).map(f => ["var(--fault-edge)", f.label, f.nodes.length ? "broker " + f.nodes.join(", ") : ""])];
+    const rows = [...one.describe(t, y, one), ...faults.filter(f => f.s <= t && t <= f.e).map(f => ["var(--fault-edge)", f.label, where(f)])];
     tip.replaceChildren(el("div", { class: "t" }, sec(t)), ...rows.map(([color, name, value]) =>
       el("div", { class: "r" }, el("i", { style: `background:${color || "transparent"}` }), el("span", {}, name), el("b", {}, String(value)))));
     tip.hidden = false;
@@ -198,6 +198,7 @@
     tip.style.left = Math.max(8, px + 16 + w > innerWidth ? px - w - 16 : px + 16) + "px";
     tip.style.top = Math.max(8, Math.min(py + 14, innerHeight - h - 8)) + "px";
   }
+  const where = f => f.nodes.length ? `broker ${f.nodes.join(", ")}` : f.beside || "";
   function layout() {
     const narrow = isNarrow();
     for (const c of charts) {
@@ -232,7 +233,7 @@
     const placed = [], most = c.narrow ? 3 : 5, room = 6;
     for (const f of faults) {
       const brief = c.narrow || faults.length > 16 ? f.kind : f.label;
-      const text = brief + (f.nodes.length ? ` → ${f.nodes.join(",")}` : "");
+      const text = brief + (f.nodes.length ? ` → ${f.nodes.join(",")}` : brief === f.kind && f.beside ? ` → ${f.beside}` : "");
       const w = Math.min(text.length * 6.2 + 14, c.x1 - c.x0), x = Math.max(c.x0, Math.min(c.x(f.s), c.x1 - w));
       let row = rows.findIndex(last => last + room <= x);
       if (row < 0) { if (rows.length >= most) { placed.hidden = (placed.hidden || 0) + 1; continue; } row = rows.length; rows.push(0); }
@@ -338,16 +339,17 @@
     if (text && w > text.length * 6 + 8) c.svg.append(s("text", { x: x + 6, y: y + h / 2 + 3.8, class: "solid" }, text));
     return w;
   }
-  const STATE = { up: "var(--up)", starting: "var(--starting)", dead: "var(--dead)", paused: "var(--paused)", isolated: "var(--isolated)" };
+  const STATE = { up: "var(--up)", starting: "var(--starting)", dead: "var(--dead)", paused: "var(--paused)", isolated: "var(--isolated)", slow: "var(--slow)" };
   const MARK = { "broker.session-expired": "var(--paused)", "failpoint.fired": "var(--fault-edge)", "task.failed": "var(--failed)", "log.failed": "var(--failed)" };
 
   function cluster() {
-    const used = new Set(run.brokers.flatMap(b => b.spans.map(p => p.state)));
-    const box = card("Cluster", null, Object.keys(STATE).filter(k => used.has(k)).map(k => [k, STATE[k], "box"]));
+    const used = new Set([...run.brokers, ...run.beside].flatMap(b => b.spans.map(p => p.state)));
+    const box = card("Cluster", run.beside.length ? "and what stands beside it" : null, Object.keys(STATE).filter(k => used.has(k)).map(k => [k, STATE[k], "box"]));
     if (!run.brokers.length) { box.append(el("p", { class: "empty" }, "No broker left a trace.")); return; }
     const lanes = run.brokers.length, pitch = narrow => narrow ? 40 : 30;
     const marksH = markedAt("cluster").length ? MARKS_H : 0;
-    chart(box, narrow => (lanes + 1) * pitch(narrow) + marksH + 34, c => {
+    const besideTop = c => (lanes + 1) * c.step + marksH;
+    chart(box, narrow => (lanes + 1 + run.beside.length) * pitch(narrow) + marksH + 34, c => {
       const step = pitch(c.narrow), pad = c.narrow ? 18 : 6, h = 18;
       c.top = 2; c.bottom = c.h - 22; c.step = step;
       shade(c, c.top, c.bottom); timeAxis(c, c.bottom);
@@ -366,13 +368,25 @@
       for (const p of run.controller) bar(c, p.s, p.e, y, h, brokerColor(p.broker), `${p.broker} · epoch ${p.epoch}`);
       anomalyMarks(c, "cluster", y + h + 1 + MARKS_H / 2);
       if (!run.controller.length) c.svg.append(s("text", { x: c.x0 + 4, y: y + 13 }, "no controller election was traced"));
+      run.beside.forEach((b, n) => {
+        const y = besideTop(c) + n * step + pad;
+        laneLabel(c, y, h, b.name, b.kind);
+        c.svg.append(s("rect", { x: c.x0, y: y + h / 2 - 2, width: c.x1 - c.x0, height: 4, fill: "var(--line)" }));
+        for (const p of b.spans) bar(c, p.s, p.e, y, h, STATE[p.state], p.text);
+        for (const m of b.marks) if (m.t >= begin) c.svg.append(s("circle", { cx: c.x(m.t), cy: y + h / 2, r: 3.5, fill: "var(--fault-edge)", stroke: "var(--card)", "stroke-width": 1.5 }));
+      });
     }, (t, y, c) => {
-      const k = Math.floor(y / c.step);
+      const k = Math.floor(y / c.step), near = (end - begin) / (c.x1 - c.x0) * 6;
+      const beside = run.beside[Math.floor((y - besideTop(c)) / c.step)];
+      if (beside) {
+        const p = spanAt(beside.spans, t);
+        return [["", `${beside.kind} ${beside.name}`, p ? p.text : "no fault"], ...beside.marks.filter(m => Math.abs(m.t - t) < near).slice(0, 6).map(m => ["", m.text, sec(m.t)])];
+      }
       if (k >= lanes) { const p = spanAt(run.controller, t); return [[p && brokerColor(p.broker), "controller", p ? `broker ${p.broker}, epoch ${p.epoch}` : "nobody"]]; }
       const b = run.brokers[k]; if (!b) return [];
-      const p = spanAt(b.spans, t), near = (end - begin) / (c.x1 - c.x0) * 6;
+      const p = spanAt(b.spans, t);
       return [[brokerColor(b.id), `broker ${b.id}`, p ? p.state : "not started"], ...b.marks.filter(m => Math.abs(m.t - t) < near).slice(0, 6).map(m => ["", m.text, sec(m.t)])];
-    }, "State of each broker and who is controller over time");
+    }, "State of each broker, who is controller, and the faults of what stands beside the brokers over time");
   }
 
   function partitions() {
@@ -438,8 +452,8 @@
   function faultTable() {
     if (!run.faults.length) return;
     const box = card("Faults", run.faults_hidden ? `${run.faults_hidden} more in faults.jsonl` : "");
-    box.append(el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ...["Fault", "Brokers", "Injected", "Took effect", "Healed", "Evidence"].map(h => el("th", {}, h))),
-      ...run.faults.map(f => el("tr", {}, el("td", {}, f.label), el("td", { class: "num" }, f.nodes.join(", ") || "–"), el("td", { class: "num" }, sec(f.s)),
+    box.append(el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ...["Fault", "Where", "Injected", "Took effect", "Healed", "Evidence"].map(h => el("th", {}, h))),
+      ...run.faults.map(f => el("tr", {}, el("td", {}, f.label), el("td", { class: f.nodes.length ? "num" : "" }, where(f) || "–"), el("td", { class: "num" }, sec(f.s)),
         el("td", { class: "num" }, f.skipped !== null ? "skipped" : f.effect === null ? "no" : `+${Math.round((f.effect - f.s) * 1000)} ms`),
         el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "evidence" }, f.skipped ?? f.evidence))))));
   }

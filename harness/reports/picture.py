@@ -16,6 +16,7 @@ from pathlib import Path
 from .. import run_folder
 from ..checks.traces import planted_bugs
 from ..histories.recorded_faults import RecordedFault, Row
+from .beside import lanes_beside
 from .evidence import evidence_text
 from .findings import verdict_model
 from .recorded_run import RecordedRun
@@ -99,6 +100,7 @@ def build_model(
         "faults_hidden": len(run.faults) - len(faults),
         "brokers": timeline.brokers(),
         "controller": timeline.controller(),
+        "beside": lanes_beside(run.faults, run.program_ends, timeline.seconds, timeline.end_s),
         "partitions": lanes,
         "partitions_hidden": hidden,
         "internal_partitions": len(timeline.internal),
@@ -196,6 +198,7 @@ def _fault_row(fault: RecordedFault, timeline: Timeline) -> Row:
         "kind": fault.kind,
         "label": fault.label,
         "nodes": list(fault.nodes),
+        "beside": None if fault.beside is None else " ".join(fault.beside),
         "s": timeline.seconds(fault.begin_ns),
         "effect": None if fault.effect_ns is None else timeline.seconds(fault.effect_ns),
         "e": timeline.end_s if fault.end_ns is None else timeline.seconds(fault.end_ns),

@@ -1,8 +1,9 @@
 """Reading a run folder for the report, and the time range of the run.
 
-Owns: `RecordedRun`. Reads `cluster/broker-*/trace.jsonl`, `faults.jsonl`, `verdict.json`, `schedule*.json` and, where
-there is one, `run.json` (`{"seed", "command", "test"}`). All times of a run are on one monotonic clock; the report
-shows seconds since the start of the run. A missing or incomplete file is no error: the report omits its data.
+Owns: `RecordedRun`. Reads `cluster/broker-*/trace.jsonl`, `faults.jsonl`, `programs.json`, `verdict.json`,
+`schedule*.json` and, where there is one, `run.json` (`{"seed", "command", "test"}`). All times of a run are on one
+monotonic clock; the report shows seconds since the start of the run. A missing or incomplete file is no error: the
+report omits its data.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from harrow.cluster.errors import HarrowError
+
 from .. import run_folder
+from ..histories.program_ends import ProgramEnd, read_program_ends
 from ..histories.recorded_faults import Row, json_object, read_faults
 
 TAIL_BYTES = 65_536
@@ -29,6 +33,7 @@ class RecordedRun:
         self.folder = folder
         self.traces = _traces(folder)
         self.faults = read_faults(folder / run_folder.FAULTS)
+        self.program_ends = _program_ends(folder)
         self.verdict = read_object(folder / run_folder.numbered(run_folder.VERDICT, number))
         self.about = read_object(folder / run_folder.RUN) or {}
         self.schedules = [
@@ -74,6 +79,13 @@ class RecordedRun:
         if given is None and self.schedules:
             given = self.schedules[0].get("seed")
         return given if isinstance(given, int) else None
+
+
+def _program_ends(folder: Path) -> list[ProgramEnd]:
+    try:
+        return read_program_ends(folder)
+    except (HarrowError, OSError):
+        return []
 
 
 def _traces(folder: Path) -> dict[int, Path]:

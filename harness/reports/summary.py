@@ -27,6 +27,9 @@ MARKS = {
     "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow_link": "≈",
     "throttle": "≈",
     "restart_registry": "↻", "pause_registry": "‖",
+    "kill_program": "✕", "terminate_program": "✕", "pause_program": "‖",
+    "isolate_dependency": "⊘", "cut_dependency": "⊘", "half_open_dependency": "⊘", "slow_dependency": "≈",
+    "throttle_dependency": "≈",
 }  # fmt: skip
 FAULTS_MOST = 8
 KINDS_MOST = 6
@@ -155,7 +158,7 @@ def _faults(model: dict[str, Any]) -> list[Text]:
     lines: list[Text] = []
     for fault in happened[:FAULTS_MOST]:
         where = ", ".join(str(node) for node in fault["nodes"])
-        where = f"broker {where}" if where else "the registry"
+        where = f"broker {where}" if where else fault["beside"] or "the registry"
         until = f"{fault['e']:.2f} s" if fault["healed"] else "the end"
         proof = "" if fault["effect"] is not None else "  (its effect was not proved)"
         sign = MARKS.get(fault["kind"], "●")
