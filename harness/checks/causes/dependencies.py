@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...histories.recorded_faults import RecordedFault
+from ...histories.recorded_faults import RecordedFault, Row
 from ...wording import counted
 from ..verdict import Anomaly
 from .evidence import RunEvidence
@@ -17,13 +17,16 @@ from .faults import lasted
 WORDS: Mapping[str, str] = {
     "isolate_dependency": "was cut off from its clients",
     "cut_dependency": "was cut off from its clients in one direction",
+    "cut_dependency in": "received nothing from its clients",
+    "cut_dependency out": "could send nothing to its clients",
     "slow_dependency": "sent late",
     "throttle_dependency": "sent slowly",
     "half_open_dependency": "had connections that carried nothing any more",
     "reset_dependency": "lost its connections",
 }
-"""What happened to the service, by kind of fault."""
+"""What happened to the service, by kind of fault, and of a cut by its direction."""
 AT_ONCE = "reset_dependency"
+HELD_BACK = frozenset({"isolate_dependency", "cut_dependency"})
 SHOWN_MOST = 3
 MAY_NEED_IT = frozenset(
     {
@@ -81,6 +84,18 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
+    direction = fault.details.get("direction")
+    words = WORDS.get(f"{fault.kind} {direction}", WORDS[fault.kind])
     if fault.kind == AT_ONCE:
-        return f"{WORDS[fault.kind]} at {evidence.at(fault.begin_ns)}"
-    return f"{WORDS[fault.kind]} {lasted(fault.effect_ns, fault.end_ns, evidence)}"
+        return f"{words} at {evidence.at(fault.begin_ns)}"
+    return f"{words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"
+
+
+def _reset(fault: RecordedFault) -> str:
+    """Return that the connections were reset at the end, and whether responses were lost with them."""
+    if fault.kind not in HELD_BACK or fault.details.get("mode") != "reset" or fault.end_ns is None:
+        return ""
+    found: Iterable[Row] = fault.evidence.get("dependencies", {}).values()
+    lost = sum(row.get("held_out_bytes", 0) for row in found)
+    more = ", so that what it had sent never arrived" if lost else ""
+    return f" and then lost its connections{more}"

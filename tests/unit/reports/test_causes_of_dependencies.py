@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from harrow.harness.checks.causes.dependencies import WORDS, outages
 from harrow.harness.checks.causes.evidence import RunEvidence
@@ -12,19 +14,39 @@ from harrow.harness.histories.recorded_faults import RecordedFault
 S = 1_000_000_000
 
 
-def fault(kind: str, begin: float, end: float | None, name: str = "store") -> RecordedFault:
+def fault(
+    kind: str, begin: float, end: float | None, name: str = "store", held_out_bytes: int = 0, **details: Any
+) -> RecordedFault:  # fmt: skip
     return RecordedFault(
         id="1", kind=kind, label=kind, nodes=(), begin_ns=round(begin * S), effect_ns=round(begin * S) + 1,
         end_ns=None if end is None else round(end * S), skipped=None,
-        evidence={"dependencies": {name: {}}},
+        evidence={"dependencies": {name: {"held_out_bytes": held_out_bytes}}}, details=details,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", WORDS)
-def test_each_fault_of_a_dependency_has_words(kind: str) -> None:
-    (text,) = outages(RunEvidence(started_ns=0, faults=[fault(kind, 1, 2.5)]))
-    assert text.startswith(f"the dependency 'store' {WORDS[kind]} ")
+@pytest.mark.parametrize("words", WORDS)
+def test_each_fault_of_a_dependency_has_words(words: str) -> None:
+    kind, _, direction = words.partition(" ")
+    (text,) = outages(RunEvidence(started_ns=0, faults=[fault(kind, 1, 2.5, direction=direction)]))
+    assert text.startswith(f"the dependency 'store' {WORDS[words]} ")
     assert text.endswith("at 1.00 s" if kind == "reset_dependency" else "from 1.00 s to 2.50 s")
+
+
+@pytest.mark.parametrize(
+    ("mode", "held_out_bytes", "end"),
+    [
+        ("deliver", 406, ""),
+        ("reset", 0, " and then lost its connections"),
+        ("reset", 406, " and then lost its connections, so that what it had sent never arrived"),
+    ],
+)
+def test_responses_that_were_lost_with_the_connection_are_named(
+    mode: str, held_out_bytes: int, end: str
+) -> None:
+    cut = fault("cut_dependency", 1, 2, held_out_bytes=held_out_bytes, direction="out", mode=mode)
+    assert outages(RunEvidence(started_ns=0, faults=[cut])) == [
+        f"the dependency 'store' could send nothing to its clients from 1.00 s to 2.00 s{end}"
+    ]
 
 
 def test_all_faults_of_a_dependency_are_in_one_sentence() -> None:
