@@ -48,7 +48,7 @@ from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
 from .pipeline_order import dues_frame, pairs_frame, pairs_of
 from .pipeline_rows import IdRows, LetterRow, OutputRow, RetryRow, UnitRow, rows_by_id
 from .retries import RetryPromise
-from .retry_checks import covers, judge_letters, last_retry, letters_of
+from .retry_checks import covers, judge_letters, last_retry, letters_of, sent_again
 from .shapes import Shape
 
 if TYPE_CHECKING:
@@ -175,14 +175,14 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
         )
         missing.append([] if excused or not lacking else list(members[-lacking:]))
         for output in matched[at][len(members) :]:
-            findings.add(DUPLICATE, members[0].place, output.place)
+            findings.add(DUPLICATE, members[0].place, output.place, **sent_again(rows.retries))
     wrong = list(reversed(unmatched))
     retry = last_retry(rows.retries)
     for absent in missing:
         while absent and wrong:
             findings.add(WRONG, absent.pop().place, wrong.pop().place)
         for unit in absent:
-            findings.add(MISSING, unit.place, None, **retry)
+            findings.add(MISSING, unit.place, None, reads=unit.reads, **retry)
     for output in reversed(wrong):
         first = classes[0][0].place if classes else None
         findings.add(WRONG if classes else UNEXPECTED, first, output.place)

@@ -69,8 +69,11 @@ class PipelineWords:
         for name, found in others.items():
             word = "dead letter" if name == "letter" else name
             shown = self._shown(word, found, self._id_of_output(found))
-            operations.append(shown | (self.retries.row(found) if name == "retry" else {}))
-        if others and finding["name"] != MISSING:
+            shown |= self.retries.row(found) if name == "retry" else {}
+            if name == "attempt" and finding["name"] == EARLY:
+                shown["early_ms"] = finding["early_ms"]
+            operations.append(shown)
+        if others and finding["name"] != MISSING and (finding["name"] != DUPLICATE or not output):
             at = [*others.values()][-1]
         return {
             "name": finding["name"],
@@ -174,11 +177,24 @@ class PipelineWords:
         assert given is not None
         rows, name, _unit = self._both(finding, given, None)
         facts, commits = self._fate(given)
+        if finding.get("reads", 0) > 1:
+            facts += f"; clients were delivered it {finding['reads']} times"
+            rows[0]["deliveries"] = finding["reads"]
+            if stopped := self._stopped_before(given):
+                rows[0]["stopped_group"] = stopped
         retry = self._record(finding.get("retry"))
         lacking, reached = self.retries.without_fate(name, retry)
         if retry is not None:  # the commit of an input that a retry topic has loses nothing
             facts, commits = self.retries.taken(retry)
         return rows + commits, f"{lacking}{reached}{facts}"
+
+    def _stopped_before(self, given: Record) -> str | None:
+        """Return the group whose committed offset is that of a record, so that the record is its next one."""
+        ends = {
+            group: partitions.get(given.partition, CommitTimes()).end
+            for group, partitions in self.commits.items()
+        }
+        return next((group for group, end in ends.items() if end == given.offset), None)
 
     def _fate(self, given: Record) -> tuple[str, list[Row]]:
         """Return what the groups that read the source committed, for an input without output."""
@@ -223,7 +239,14 @@ class PipelineWords:
         if output is None:
             dead = self.retries.promise.dead_letters
             return rows, f"{dead} has more dead letters of {name} than {self.source} has inputs"
-        return rows, f"{self.sink} has the output for {name} more often than the inputs require"
+        text = f"{self.sink} has the output for {name} more often than the inputs require"
+        retry, first = self._record(finding.get("retry")), self._record(finding.get("first"))
+        if retry is None or first is None:
+            return rows, text
+        rows.append(
+            self._shown("retry", first, self._id_of_output(first)) | self.retries.row(first)
+        )
+        return rows, f"{text}; {self.retries.again(first, retry)}"
 
     def _with_both(
         self, finding: Row, given: Record | None, output: Record | None

@@ -53,6 +53,21 @@ def last_retry(retries: Sequence[RetryRow]) -> dict[str, Any]:
     return {"retry": last.place}
 
 
+def sent_again(retries: Sequence[RetryRow]) -> dict[str, Any]:
+    """Return the last record that a retry topic has again, and the first of its kind; nothing where there is none.
+
+    The same retry has the same number of attempts and the same due time.
+    """
+    first: dict[tuple[int, int, int], RetryRow] = {}
+    found: dict[str, Any] = {}
+    for row in sorted(retries, key=lambda row: (row.time, row.sent_ms, row.place.offset)):
+        if row.attempts >= 0 and row.due_ms >= 0:
+            earlier = first.setdefault((row.topic, row.attempts, row.due_ms), row)
+            if earlier is not row:
+                found = {"first": earlier.place, "retry": row.place}
+    return found
+
+
 def judge_letters(
     rows: IdRows, classes: Sequence[Sequence[UnitRow]], matched: Sequence[Sequence[OutputRow]],
     letters: Sequence[Sequence[LetterRow]], findings: Findings,

@@ -54,11 +54,19 @@ class RetryWords:
             "" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}"
         )
 
+    def again(self, first: Record, retry: Record) -> str:
+        """Return that a retry topic has a retry again."""
+        return f"{retry.place} is the same retry as {first.place}{self.state(retry)}: it was sent again"
+
     def row(self, retry: Record) -> Row:
-        """Return what a record of a retry topic adds to its row in a finding: `attempts`, and `due_ns`, monotonic."""
+        """Return what a record of a retry topic adds to its row in a finding: `attempts`, and `due_ns`, monotonic.
+
+        `due_after_read` is there, and true, where it was due after the final read.
+        """
         due_ms = self.promise.due_ms_of(retry.headers)
         due_ns = None if due_ms is None else due_ms * NS_PER_MS - self.wall_ns
-        return {"attempts": self.promise.attempts_of(retry.headers), "due_ns": due_ns}
+        late = {"due_after_read": True} if due_ms is not None and self._too_late(due_ms) else {}
+        return {"attempts": self.promise.attempts_of(retry.headers), "due_ns": due_ns, **late}
 
     def taken(self, retry: Record) -> tuple[str, list[Row]]:
         """Return which groups committed a record of a retry topic, so that it is not read again."""

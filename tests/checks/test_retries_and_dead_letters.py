@@ -138,6 +138,7 @@ def test_an_input_with_neither_fate_says_how_far_its_retries_got(tmp_path: Path)
     waiting = retry("orders-delay", 2, 30_000, 1_100, offset=1)
     found = judged(tmp_path, [order()], [], [waiting])
     assert "after the final read at 20.00 s: wait longer in the test" in str(texts(found))
+    assert found.anomalies[0]["operations"][-1]["due_after_read"] is True
     found = judged(tmp_path, [order()], [], [], promise=BY_DELAY)
     assert "orders-retry-1s and orders-retry-1m never had it" in str(texts(found))
 
@@ -220,6 +221,44 @@ def test_a_count_that_begins_again_is_found_by_the_deliveries(tmp_path: Path) ->
         assert ("the job may count in memory" in str(texts(found))) is wrong
 
 
+def test_a_retry_that_was_sent_again_is_named_beside_the_second_output(tmp_path: Path) -> None:
+    bills = [bill(), bill(offset=1)]
+    again = retry("orders-retry", 1, 1_000, 5_001, offset=2)
+    found = judged(tmp_path, [order()], bills, [*FLOW, again])
+    assert texts(found) == {
+        "duplicate-output": "bills has the output for order 17 more often than the inputs require; orders-retry-0@2 is "
+        "the same retry as orders-retry-0@0, with 1 attempt, due at 1.00 s: it was sent again"
+    }
+    (row,) = found.anomalies
+    assert (row["topic"], row["offsets"]) == ("bills", [1])
+    shown = [
+        (each["operation"], each["offset"])
+        for each in row["operations"]
+        if each["operation"] == "retry"
+    ]
+    assert shown == [("retry", 0), ("retry", 2)]
+    (row,) = judged(tmp_path, [order()], bills, FLOW).anomalies
+    assert row["explanation"].endswith("the inputs require")
+
+
+def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(
+    tmp_path: Path,
+) -> None:
+    import numpy as np
+
+    reads = tmp_path / "reads.npy"
+    np.save(reads, np.array([(0, 0, 0)] * 37 + [(0, 1, 1)] * 2, np.int64))
+    before = Commit(group="billing", partition=0, offset=1, completed_ns=5)
+    orders = [order(16), order(17, offset=1), order(18, offset=2)]
+    found = judged(tmp_path, orders, [bill(16)], [], commits=[before], reads=str(reads))
+    rows = [row["operations"][0] for row in found.anomalies]
+    assert [(row.get("deliveries"), row.get("stopped_group")) for row in rows] == [
+        (2, "billing"),
+        (None, None),
+    ]
+    assert found.anomalies[0]["explanation"].endswith("; clients were delivered it 2 times")
+
+
 def test_attempts_without_a_header_are_counted_by_records(tmp_path: Path) -> None:
     same = [retry("orders-retry", None, None, at, offset=at) for at in range(3)]
     found = judged(tmp_path, [order()], [bill()], same)
@@ -240,6 +279,8 @@ def test_an_attempt_before_its_time_is_named_with_both_times(tmp_path: Path) -> 
         "attempt-before-due": "the next attempt for order 17 was due at 1.00 s (orders-delay-0@0), and "
         "orders-retry-0@0 was written 0.300 s before"
     }
+    (shown,) = [row for row in found.anomalies[0]["operations"] if row["operation"] == "attempt"]
+    assert shown["early_ms"] == 300
     levels = [LEVELS[0], retry("orders-retry-1m", 2, 61_000, 600)]
     found = judged(tmp_path, [order()], [bill()], levels, BY_DELAY)
     assert "orders-retry-1m-0@0 was written 0.400 s before" in texts(found)["attempt-before-due"]

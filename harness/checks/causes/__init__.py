@@ -2,7 +2,7 @@
 
 * `evidence.py`: `RunEvidence`, what the run recorded; `recorded.py` reads it from the run folder;
 * `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py`, `unacknowledged.py`,
-  `commits.py`, `transactions.py` and `groups.py`;
+  `commits.py`, `transactions.py` and `groups.py`, those about retry topics in `retries.py`;
 * `client_requests.py`: what a client did last and what it repeated, where something is missing or waits;
 * `busy_machine.py`: records that were refused because of the machine, and not of a fault;
 * `programs.py`: programs of the test that had died, the first line of every cause;

@@ -9,6 +9,7 @@ from ...histories.recorded_faults import Row
 from ...wording import counted
 from ..verdict import Anomaly
 from .evidence import RunEvidence
+from .retries import is_of_retry
 
 
 def committed_early(
@@ -22,6 +23,8 @@ def committed_early(
     for anomaly in anomalies:
         for row in anomaly.operations:
             when = row.get("completed_ns") or row.get("time_ns")
+            if is_of_retry(row, anomaly):
+                continue  # a scheduler commits what its store has, long before the outputs
             if row.get("operation") == "commit" and row.get("group") and when:
                 key = (
                     row["group"],

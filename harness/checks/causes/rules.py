@@ -22,6 +22,7 @@ from .evidence import RunEvidence
 from .groups import group_waits
 from .losses import incomplete, lost, not_stored, same_offsets
 from .programs import NAMED_AFTER_ITS_WORK, deaths, quiet_ends
+from .retries import attempted_early, restarted, retries_lost, sent_again, stopped_before
 from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
 from .unacknowledged import unexpected
 
@@ -45,6 +46,7 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
     dead = deaths(evidence.program_ends, evidence.times)
     for name, shown in by_name.items():
         rules = [RULES[name]] if name in RULES else []
+        rules += OF_RETRIES.get(name, ())
         if name in OF_REFUSALS:
             rules.append(refused_without_fault)
         sentences = sorted(
@@ -83,5 +85,12 @@ RULES: Mapping[str, Rule] = {
     "incomplete-leader": incomplete,
 }
 """The rule of each kind for which there can be evidence; the other kinds explain themselves by their operations."""
+OF_RETRIES: Mapping[str, Sequence[Rule]] = {
+    "missing-output": (retries_lost, stopped_before),
+    "duplicate-output": (sent_again,),
+    "too-many-attempts": (restarted,),
+    "attempt-before-due": (attempted_early,),
+}
+"""Rules about retry topics: they have a sentence where an anomaly has rows of these."""
 OF_REFUSALS = frozenset({"missing", "duplicate", "nonmonotonic-send", "out-of-order"})
 """Kinds that refused records can lead to: they were given up, or sent again."""
