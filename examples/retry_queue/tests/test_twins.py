@@ -21,10 +21,13 @@ SMALL_BYTES = 2_000
 
 
 def twins(
-    bug: str, finds: str, stores: tuple[str, ...] = (EMBEDDED, REDIS), guarantee: str = "at-least-once",
+    bug: str, finds: str, says: str, stores: tuple[str, ...] = (EMBEDDED, REDIS), guarantee: str = "at-least-once",
     jumps: bool = False, **given: Any,
 ) -> Callable[[Scenario], Callable[..., None]]:  # fmt: skip
-    """Decorate what a test does with a retry queue: it runs with the bug, which the verdict must find, and without."""
+    """Decorate what a test does with a retry queue: it runs with the bug, which the verdict must find, and without.
+
+    `finds` is the name of the anomaly, and `says` a part of what the verdict says about it.
+    """
 
     def decorate(scenario: Scenario) -> Callable[..., None]:
         @pytest.mark.parametrize("store", stores)
@@ -39,7 +42,7 @@ def twins(
             if bug is None or os.environ.get("UNMASK") == "1":
                 queue.verify(guarantee)
             else:
-                queue.expect(finds, guarantee)
+                queue.expect(finds, guarantee, says)
 
         run.__name__ = scenario.__name__
         return run
@@ -48,7 +51,7 @@ def twins(
 
 
 @long_run
-@twins("lost_after_taking", finds="missing-output")
+@twins("lost_after_taking", finds="missing-output", says="nothing followed from")
 def test_what_was_taken_is_sent_although_the_scheduler_dies(queue: RetryQueue) -> None:
     before_the_send = kill_program(
         "scheduler", before="Produce", client="retry-scheduler", seconds=0.1
@@ -58,7 +61,13 @@ def test_what_was_taken_is_sent_although_the_scheduler_dies(queue: RetryQueue) -
 
 
 @long_run
-@twins("sent_and_kept", finds="duplicate-output", guarantee="exactly-once", partitions=1)
+@twins(
+    "sent_and_kept",
+    finds="duplicate-output",
+    says="orders-retry has the same retry again",
+    guarantee="exactly-once",
+    partitions=1,
+)
 def test_what_was_sent_is_not_sent_again_after_a_restart(queue: RetryQueue) -> None:
     queue.place(map(usual_order, range(30)))
     queue.finish()
@@ -68,7 +77,7 @@ def test_what_was_sent_is_not_sent_again_after_a_restart(queue: RetryQueue) -> N
 
 
 @long_run
-@twins("committed_before_stored", finds="missing-output")
+@twins("committed_before_stored", finds="missing-output", says="nothing followed from")
 def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
     after_the_commit = kill_program(
         "scheduler", after="OffsetCommit", client="retry-scheduler", seconds=0.1
@@ -78,7 +87,7 @@ def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
 
 
 @long_run
-@twins("restored_in_part", finds="missing-output")
+@twins("restored_in_part", finds="missing-output", says="nothing followed from")
 def test_a_scheduler_that_starts_finds_everything_that_waits(queue: RetryQueue) -> None:
     before_the_send = kill_program(
         "scheduler", before="Produce", client="retry-scheduler", seconds=0.1
@@ -88,18 +97,28 @@ def test_a_scheduler_that_starts_finds_everything_that_waits(queue: RetryQueue) 
 
 
 @long_run
-@twins("dead_letter_without_reason", finds="dead-letter-without-reason")
+@twins("dead_letter_without_reason", finds="dead-letter-without-reason", says="has no reason")
 def test_a_dead_letter_says_why(queue: RetryQueue) -> None:
     queue.place(map(usual_order, range(30)))
 
 
-@twins("dead_letter_without_key", finds="dead-letter-without-reason", stores=(EMBEDDED,))
+@twins(
+    "dead_letter_without_key",
+    finds="dead-letter-without-reason",
+    says="has the key null, and its input has customer",
+    stores=(EMBEDDED,),
+)
 def test_a_dead_letter_has_the_key_of_its_input(queue: RetryQueue) -> None:
     queue.place(map(usual_order, range(30)))
 
 
 @long_run
-@twins("attempts_in_memory", finds="too-many-attempts", guarantee="exactly-once")
+@twins(
+    "attempts_in_memory",
+    finds="too-many-attempts",
+    says="are counted from the beginning again",
+    guarantee="exactly-once",
+)
 def test_a_worker_that_starts_knows_how_many_attempts_were_made(queue: RetryQueue) -> None:
     queue.place([new_order(0), new_order(1, fails=ALWAYS)])
     for restart in range(1, ATTEMPTS):
@@ -111,13 +130,19 @@ def test_a_worker_that_starts_knows_how_many_attempts_were_made(queue: RetryQueu
 
 
 @long_run
-@twins("poison_pill", finds="missing-output")
+@twins("poison_pill", finds="missing-output", says="does not get past")
 def test_an_order_that_always_fails_does_not_stop_the_others(queue: RetryQueue) -> None:
     queue.place([new_order(number, fails=ALWAYS if number == 5 else 0) for number in range(30)])
 
 
 @long_run
-@twins("clock_jumps", finds="attempt-before-due", backoff_ms=3_000, jumps=True)
+@twins(
+    "clock_jumps",
+    finds="attempt-before-due",
+    says="attempts were made",
+    backoff_ms=3_000,
+    jumps=True,
+)
 def test_no_attempt_is_made_early_when_the_clock_jumps(queue: RetryQueue) -> None:
     queue.place([new_order(number, fails=number % 2, poison=number == 0) for number in range(20)])
     queue.harrow.await_records(NAMES.delay, 10)
@@ -128,7 +153,11 @@ def test_no_attempt_is_made_early_when_the_clock_jumps(queue: RetryQueue) -> Non
 
 @long_run
 @twins(
-    "too_large", finds="missing-output", input_bytes_most=SMALL_BYTES, delay_bytes_most=SMALL_BYTES
+    "too_large",
+    finds="missing-output",
+    says="of orders-delay with MESSAGE_TOO_LARGE",
+    input_bytes_most=SMALL_BYTES,
+    delay_bytes_most=SMALL_BYTES,
 )
 def test_an_order_of_the_largest_size_is_not_lost_when_it_fails(queue: RetryQueue) -> None:
     small = [new_order(number, fails=number % 2) for number in range(10)]

@@ -213,8 +213,8 @@ class RetryQueue:
         self._judge(guarantee)
         assert not seen, seen
 
-    def expect(self, finds: str, guarantee: str) -> None:
-        """Assert that the verdict and the witness find an anomaly."""
+    def expect(self, finds: str, guarantee: str, says: str = "") -> None:
+        """Assert that the verdict and the witness find an anomaly, and what the verdict says."""
         seen = self._witnessed(guarantee)
         assert finds in seen, seen
         with pytest.raises(VerdictError) as failure:
@@ -222,6 +222,7 @@ class RetryQueue:
         verdict = failure.value.verdict
         assert verdict.status.value == "invalid", verdict
         assert finds in verdict.anomaly_names(), verdict
+        assert says in str(verdict), verdict
 
     def _judge(self, guarantee: str) -> None:
         in_ledger = "--keep-order" in self.flags  # there inputs wait, too
@@ -249,7 +250,9 @@ class Reading:
 
     def __init__(self, servers: str, partitions: int) -> None:
         names = (NAMES.sink, NAMES.dead, NAMES.delay, NAMES.retry)
-        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading"})
+        self._consumer = Consumer(
+            {"bootstrap.servers": servers, "group.id": "reading", "enable.auto.commit": False}
+        )
         self._consumer.assign(
             [TopicPartition(name, number, 0) for name in names for number in range(partitions)]
         )
