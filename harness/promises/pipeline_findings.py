@@ -14,6 +14,8 @@ WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-orde
 BOTH, WITHOUT_REASON = "output-and-dead-letter", "dead-letter-without-reason"
 TOO_MANY, EARLY = "too-many-attempts", "attempt-before-due"
 DUE_ORDER = "due-out-of-order"
+PLACES = ("input", "output", "after_input", "after_output", "letter", "retry", "attempt", "first")
+"""The fields of a finding that are places: a reducer yields them as JSON, and who merges reads them again."""
 SHOWN = 20
 """How many findings of each name a task reports."""
 
@@ -50,6 +52,12 @@ class Findings:
 
     def show(self, name: str, unit: Place | None, output: Place | None, **more: Any) -> None:
         """Keep a finding if it is among the first of its name (and group)."""
+        unknown = [
+            field
+            for field, given in more.items()
+            if isinstance(given, Place) and field not in PLACES
+        ]
+        assert not unknown, f"{unknown} of a finding are places; add them to PLACES"
         kept = self._shown.setdefault(f"{name} {more.get('group', '')}", [])
         if len(kept) < SHOWN:
             kept.append({"name": name, "input": unit, "output": output, **more})

@@ -19,7 +19,7 @@ from .join import NumberedChunk, run_join
 from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
-from .pipeline_findings import LATE, Place
+from .pipeline_findings import LATE, PLACES, Place
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED, PipelineMapper
 from .pipeline_order import OrderCheck
 from .record_ids import IdSource
@@ -205,8 +205,7 @@ def _merged(rows: Iterable[Row], groups: Sequence[str]) -> PipelineFindings:
 
 def _finding(row: Row, groups: Sequence[str]) -> Row:
     """Return a finding with its places and its group's name."""
-    places = ("input", "output", "after_input", "after_output", "letter", "retry", "attempt")
-    found = {name: Place(*row[name]) if row.get(name) else None for name in places}
+    found = {name: Place(*row[name]) if row.get(name) else None for name in PLACES}
     named = {"group": groups[row["group"]]} if row["name"] == LATE else {}
     return {**row, **found, **named}
 
