@@ -8,10 +8,13 @@ from __future__ import annotations
 import dataclasses
 import pprint
 from collections.abc import Iterator
+from typing import Any
 
 from harrow import faults
+from harrow.faults.dependency_faults import DependencyFault
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
+from harrow.faults.targets import Target
 
 from ..run_settings import RunSettings
 
@@ -66,22 +69,30 @@ def _names(schedule: Schedule) -> Iterator[str]:
         if not _has_function(step.fault):
             yield "fault_from_json"
             continue
-        yield step.fault.kind
-        if not step.fault.has_fixed_target:
-            yield from (target.role for target in step.fault.targets())
+        function, targets, _ = _call(step.fault)
+        yield function
+        yield from (target.role for target in targets)
     for step in schedule.steps:
         yield from (event.event for event in (*step.after, *step.until))
 
 
+def _call(fault: Fault) -> tuple[str, tuple[Target, ...], dict[str, Any]]:
+    """Return the function that makes a fault, its targets and its other arguments."""
+    given = fault.parameters()
+    if isinstance(fault, DependencyFault) and fault.dependency is not None:
+        del given["dependency"]
+        return fault.written, (faults.dependency(fault.dependency),), given
+    return fault.kind, () if fault.has_fixed_target else fault.targets(), given
+
+
 def _has_function(fault: Fault) -> bool:
     """Whether the text of the fault, evaluated with the names of `harrow.faults`, is the fault."""
-    make = getattr(faults, fault.kind, None)
-    targets = () if fault.has_fixed_target else fault.targets()
+    function, targets, given = _call(fault)
+    make = getattr(faults, function, None)
     if make is None or not all(hasattr(faults, target.role) for target in targets):
         return False
-    given = (fault.target,) if targets else ()
     try:
-        return bool(make(*given, **fault.parameters()) == fault)
+        return bool(make(*targets[:1], **given) == fault)
     except Exception:  # a function with other arguments
         return False
 

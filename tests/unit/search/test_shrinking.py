@@ -7,7 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from harrow.faults import Schedule, ScheduledFault, disk_error, kill, leader, one, pause, reset
+from harrow.faults import (
+    Fault,
+    Schedule,
+    ScheduledFault,
+    cut,
+    dependency,
+    disk_error,
+    half_open,
+    isolate,
+    kill,
+    leader,
+    one,
+    pause,
+    reset,
+    slow_link,
+    throttle,
+)  # fmt: skip
 from harrow.faults.events import took_effect
 from harrow.faults.planning import ALL_RANDOM, random_schedule
 from harrow.faults.schedule import step_after
@@ -170,6 +186,37 @@ def test_a_pasted_schedule_is_the_schedule(seed: int) -> None:
     ))  # fmt: skip
     for schedule in (replace(drawn, notes={}), resolved):
         assert evaluated(schedule_text(schedule))["SCHEDULE"] == schedule
+
+
+STORE = dependency("store")
+OF_A_STORE: tuple[Fault, ...] = (
+    isolate(STORE, seconds=2), cut(STORE, direction="out", heals_by="reset"), slow_link(STORE, delay_ms=(10, 20)),
+    throttle(STORE, bytes_per_s=100), half_open(STORE), reset(STORE), kill(STORE), pause(STORE, seconds=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("needed", range(len(OF_A_STORE)))
+def test_the_fault_of_a_store_that_a_failure_needs_remains_and_can_be_pasted(needed: int) -> None:
+    faults = (pause(leader("orders")), *OF_A_STORE, kill(one))
+    steps = tuple(
+        ScheduledFault(
+            id=str(number), fault=fault, nodes=() if fault in OF_A_STORE else (1,), duration_ms=800,
+            details={"dependency": "store"} if fault in OF_A_STORE else {},
+        )
+        for number, fault in enumerate(faults)
+    )  # fmt: skip
+    wanted = OF_A_STORE[needed]
+
+    def trial(candidate: Schedule) -> Schedule | None:
+        again = Schedule.from_json(candidate.to_json())
+        return again if wanted in [step.fault for step in again.steps] else None
+
+    shrunk = shrink(Schedule(steps=steps, seed=4), trial)
+    assert [step.fault for step in shrunk.schedule.steps] == [wanted]
+    assert shrunk.schedule.steps[0].duration_ms == DURATION_LEAST_MS
+    pasted = schedule_text(with_roles(shrunk.schedule))
+    assert "fault_from_json" not in pasted
+    assert evaluated(pasted)["SCHEDULE"] == with_roles(shrunk.schedule)
 
 
 def test_a_fault_without_a_function_of_its_parameters_is_written_by_its_json_form() -> None:
