@@ -51,7 +51,11 @@ def twins(
 
 
 @long_run
-@twins("lost_after_taking", finds="missing-output", says="nothing followed from")
+@twins(
+    "lost_after_taking",
+    finds="missing-output",
+    says="and nothing followed: its members took them and lost them",
+)
 def test_what_was_taken_is_sent_although_the_scheduler_dies(queue: RetryQueue) -> None:
     before_the_send = kill_program(
         "scheduler", before="Produce", client="retry-scheduler", seconds=0.1
@@ -77,7 +81,11 @@ def test_what_was_sent_is_not_sent_again_after_a_restart(queue: RetryQueue) -> N
 
 
 @long_run
-@twins("committed_before_stored", finds="missing-output", says="nothing followed from")
+@twins(
+    "committed_before_stored",
+    finds="missing-output",
+    says="and nothing followed: its members took them and lost them",
+)
 def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
     after_the_commit = kill_program(
         "scheduler", after="OffsetCommit", client="retry-scheduler", seconds=0.1
@@ -87,7 +95,11 @@ def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
 
 
 @long_run
-@twins("restored_in_part", finds="missing-output", says="nothing followed from")
+@twins(
+    "restored_in_part",
+    finds="missing-output",
+    says="and nothing followed: its members took them and lost them",
+)
 def test_a_scheduler_that_starts_finds_everything_that_waits(queue: RetryQueue) -> None:
     before_the_send = kill_program(
         "scheduler", before="Produce", client="retry-scheduler", seconds=0.1

@@ -48,8 +48,8 @@ def retries_lost(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterabl
         count, committed = sum(records for records, _, _ in rows), [ns for _, ns, _ in rows]
         when = evidence.span(min(committed), max(committed))
         text = (
-            f"nothing followed from {counted(count, 'record')} of {topic} that group {group} committed {when}: its "
-            "members took them and lost them"
+            f"group {group} committed {counted(count, 'shown record', 'shown records')} of {topic} {when}, and nothing "
+            "followed: its members took them and lost them"
         )
         yield count, text + _at_the_end(rows, evidence)
 
@@ -70,10 +70,10 @@ def _at_the_end(rows: Sequence[tuple[int, int, int]], evidence: RunEvidence) -> 
     kept = [row for row in rows if row[1] <= at_ns]
     last_ns = max(committed_ns for _, committed_ns, _ in kept)
     due = sum(records for records, _, due_ns in kept if due_ns <= at_ns)
-    waited = sum(records for records, _, _ in kept) - due
+    how_many = "all" if due == sum(records for records, _, _ in kept) else due or "none"
     return (
         f"; {_ended(fault)} at {evidence.at(at_ns)}, {(at_ns - last_ns) / NS_PER_S:.2f} s after the last commit, when "
-        f"{due} of them were due and {waited} were not"
+        f"{how_many} of them were due"
     )
 
 

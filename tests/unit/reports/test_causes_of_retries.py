@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.rules import causes
 from harrow.harness.checks.verdict import Anomaly
@@ -44,13 +45,17 @@ def lost(*dues_s: float, committed_s: float = 2.0) -> list[Anomaly]:
     return [anomaly("missing-output", commit(committed_s), retry(due)) for due in dues_s]
 
 
-def test_lost_retries_are_named_with_the_commit_the_death_of_the_program_and_what_was_due() -> None:
-    found = causes(lost(1.0, 2.2, 2.9), killed(2.5))
-    assert found["missing-output"] == (
+@pytest.mark.parametrize(
+    ("killed_s", "due"), [(2.5, "2 of them were due"), (3.0, "all of them were due"), (2.05, "none of them were due")]
+)  # fmt: skip
+def test_lost_retries_are_named_with_the_commit_the_death_of_the_program_and_what_was_due(
+    killed_s: float, due: str
+) -> None:
+    assert causes(lost(2.1, 2.2, 2.9), killed(killed_s))["missing-output"] == (
         (
-            "nothing followed from 3 records of orders-delay that group orders-scheduler committed at 2.00 s: its "
-            f"members took them and lost them; {KILL} ended program 'scheduler' at 2.50 s, 0.50 s after the last "
-            "commit, when 2 of them were due and 1 were not"
+            "group orders-scheduler committed 3 shown records of orders-delay at 2.00 s, and nothing followed: its "
+            f"members took them and lost them; {KILL} ended program 'scheduler' at {killed_s:.2f} s, "
+            f"{killed_s - 2:.2f} s after the last commit, when {due}"
         ),
     )
 
