@@ -13,21 +13,26 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from echo_service import EchoService
 from harrow import (
     Cluster,
     Harrow,
     VerdictError,
+    dependency,
     isolate,
     kill,
     leader,
     lose_response,
     refuse_request,
+    reset,
 )
 from harrow.cluster.errors import HarrowError
 from harrow.faults.errors import CapabilityError
+from harrow.faults.schedule import Schedule
 from harrow.harness.backends.external.source import ExternalClusters
-from load_on_cluster import produce_numbers
+from load_on_cluster import produce_numbers, produce_while_faults_last
 from long_runs import long_run
+from store_client import asking
 from waiting import until
 
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
@@ -103,6 +108,27 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
     with pytest.raises(CapabilityError, match="Harrow did not start"):
         external.cluster.brokers[1].kill()
     assert [broker.incarnations for broker in theirs.brokers.values()] == starts
+
+
+def test_faults_of_a_dependency_act_beside_those_of_the_cluster_and_are_replayed(
+    external: Harrow,
+) -> None:
+    orders, service = external.topic("stored"), EchoService()
+    faults = (
+        isolate(dependency("store"), seconds=0.2, heals_by="reset"), reset(dependency("store")),
+        lose_response("Produce", nth=3, target=leader(orders, 0)),
+    )  # fmt: skip
+    with asking(external.dependency("store", str(service.address))) as client:
+        produce_while_faults_last(external, "stored", *faults)
+        first = Schedule.from_json(external.schedule.to_json())
+        produce_while_faults_last(external, "stored", schedule=first)
+        client.await_answer()
+    service.close()
+    assert [step.details for step in external.schedule.steps] == [
+        step.details for step in first.steps
+    ]
+    assert client.errors == ["ConnectionResetError"] * 4
+    assert external.verify(orders, guarantee="no-loss").valid
 
 
 def test_a_record_that_the_cluster_lost_is_found_missing(external: Harrow, theirs: Cluster) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,7 +32,8 @@ from harrow import (
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Fault, NemesisError
 from harrow.faults.schedule import Schedule
-from waiting import HANGS_S, until
+from store_client import asking
+from waiting import until
 
 pytestmark = pytest.mark.harrow(scope="session")
 STORE = """
@@ -52,42 +50,6 @@ class Server(socketserver.ThreadingTCPServer):
 with Server(("127.0.0.1", int(sys.argv[1])), Echo) as server:
     server.serve_forever()
 """
-
-
-class StoreClient:
-    """An application that asks the store again and again, and connects again where its connection ended."""
-
-    def __init__(self, address: str) -> None:
-        host, port = address.rsplit(":", 1)
-        self._address = host, int(port)
-        self._stop = threading.Event()
-        self.answers = self.connections = 0
-        self.errors: list[str] = []
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-
-    def _work(self) -> None:
-        while not self._stop.is_set():
-            try:
-                with socket.create_connection(self._address, timeout=HANGS_S) as connection:
-                    self.connections += 1
-                    while not self._stop.is_set():
-                        connection.sendall(b"how many?")
-                        if not connection.recv(100):
-                            break
-                        self.answers += 1
-            except OSError as error:
-                self.errors.append(type(error).__name__)
-                self._stop.wait(0.01)
-
-    def await_answer(self) -> None:
-        before = self.answers
-        until(lambda: self.answers > before, "the store answers again")
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(HANGS_S)
-        assert not self._thread.is_alive()
 
 
 @pytest.fixture
@@ -107,16 +69,6 @@ def relays_end(harrow: Harrow) -> Iterator[None]:
 @pytest.fixture
 def topic(harrow: Harrow) -> Topic:
     return harrow.topic(f"orders{next(NUMBERS)}")
-
-
-@contextmanager
-def asking(address: str) -> Generator[StoreClient]:
-    client = StoreClient(address)
-    until(lambda: client.answers)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def rows_of(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow
-from harrow.faults import Fault
+from harrow.faults import Fault, Schedule
 from harrow.harness.running_cluster import RunningCluster
 from waiting import until
 
@@ -23,17 +23,19 @@ def produce_numbers(servers: str, topic: str, values: range, **config: object) -
     _produce(_producer(servers, **config), topic, values)
 
 
-def produce_while_faults_last(harrow: Harrow, topic: str, *faults: Fault) -> None:
-    """Produces with acks=all until the last fault is healed; each of them must take effect.
+def produce_while_faults_last(
+    harrow: Harrow, topic: str, *faults: Fault, schedule: Schedule | None = None
+) -> None:
+    """Produces with acks=all until the last fault, of `schedule` too, is healed; each of them must take effect.
 
     One producer for all of it: a fault of open connections meets nothing when each batch has new ones.
     """
     producer, sent = _producer(harrow.bootstrap_servers, acks="all"), 0
-    with harrow.chaos(*faults) as chaos:
+    with harrow.chaos(*faults, schedule=schedule) as chaos:
         while chaos.running:
             _produce(producer, topic, range(sent, sent + 20))
             sent += 20
-    assert chaos.effects == len(faults)
+    assert chaos.effects == len(faults if schedule is None else schedule.steps)
 
 
 def _producer(servers: str, **config: object) -> Producer:
