@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from ..histories.request_rows import api_name
+from ..wording import counted
+
 FACTS_MOST = 8
 ROWS_MOST = 8
 VALUE_MOST = 80
@@ -19,8 +22,11 @@ SINGULAR = {
     "dependencies": "dependency",
     "links": "links of broker",
     "programs": "program",
+    "request": "broker",
 }
 """Names of objects whose keys are node ids, or names of dependencies or programs."""
+RULE = ("api_key", "seen", "fired")
+"""The fields by which an object is a rule of a broker for requests. Of such a rule the page has what it did."""
 UNITS = {"_ms": " ms", "_ns": " ns", "_bytes": " bytes", "_s": " s"}
 PROCESS = {"T": "stopped by a signal", "R": "running", "S": "running", "D": "running"}
 """States of a process, as Linux names them."""
@@ -63,9 +69,20 @@ def _nested(name: str, given: Any, place: str) -> Iterator[str]:
         for key, row in given.items():
             where = f"{SINGULAR[name]} {key}"
             facts = cast("Facts", row) if isinstance(row, Mapping) else {"": row}
-            yield from _facts(facts, where)
+            if all(field in facts for field in RULE):
+                yield f"{where}: {_rule(facts)}"
+            else:
+                yield from _facts(facts, where)
         return
     yield from _facts(given, below)
+
+
+def _rule(rule: Facts) -> str:
+    """Return which requests a rule of a broker waited for, and how many it hit."""
+    client = rule.get("client") or "*"
+    of = "" if client == "*" else f" of {client}"
+    seen = counted(int(rule["seen"]), "request")
+    return f"{api_name(int(rule['api_key']))}{of}: {seen} seen, {rule['fired']} hit"
 
 
 def _row(row: Any) -> str:

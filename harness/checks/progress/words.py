@@ -13,6 +13,8 @@ from ...wording import counted
 LINES_MOST = 4
 SHOWN_FROM_S = 2.0
 """A shorter time without progress is no line of the text."""
+SHOWN_LEAST_S = 0.05
+"""A shorter time is 0.0 s in the text, and no reason."""
 Row = Mapping[str, Any]
 
 
@@ -42,12 +44,12 @@ def row_text(row: Row) -> str:
 def reasons(row: Row) -> str:
     """Return why there was no progress, and when it went on."""
     parts: list[str] = []
-    if row["cluster_could_not_serve_s"]:
+    if row["cluster_could_not_serve_s"] >= SHOWN_LEAST_S:
         parts.append(f"the cluster could not serve it for {_s(row['cluster_could_not_serve_s'])}")
-    if row["waited_for_members_s"]:
+    if row["waited_for_members_s"] >= SHOWN_LEAST_S:
         waited = _s(row["waited_for_members_s"])
         parts.append(f"its group waited {waited} for the session timeout of a dead member")
-    if row["stalled_s"]:
+    if row["stalled_s"] >= SHOWN_LEAST_S:
         parts.append(
             f"it stood still for {_s(row['stalled_s'])} although the cluster could serve it"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN
+from harrow.harness.checks.progress.words import reasons
 from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.checks.verdict_text import verdict_text
 from harrow.harness.reports.evidence import FACTS_MOST, evidence_text
@@ -57,6 +58,11 @@ LINKS = {
     }
 }  # fmt: skip
 
+HELD = {
+    "id": 1, "api_key": 0, "nth": 1, "count": 1, "probability": 1.0, "seed": 0, "client": "billing-*", "where": None,
+    "seen": 1, "fired": 1, "action": "drop", "clients": {"rdkafka": 72}, "others": {"rdkafka": [18, 3]},
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("evidence", "words"),
@@ -73,6 +79,14 @@ LINKS = {
         ),
         ({"reset": {"1": 2, "3": 1}}, "reset: 1 2, 3 1"),
         (
+            {"request": {"3": HELD}, "armed": []},
+            "broker 3: Produce of billing-*: 1 request seen, 1 hit",
+        ),
+        (
+            {"brokers": {"1": {**HELD, "client": "*", "api_key": 1, "seen": 7}}},
+            "broker 1: Fetch: 7 requests seen, 1 hit",
+        ),
+        (
             LINKS,
             (
                 "links of broker 2, rules: broker 1 in, broker 1 out, registry in; "
@@ -80,7 +94,7 @@ LINKS = {
             ),
         ),
     ],
-    ids=["nothing", "unit", "broker", "program", "numbers", "links"],
+    ids=["nothing", "unit", "broker", "program", "numbers", "rule", "rule of all clients", "links"],
 )
 def test_the_evidence_of_a_fault_is_shown_in_words(evidence: dict[str, object], words: str) -> None:
     assert evidence_text(evidence) == words
@@ -156,3 +170,12 @@ def test_a_notebook_shows_a_verdict_as_an_escaped_table_of_bounded_length() -> N
     assert "1,204 records acknowledged" in shown
     assert shown.count("<tr>") == shown.count("</tr>") == 1 + 1 + 3 + 6 + 6 + 1
     assert re.fullmatch(r"<table>.*</table>", shown, re.DOTALL)
+
+
+def test_a_time_that_is_0_in_the_text_is_no_reason_for_a_standstill() -> None:
+    row = {
+        "cluster_could_not_serve_s": 0.01, "waited_for_members_s": 0.04, "stalled_s": 0.02, "recovered": True,
+        "recovered_s": 0.9,
+    }  # fmt: skip
+    assert reasons(row) == "its first progress was 0.9 s after the fault was healed"
+    assert reasons({**row, "stalled_s": 0.05}).startswith("it stood still for 0.1 s although")
