@@ -115,6 +115,8 @@ class RetryQueue:
         self.worker = self.program("worker", "worker", self.worker_words)
         self.scheduler.start()
         self.worker.start()
+        self.harrow.await_assigned(f"{NAMES.source}-scheduler")
+        self.harrow.await_assigned("billing")
 
     @property
     def worker_words(self) -> list[str]:
@@ -140,10 +142,8 @@ class RetryQueue:
         folder = self.harrow.folder / "redis"
         folder.mkdir(parents=True, exist_ok=True)
         where = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
-        self.harrow.program(
-            "store",
-            [program, *where, "--appendonly", "yes", "--appendfsync", "always", "--save", ""],
-        )
+        durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        self.harrow.program("store", [program, *where, *durable]).await_output("Ready to accept")
         return self.harrow.dependency("store", f"127.0.0.1:{port}")
 
     def program(self, name: str, module: str, words: list[str]) -> Any:
