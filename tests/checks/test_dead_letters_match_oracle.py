@@ -1,4 +1,4 @@
-"""The rules of dead letters find what the plain oracle finds (L5)."""
+"""The rules of dead letters find what the plain oracle finds (H8, L5)."""
 
 from __future__ import annotations
 

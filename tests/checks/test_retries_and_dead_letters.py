@@ -1,4 +1,4 @@
-"""What a verdict says of retries and dead letters: each anomaly in words, and each doubt (L5, L6)."""
+"""What a verdict says of retries and dead letters: each anomaly in words, and each doubt (H8, L5, L6)."""
 
 from __future__ import annotations
 

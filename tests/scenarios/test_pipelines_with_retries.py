@@ -1,4 +1,4 @@
-"""Pipelines with retry topics, and with a source that was created again (L5, L6).
+"""Pipelines with retry topics, and with a source that was created again (H8, L5, L6).
 
 All tests share a cluster of one broker; each has topics of its own.
 """
