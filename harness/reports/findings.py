@@ -79,7 +79,7 @@ def verdict_model(
 
 def _progress(row: Row) -> Row:
     """Return a row of the table of faults and clients, with the words of its reasons."""
-    from ..checks.progress.words import reasons
+    from ..checks.progress.words import WENT_ON, reasons
 
     shown = {
         name: shortened(str(row[name]), CELL_MOST)
@@ -92,7 +92,7 @@ def _progress(row: Row) -> Row:
         "cluster_could_not_serve_s",
         "stalled_s",
     )
-    why = reasons(row) if row["without_progress_s"] else "it went on, or had nothing to do"
+    why = reasons(row) if row["without_progress_s"] else WENT_ON
     return {**shown, **{name: row[name] for name in seconds}, "why": why}
 
 

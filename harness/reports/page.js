@@ -345,7 +345,8 @@
   function cluster() {
     const used = new Set([...run.brokers, ...run.beside].flatMap(b => b.spans.map(p => p.state)));
     const box = card("Cluster", run.beside.length ? "and what stands beside it" : null, Object.keys(STATE).filter(k => used.has(k)).map(k => [k, STATE[k], "box"]));
-    if (!run.brokers.length) { box.append(el("p", { class: "empty" }, "No broker left a trace.")); return; }
+    if (!run.brokers.length) box.append(el("p", { class: "empty" }, "No broker left a trace."));
+    if (!run.brokers.length && !run.beside.length) return;
     const lanes = run.brokers.length, pitch = narrow => narrow ? 40 : 30;
     const marksH = markedAt("cluster").length ? MARKS_H : 0;
     const besideTop = c => (lanes + 1) * c.step + marksH;

@@ -15,6 +15,7 @@ SHOWN_FROM_S = 2.0
 """A shorter time without progress is no line of the text."""
 SHOWN_LEAST_S = 0.05
 """A shorter time is 0.0 s in the text, and no reason."""
+WENT_ON = "it went on, or had nothing to do"
 Row = Mapping[str, Any]
 
 
@@ -59,6 +60,8 @@ def reasons(row: Row) -> str:
         parts.append(f"its first progress was {_s(row['recovered_s'])} after the fault was healed")
     elif row["recovered_s"] == 0:
         parts.append("it made progress before the fault was healed")
+    if not parts and row["without_progress_s"] < SHOWN_LEAST_S:
+        return WENT_ON
     return ", ".join(parts) or "the fault hit the application, or its group rebalanced"
 
 

@@ -74,6 +74,30 @@ def test_a_latency_without_neighbours_in_time_is_a_point(
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("brokers", [True, False])
+def test_what_stands_beside_the_brokers_has_its_lane_below_them_and_without_them(
+    model: dict[str, Any], draw: Callable[..., Element], width: int, brokers: bool
+) -> None:
+    model["brokers"] = model["brokers"] if brokers else []
+    model["beside"] = [
+        {"name": "store", "kind": "dependency", "marks": [{"t": 9, "text": "connections were reset"}],
+         "spans": [{"s": 8, "e": 16, "state": "isolated", "text": "cut off"}]},
+        {"name": "billing", "kind": "program", "marks": [],
+         "spans": [{"s": 10, "e": 18, "state": "dead", "text": "dead"}]},
+    ]  # fmt: skip
+    (chart,) = elements(card(draw(model, width), "Cluster"), "svg")
+    height = float(chart["attrs"]["viewBox"].split()[-1])
+    bars = {bar["attrs"]["fill"]: bar for bar in elements(chart, "rect")}
+    store, billing = bars["var(--isolated)"], bars["var(--dead)"]
+    assert number(store, "y") + number(store, "height") <= number(billing, "y")
+    assert number(billing, "y") + number(billing, "height") < height
+    lanes = [text["text"] for text in elements(chart, "text", "lane")]
+    assert lanes[-2].startswith("store")
+    assert lanes[-1].startswith("billing")
+    assert {"cut off", "dead"} <= {text["text"] for text in elements(chart, "text", "solid")}
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_the_marks_of_anomalies_cover_neither_labels_nor_each_other(
     model: dict[str, Any], draw: Callable[..., Element], width: int
 ) -> None:

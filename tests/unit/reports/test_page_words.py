@@ -175,7 +175,8 @@ def test_a_notebook_shows_a_verdict_as_an_escaped_table_of_bounded_length() -> N
 def test_a_time_that_is_0_in_the_text_is_no_reason_for_a_standstill() -> None:
     row = {
         "cluster_could_not_serve_s": 0.01, "waited_for_members_s": 0.04, "stalled_s": 0.02, "recovered": True,
-        "recovered_s": 0.9,
+        "recovered_s": 0.9, "without_progress_s": 0.04,
     }  # fmt: skip
     assert reasons(row) == "its first progress was 0.9 s after the fault was healed"
+    assert reasons({**row, "recovered_s": None}) == "it went on, or had nothing to do"
     assert reasons({**row, "stalled_s": 0.05}).startswith("it stood still for 0.1 s although")
