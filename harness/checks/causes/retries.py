@@ -23,6 +23,8 @@ from .evidence import RunEvidence
 ENDS_PROGRAM = frozenset({"kill_program", "terminate_program"})
 NS_PER_S = 1e9
 MS_PER_S = 1e3
+AT_ONCE_S = 0.05
+"""Attempts that are no further apart were made at once."""
 
 
 def rows_of(anomaly: Anomaly, operation: str) -> list[Row]:
@@ -146,10 +148,8 @@ def attempted_early(
     written = [row["timestamp_ms"] / MS_PER_S for row in rows if row.get("timestamp_ms")]
     if len(early) < 2 or len(written) < 2:
         return
-    yield (
-        len(early),
-        (
-            f"{len(early)} attempts were made {min(early):.2f} s to {max(early):.2f} s early, all within "
-            f"{max(written) - min(written):.2f} s"
-        ),
-    )
+    apart_s = max(written) - min(written)
+    when = "all at once" if apart_s < AT_ONCE_S else f"all within {apart_s:.2f} s"
+    least, most = f"{min(early):.2f} s", f"{max(early):.2f} s"
+    how_early = most if least == most else f"{least} to {most}"
+    yield len(early), f"{len(early)} attempts were made {how_early} early, {when}"
