@@ -16,8 +16,11 @@ asked again. So is an addition that meets the end of the last transaction, for
 `add.partitions.to.txn.retry.backoff.max.ms`: a producer of version 2 begins its next transaction as soon as the
 result of the last one is logged, before its markers are written.
 
-A producer that is unknown here may begin with any sequence (older batches may be deleted). After a refusal its next
-batch must therefore not pass: the lowest refused sequence is remembered until a batch is appended.
+A producer that is unknown here may begin with any sequence (older batches may be deleted). After a batch that was not
+appended its next batch must therefore not pass. So from the first question about a producer until its first batch or
+marker here these are remembered (`FirstBatch`): the highest epoch that was asked about, the lowest sequence of that
+epoch, and whether the first question was an addition. A batch with a higher sequence is refused, and where the first
+question was an addition, each batch that does not begin with sequence 0.
 
 Source: Kafka's ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog, VerificationStateEntry.
 """
@@ -44,8 +47,8 @@ ADDS_FROM = 12
 """First version of Produce whose clients do not send AddPartitionsToTxn."""
 ABORTABLE_FROM = 11
 """First version of Produce whose clients know TRANSACTION_ABORTABLE."""
-REFUSED_MOST = 1000
-"""How many refused producers are remembered."""
+REMEMBERED_MOST = 1000
+"""How many producers without a batch are remembered."""
 
 STALE_ANSWERS_MOST = 10
 """How often a question is asked again because of markers, before the batch is refused."""
@@ -97,6 +100,27 @@ class Unverified(NamedTuple):
         return self.entry is not None and self.producer_epoch < self.entry.epoch
 
 
+class FirstBatch(NamedTuple):
+    """What the leader has asked about a producer while the log's entry of it was `entry`."""
+
+    epoch: int
+    sequence: int
+    """The lowest of `epoch`."""
+    adds: bool
+    entry: ProducerEntry | None
+
+    def with_question(self, epoch: int, sequence: int) -> FirstBatch:
+        """The same after another question: a higher epoch counts alone, an older one does not count."""
+        if epoch > self.epoch:
+            return self._replace(epoch=epoch, sequence=sequence)
+        lower = epoch == self.epoch and sequence < self.sequence
+        return self._replace(sequence=sequence) if lower else self
+
+    def may_be(self, sequence: int) -> bool:
+        """Whether a batch that begins with `sequence` may be the first here."""
+        return sequence <= self.sequence and (sequence == 0 or not self.adds)
+
+
 class TransactionChecks:
     """Asks coordinators on behalf of the partitions that this broker leads."""
 
@@ -106,7 +130,7 @@ class TransactionChecks:
         self._config = config
         self._retry_ms = config.number("add.partitions.to.txn.retry.backoff.ms")
         self._retry_ms_max = config.number("add.partitions.to.txn.retry.backoff.max.ms")
-        self._refused: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self._first: dict[tuple[TopicPartition, int], FirstBatch] = {}
         self.queries: TransactionQueries | None = None
         """The broker sets it, because the coordinators use this room."""
 
@@ -176,7 +200,9 @@ class TransactionChecks:
         if is_open or not self.must_ask(add=add):
             return None
         generation = partition.leadership_generation
-        return Unverified(producer_id, epoch, sequence, partition, generation, entry)
+        row = Unverified(producer_id, epoch, sequence, partition, generation, entry)
+        self._remember(tp, row, add=add)
+        return row
 
     def must_ask(self, *, add: bool) -> bool:
         """Whether a batch may open a transaction in this log only if the coordinator agrees (rule of KIP-890)."""
@@ -199,11 +225,8 @@ class TransactionChecks:
             stale = [tp for tp in asked if errors[tp] is _STALE and attempts < STALE_ANSWERS_MOST]
             if concurrent:
                 await self._host.tasks.sleep(self._retry_ms)
-            asked = {tp: self._present(asked[tp]) for tp in (*concurrent, *stale)}
+            asked = {tp: self._present(tp, asked[tp], add=add) for tp in (*concurrent, *stale)}
         self._host.failpoints.hit(AFTER_VERIFICATION)
-        for tp, error in errors.items():
-            if error is not _NONE and tp not in fenced:
-                self._remember(tp, unverified[tp])
         return errors
 
     async def _ask_once(
@@ -215,16 +238,17 @@ class TransactionChecks:
             transactional_id, first.producer_id, first.producer_epoch, tuple(unverified), add=add
         )
         return {
-            tp: answers[tp] if answers[tp] is not _NONE else self._guard(tp, row, add=add)
+            tp: answers[tp] if answers[tp] is not _NONE else self._guard(tp, row)
             for tp, row in unverified.items()
         }
 
-    @staticmethod
-    def _present(row: Unverified) -> Unverified:
+    def _present(self, tp: TopicPartition, row: Unverified, *, add: bool) -> Unverified:
         """The same batch, with what the log has of its producer now."""
-        return row._replace(entry=row.partition.log.producers.get(row.producer_id))
+        row = row._replace(entry=row.partition.log.producers.get(row.producer_id))
+        self._remember(tp, row, add=add)
+        return row
 
-    def _guard(self, tp: TopicPartition, row: Unverified, *, add: bool) -> ErrorCode:
+    def _guard(self, tp: TopicPartition, row: Unverified) -> ErrorCode:
         """The error when the coordinator's answer may be too old, or an earlier batch of the producer is missing."""
         partition = row.partition
         leads = self._directory.partition(tp) is partition and partition.is_leader
@@ -234,24 +258,23 @@ class TransactionChecks:
         is_open = entry is not None and entry.has_open_transaction(row.producer_epoch)
         if not is_open and entry is not row.entry:
             return _STALE
-        refused = self._refused.get((tp, row.producer_id))
-        if entry is not None or row.sequence == 0:
-            self._refused.pop((tp, row.producer_id), None)
-            return _NONE
-        is_missing = (
-            refused is not None and refused[0] == row.producer_epoch and refused[1] < row.sequence
-        )
-        return ErrorCode.out_of_order_sequence_number if is_missing or add else _NONE
+        if entry is not None and entry.batches:
+            return _NONE  # the append checks the sequence
+        first = self._first.get((tp, row.producer_id))
+        missing = first is not None and first.entry is entry and not first.may_be(row.sequence)
+        return ErrorCode.out_of_order_sequence_number if missing else _NONE
 
-    def _remember(self, tp: TopicPartition, row: Unverified) -> None:
-        """Keep the lowest sequence that was refused to this producer."""
-        before = self._refused.pop((tp, row.producer_id), None)
-        lowest = row.sequence
-        if before is not None and before[0] == row.producer_epoch:
-            lowest = min(lowest, before[1])
-        self._refused[tp, row.producer_id] = (row.producer_epoch, lowest)
-        if len(self._refused) > REFUSED_MOST:
-            del self._refused[next(iter(self._refused))]
+    def _remember(self, tp: TopicPartition, row: Unverified, *, add: bool) -> None:
+        """Keep what is asked about a producer without batches; forget what was asked before its last marker."""
+        before = self._first.pop((tp, row.producer_id), None)
+        if row.entry is not None and row.entry.batches:
+            return
+        first = FirstBatch(row.producer_epoch, row.sequence, add, row.entry)
+        if before is not None and before.entry is row.entry:
+            first = before.with_question(row.producer_epoch, row.sequence)
+        self._first[tp, row.producer_id] = first
+        if len(self._first) > REMEMBERED_MOST:
+            del self._first[next(iter(self._first))]
 
 
 def error_for_client(

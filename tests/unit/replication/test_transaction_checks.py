@@ -9,6 +9,7 @@ import pytest
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.replication import transaction_checks
 from harrow.cluster.replication.transaction_checks import TransactionChecks
 from harrow.cluster.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from manual_host import ManualHost
@@ -77,11 +78,13 @@ class Bed:
         self.checks = TransactionChecks(self.host, config, directory)
         self.checks.queries = cast("Any", self.coordinator)
 
-    def produce(self, version: int = VERSION_1, *, sequence: int = 0, epoch: int = 0) -> ErrorCode:
+    def produce(
+        self, version: int = VERSION_1, *, sequence: int = 0, epoch: int = 0, producer_id: int = 7
+    ) -> ErrorCode:
         """The error of a batch; `none`: it may be appended."""
         data = batch(
             ["a"],
-            producer_id=7,
+            producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
             is_transactional=True,
@@ -221,7 +224,47 @@ def test_after_a_refusal_a_later_batch_does_not_pass_an_unknown_producer() -> No
 def test_an_unknown_producer_of_version_2_begins_with_sequence_0() -> None:
     bed = Bed()
     assert bed.produce(VERSION_2, sequence=4) is Code.out_of_order_sequence_number
-    assert bed.produce(VERSION_1, sequence=4) is Code.none, "its older batches may be deleted"
+    assert bed.produce(VERSION_1, sequence=4) is Code.out_of_order_sequence_number, (
+        "the first question decides"
+    )
+    assert bed.produce(VERSION_1, sequence=0) is Code.none
+    assert Bed().produce(VERSION_1, sequence=4) is Code.none, "its older batches may be deleted"
+
+
+def test_the_lowest_sequence_that_was_asked_about_counts_in_the_highest_epoch() -> None:
+    """As Apache Kafka 4.2 responds (`VerificationStateEntry`)."""
+    bed = Bed()
+    bed.coordinator.answer = Code.producer_fenced
+    assert bed.produce(epoch=99, sequence=5) is Code.invalid_producer_epoch
+    bed.coordinator.answer = Code.none
+    assert bed.produce(sequence=6) is Code.out_of_order_sequence_number
+    assert bed.produce(VERSION_2, sequence=1) is Code.none, "the first question was no addition"
+    assert bed.produce(sequence=5) is Code.none, "an older epoch does not lower the sequence"
+    assert bed.produce(epoch=100, sequence=9) is Code.none, "a higher epoch counts alone"
+
+
+def test_a_batch_that_was_verified_and_not_appended_holds_back_the_next() -> None:
+    bed = Bed()
+    assert bed.produce(sequence=3) is Code.none
+    assert bed.produce(sequence=4) is Code.out_of_order_sequence_number
+    assert bed.produce(sequence=3) is Code.none
+
+
+def test_a_marker_ends_what_was_asked_before() -> None:
+    bed = Bed()
+    assert bed.produce(VERSION_2, sequence=4) is Code.out_of_order_sequence_number
+    bed.set_entry(epoch=0, coordinator_epoch=0, marker_offset=7)
+    assert bed.produce(VERSION_1, sequence=4) is Code.none
+
+
+def test_what_was_asked_is_remembered_of_a_bounded_number_of_producers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction_checks, "REMEMBERED_MOST", 1)
+    bed = Bed()
+    assert bed.produce(sequence=3) is Code.none
+    assert bed.produce(sequence=3, producer_id=8) is Code.none
+    assert bed.produce(sequence=4) is Code.none, "producer 7 is forgotten"
 
 
 @pytest.mark.parametrize(
