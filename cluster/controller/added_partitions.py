@@ -77,6 +77,8 @@ def _placed(
         )
     _check_count(len(existing), count)
     more = count - len(existing)
+    if placed is not None:
+        _check_placed(placed, more, len(existing[0].replicas), context.brokers.keys())
     if more > most:
         raise KafkaError(
             ErrorCode.policy_violation,
@@ -84,7 +86,6 @@ def _placed(
             f"{most} that the request may still create. Create fewer partitions with a request.",
         )
     if placed is not None:
-        _check_placed(placed, more, len(existing[0].replicas), context.brokers.keys())
         return {len(existing) + number: replicas for number, replicas in enumerate(placed)}
     racks = {node: broker.rack for node, broker in context.brokers.items()}
     start = start_of_added([*racks], existing[0].replicas[0], racks)

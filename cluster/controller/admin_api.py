@@ -144,6 +144,9 @@ class ControllerAdminApi:
         entity = request.decode()
         deadline_ms = self._deadline_ms(entity)
         kind: int = getattr(entity, "election_type", _PREFERRED)
+        if entity.topic_partitions == ():  # as in Kafka, nothing is checked then
+            request.respond(_elected(messages.response(request), {}, ()))
+            return
         if kind not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(ErrorCode.invalid_request, f"Unknown election type {kind}")
         rows: list[tuple[str, Sequence[TopicPartition]]] | None = None

@@ -4,7 +4,8 @@ Owns: `Forwarding`. It puts itself before the handlers of `FORWARDED`: the activ
 every other broker sends it there in an Envelope with the client's principal, client id and address, and passes the
 response on as it is. A broker without a controller, or whose controller does not respond or is no controller any more,
 tries again until the time of the request (`timeout_ms`) is over, and then responds with REQUEST_TIMED_OUT. A request
-without time (`timeout_ms` of 0 or less) is not begun, as in Kafka; only ListPartitionReassignments ignores its time.
+without time (`timeout_ms` of 0 or less) is not begun, as in Kafka, unless its response needs no time
+(`untimed_requests.py`).
 
 Each Envelope has a connection to itself while it waits, because the controller may hold a response until leaders are
 known. Idle connections are used again.
@@ -35,6 +36,7 @@ from ..wire.api_keys import ApiKey
 from ..wire.headers import encode_response_header, parse_request_header, parse_response_header
 from ..wire.request import OnSend, Request, RequestContext
 from .peers import PeerClient
+from .untimed_requests import needs_no_time
 
 __all__ = ["FORWARDED", "ControllerLookup", "Forwarding"]
 
@@ -49,10 +51,8 @@ FORWARDED = frozenset(
     )
 )
 """What the active controller serves for all brokers. Each has a field `timeout`."""
-UNTIMED = frozenset((ApiKey.LIST_PARTITION_REASSIGNMENTS,))
-"""Those whose `timeout_ms` may be anything."""
 UNTIMED_MS = 30_000
-"""How long a request of `UNTIMED` may take."""
+"""How long a request may take that needs no time."""
 FOREVER_MS = 10**9
 """For the controller, which the other broker's deadline bounds."""
 RETRY_MS = 100
@@ -126,8 +126,9 @@ class Forwarding:
     # ----------------------------------------------- on the broker of the client
 
     async def _bring(self, row: ApiRow, request: Request) -> None:
-        timeout_ms = messages.to_milliseconds(request.decode().timeout)
-        if row.api_key in UNTIMED:
+        entity = request.decode()
+        timeout_ms = messages.to_milliseconds(entity.timeout)
+        if needs_no_time(row.api_key, entity):
             timeout_ms = UNTIMED_MS
         elif timeout_ms <= 0:
             request.fail(ErrorCode.request_timed_out)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 from harrow.cluster.authorizer import Principal
@@ -11,7 +12,7 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Part, Peer, bytes_of
 from harrow.cluster.ids import NO_NODE, NodeId
 from harrow.cluster.network import forwarding
-from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, UNTIMED, Forwarding
+from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, Forwarding
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
@@ -216,24 +217,85 @@ def test_a_request_without_time_is_not_begun(timeout_ms: int) -> None:
     assert trio.two.seen == []
 
 
-@pytest.mark.parametrize("api_key", sorted(FORWARDED))
-def test_every_forwarded_api_has_a_timeout_and_all_but_one_respect_it(api_key: int) -> None:
+def named(api_key: int, version: int, *rows: Mapping[str, Any]) -> Any:
+    """A request without time that names these topics."""
+    s = messages.schema(api_key, version, "request")
+    if api_key == ApiKey.DELETE_TOPICS and version < 6:
+        topics: dict[str, Any] = {"topic_names": tuple(row["name"] for row in rows)}
+    elif api_key == ApiKey.ELECT_LEADERS:
+        topics = {"topic_partitions": tuple(s.TopicPartitions(topic=r["name"]) for r in rows)}
+    else:
+        kinds = {
+            ApiKey.CREATE_TOPICS: "CreatableTopic", ApiKey.CREATE_PARTITIONS: "CreatePartitionsTopic",
+            ApiKey.DELETE_TOPICS: "DeleteTopicState", ApiKey.ALTER_PARTITION_REASSIGNMENTS: "ReassignableTopic",
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignmentsTopics",
+        }  # fmt: skip
+        topics = {"topics": tuple(getattr(s, kinds[ApiKey(api_key)])(**row) for row in rows)}
+    return s.root(timeout=messages.milliseconds(0), **topics)
+
+
+def reached(api_key: int, version: int, *rows: Mapping[str, Any]) -> bool:
+    """Whether a request without time, that names these topics, reaches the handler."""
     host, seen = ManualHost(), list[Request]()
     broker = FakeBroker(host, 1, {})
     broker.controller_id, broker.is_active = broker.node_id, True
-    version = messages.versions_known(api_key)[-1]
 
     def handler(request: Request) -> None:
         seen.append(request)
         request.fail(ErrorCode.none)
 
     (row, _) = broker.forwarding.rows([ApiRow(api_key, version, version, handler)])
-    entity = messages.schema(api_key, version, "request").root(timeout=messages.milliseconds(0))
     frame = encode_request_header(api_key, version, 1, "admin")
-    frame += messages.encode_request(api_key, version, entity)
+    frame += messages.encode_request(api_key, version, named(api_key, version, *rows))
     context = RequestContext(peer=Peer("client", "admin"), listener=CLIENT_LISTENER)
     host.run(broker.answered(row, frame, context))
-    assert len(seen) == (api_key in UNTIMED)
+    return bool(seen)
+
+
+@pytest.mark.parametrize("api_key", sorted(FORWARDED))
+def test_a_request_without_time_is_served_when_it_names_nothing_or_is_about_reassignments(
+    api_key: int,
+) -> None:
+    version = messages.versions_known(api_key)[-1]
+    lists = api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS
+    assert reached(api_key, version)
+    assert reached(api_key, version, ROWS[api_key]("a")) == lists
+
+
+ID = UUID(int=7)
+ROWS: Mapping[int, Callable[[str], Mapping[str, Any]]] = {
+    ApiKey.CREATE_TOPICS: lambda name: {
+        "name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": (),
+    },
+    ApiKey.CREATE_PARTITIONS: lambda name: {"name": name, "count": 2, "assignments": None},
+    ApiKey.DELETE_TOPICS: lambda name: {"name": name, "topic_id": None},
+    ApiKey.ELECT_LEADERS: lambda name: {"name": name},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda name: {"name": name, "partitions": ()},
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda name: {"name": name, "partition_indexes": ()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        (ApiKey.CREATE_TOPICS, 7), (ApiKey.CREATE_PARTITIONS, 3), (ApiKey.DELETE_TOPICS, 5),
+        (ApiKey.DELETE_TOPICS, 6),
+    ],
+)  # fmt: skip
+def test_a_request_without_time_is_served_when_it_names_each_topic_twice(
+    api_key: int, version: int
+) -> None:
+    a, b = ROWS[api_key]("a"), ROWS[api_key]("b")
+    assert reached(api_key, version, a, a)
+    assert reached(api_key, version, a, b, b, a)
+    assert not reached(api_key, version, a, a, b)
+
+
+def test_a_deletion_without_time_is_served_when_no_row_names_a_topic_rightly() -> None:
+    both, neither = {"name": "a", "topic_id": ID}, {"name": None, "topic_id": None}
+    by_id = {"name": None, "topic_id": ID}
+    assert reached(ApiKey.DELETE_TOPICS, 6, both, neither, by_id, by_id)
+    assert not reached(ApiKey.DELETE_TOPICS, 6, both, by_id)
 
 
 def test_without_a_controller_the_request_times_out_when_its_own_time_is_over() -> None:
