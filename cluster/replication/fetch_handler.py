@@ -365,7 +365,7 @@ def _refuse_replica(request: Request, fetch: FetchRequest) -> None:
         _refuse_session(request)
         return
     code = ErrorCode.topic_authorization_failed
-    answers = [FetchAnswer(row.topic, row.partition, code) for row in fetch.partitions]
+    answers = [FetchAnswer(row.topic, row.partition, code, aborted=()) for row in fetch.partitions]
     request.respond_parts(encode_fetch_response(request.version, answers))
 
 

@@ -25,6 +25,8 @@ PreferredReplica = Callable[["Partition", int], NodeId]
 """The replica that a consumer should read at this offset; -1: this one."""
 LogFailed = Callable[["Partition", StorageError], None]
 """Called with a partition whose log could not be read."""
+BEFORE_READS = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
+"""Errors that Kafka finds before it reads: such a row has an empty list of aborted transactions, others have none."""
 _NONE = ErrorCode.none
 
 
@@ -146,7 +148,8 @@ class FetchReader:
             check = partition.check_replica if requested.anywhere else partition.check_leader
             error = check(row.current_leader_epoch)
         if partition is None or error is not _NONE:
-            return FetchAnswer(row.topic, row.partition, error), 0
+            aborted = () if error in BEFORE_READS else None
+            return FetchAnswer(row.topic, row.partition, error, aborted=aborted), 0
         try:
             return self._records(row, partition, left, first=first)
         except KafkaError as refused:

@@ -148,10 +148,14 @@ class MarkerWriter:
 
 
 def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Results]) -> None:
+    """As in Kafka, a row for each producer with partitions, and in it a row for each partition: the last result."""
     s = messages.response(request)
+    by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for marker, result in zip(markers, results, strict=True):
+        by_producer.setdefault(marker.producer_id, {}).update(result)
     rows = tuple(
         s.WritableTxnMarkerResult(
-            producer_id=marker.producer_id,
+            producer_id=producer_id,
             topics=tuple(
                 s.WritableTxnMarkerTopicResult(
                     name=topic,
@@ -162,11 +166,11 @@ def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Resu
                         for tp in partitions
                     ),
                 )
-                for topic, partitions in by_topic(marker.partitions).items()
+                for topic, partitions in by_topic(result).items()
             ),
         )
-        for marker, result in zip(markers, results, strict=True)
-        if marker.partitions  # as in Kafka: a marker without partitions has no row
+        for producer_id, result in by_producer.items()
+        if result
     )
     request.respond(s.WriteTxnMarkersResponse(markers=rows))
 

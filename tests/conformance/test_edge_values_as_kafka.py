@@ -176,20 +176,22 @@ def test_added_partitions_have_the_rows_of_the_request_and_refused_ones_a_row_ea
         assert add(client, version, [(topic, [])], verify=True) == []
 
 
-def test_a_marker_without_partitions_has_no_row(kafka: Any) -> None:
+def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
     topic, raw = kafka.topic("marked", 1, 2), kafka.raw(1)
     s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
 
-    def marked(*markers: tuple[int, Named]) -> list[tuple[int, Rows]]:
+    def marked(
+        *markers: tuple[int, Named], epochs: Sequence[int] = (0, 0)
+    ) -> list[tuple[int, Rows]]:
         rows = tuple(
             s.WritableTxnMarker(
-                producer_id=producer_id, producer_epoch=0, transaction_result=False, coordinator_epoch=0,
+                producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0,
                 topics=tuple(
                     s.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
                     for name, indexes in named
                 ),
             )
-            for producer_id, named in markers
+            for (producer_id, named), epoch in zip(markers, epochs, strict=False)
         )  # fmt: skip
         answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=rows))
         return [
@@ -201,6 +203,16 @@ def test_a_marker_without_partitions_has_no_row(kafka: Any) -> None:
     assert marked((5_000, [(topic, [])])) == []
     assert marked((5_000, []), (5_001, [(topic, [0])])) == [(5_001, [(topic, [(0, 0)])])]
     assert marked((5_002, [(topic, [0]), ("no-such", [])])) == [(5_002, [(topic, [(0, 0)])])]
+    one, unknown = [(topic, [(0, 0)])], int(Code.unknown_topic_or_partition)
+    assert marked((5_003, [(topic, [0])]), (5_003, [(topic, [0])])) == [(5_003, one)]
+    assert marked((5_004, [(topic, [0])]), (5_004, [("no", [0])])) == [
+        (5_004, [*one, ("no", [(0, unknown)])])
+    ]
+    assert marked((5_005, [(topic, [9, 9]), (topic, [9])])) == [(5_005, [(topic, [(9, unknown)])])]
+    fenced = [(topic, [(0, int(Code.invalid_producer_epoch))])]
+    assert marked((5_006, [(topic, [0])]), (5_006, [(topic, [0])]), epochs=(1, 0)) == [
+        (5_006, fenced)
+    ]
 
 
 def test_names_that_no_topic_can_have_and_filters_that_are_named_twice(kafka: Any) -> None:
@@ -352,3 +364,67 @@ def test_a_list_that_may_not_be_null_closes_the_connection(kafka: Any) -> None:
         raw.send_body(api, version, body)
         with pytest.raises(ConnectionError):
             raw.take()
+
+
+def test_rows_that_are_refused_before_a_read_have_an_empty_list_of_aborted_transactions(
+    kafka: Any,
+) -> None:
+    topic = kafka.topic("aborted", 1, 2)
+
+    def aborted(raw: RawKafka, name: str, index: int, *, epoch: int = -1) -> Any:
+        entity = fetch_request(name, index, 0, 12, epoch=epoch)
+        (found,) = raw.ask(ApiKey.FETCH, 12, entity).responses
+        (row,) = found.partitions
+        return row.error_code, row.aborted_transactions
+
+    leader, other = kafka.raw(1), kafka.raw(3)
+    unknown = Code.unknown_topic_or_partition
+    assert aborted(leader, "no-such-topic", 0) == (unknown, ())
+    assert aborted(leader, topic, 7) == (unknown, ())
+    assert aborted(leader, topic, 0) == (Code.none, None)
+    assert aborted(leader, topic, 0, epoch=9) == (Code.unknown_leader_epoch, None)
+    assert aborted(other, topic, 0) == (Code.not_leader_or_follower, None)
+
+
+def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None:
+    topic = kafka.topic("more", 1, 2)
+    s = schema(ApiKey.CREATE_PARTITIONS, 3)
+    (placed,) = (s.CreatePartitionsAssignment(broker_ids=(2, 3)),)
+
+    def added(count: int, *names: str, wait: Any = WAIT) -> list[int]:
+        rows = tuple(
+            s.CreatePartitionsTopic(name=name, count=count, assignments=(placed,)) for name in names
+        )
+        entity = s.root(topics=rows, timeout=wait, validate_only=True)
+        answer = kafka.raw(1).ask(ApiKey.CREATE_PARTITIONS, 3, entity)
+        return [int(row.error_code) for row in answer.results]
+
+    assert added(2, topic) == [Code.none]
+    assert added(2**31 - 1, topic) == [Code.invalid_replica_assignment]
+    assert added(2, topic, topic, wait=messages.milliseconds(-1)) == [Code.invalid_request]
+
+
+def test_requests_without_time_are_served_when_they_are_refused_as_they_are(kafka: Any) -> None:
+    raw, none = kafka.raw(1), messages.milliseconds(-1)
+    topic = kafka.topic("timeless", 1, 2)
+    s = schema(ApiKey.CREATE_TOPICS, 7)
+    row = s.CreatableTopic(
+        name="twice", num_partitions=1, replication_factor=1, assignments=(), configs=()
+    )
+    entity = s.root(topics=(row, row), timeout=none, validate_only=False)
+    (found,) = raw.ask(ApiKey.CREATE_TOPICS, 7, entity).topics
+    assert found.error_code is Code.invalid_request
+    s = schema(ApiKey.DELETE_TOPICS, 6)
+    rows = (
+        s.DeleteTopicState(name=topic, topic_id=uuid4()),
+        s.DeleteTopicState(name=None, topic_id=None),
+    )
+    answer = raw.ask(ApiKey.DELETE_TOPICS, 6, s.root(topics=rows, timeout=none))
+    assert [found.error_code for found in answer.responses] == [Code.invalid_request] * 2
+    s = schema(ApiKey.ELECT_LEADERS, 2)
+    for wait in (none, WAIT):
+        entity = s.root(election_type=8, topic_partitions=(), timeout=wait)
+        assert raw.ask(ApiKey.ELECT_LEADERS, 2, entity).error_code is Code.none
+    s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
+    answer = raw.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, s.root(topics=(), timeout=none))
+    assert answer.error_code is Code.none
