@@ -1,6 +1,6 @@
 """The command of `make differential`; see the head of the package.
 
-python -m differential [--seed N] [--cases N] [--api REQUEST] [--replay FILE] [--out DIR] [--kafka-port PORT]
+python -m differential [--seed N] [--cases N] [--api REQUEST] [--replay FILE…] [--out DIR] [--kafka-port PORT]
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def main() -> int:
             )  # fmt: skip
             begin = time.monotonic()
             if options.replay:
-                run.one(Case.from_json(json.loads(options.replay.read_text())), 0, say)
+                for number, file in enumerate(options.replay):
+                    run.one(Case.from_json(json.loads(file.read_text())), number, say)
             else:
                 say(f"seed {options.seed}")
                 run.go(options.seed, options.cases, options.api, say)
@@ -83,7 +84,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--api", choices=sorted(BASES), help="cases of this request only")
-    parser.add_argument("--replay", type=Path, help="run the case in this file instead")
+    parser.add_argument("--replay", type=Path, nargs="+", help="run the cases in these files")
     parser.add_argument(
         "--out",
         type=Path,
