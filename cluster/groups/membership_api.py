@@ -173,7 +173,7 @@ class MembershipApi:
         return JoinRequest(
             token=reply,
             member_id=body.member_id,
-            new_member_id=f"{instance or request.client_id}-{self._service.new_uuid()}",
+            new_member_id=f"{request.client_id if instance is None else instance}-{self._service.new_uuid()}",
             group_instance_id=instance,
             client_id=request.client_id,
             client_host=f"/{request.peer.address}",

@@ -30,8 +30,6 @@ from .topic_admin import TopicAdmin
 
 __all__ = ["TopicsApi"]
 
-_NEITHER = None, None
-"""A topic to delete that has neither name nor id: each of them gets a result."""
 NAMED_MOST = 1000
 """How many partitions an error names."""
 _DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_disabled
@@ -123,7 +121,9 @@ class TopicsApi:
             configs=tuple(
                 s.CreatableTopicConfigs(
                     name=entry.name,
-                    value=entry.value,
+                    value=plan.config.get(
+                        entry.name, entry.value
+                    ),  # as in Kafka, the text that was given
                     read_only=entry.read_only,
                     config_source=entry.source,
                     is_sensitive=False,
@@ -150,11 +150,12 @@ class TopicsApi:
         both = self._asked_by_name_and_id(rows)
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
-        for name, topic_id in (*counts, *[_NEITHER] * (counts[_NEITHER] - 1)):
+        once = list(dict.fromkeys(row for row in rows if not _is_malformed(row)))
+        for name, topic_id in (*once, *filter(_is_malformed, rows)):
             if name is None and topic_id in both:
                 continue  # the row of its name has the error
             try:
-                if counts[name, topic_id] > 1 and (name, topic_id) != _NEITHER:
+                if counts[name, topic_id] > 1 and not _is_malformed((name, topic_id)):
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the result
                 found, found_id = self._find(name, topic_id)
                 if found_id in both:
@@ -249,6 +250,11 @@ def _refused(s: messages.Schema, name: str, error: KafkaError) -> Any:
     return s.CreatableTopicResult(
         name=name, error_code=error.code, error_message=error.message or None, configs=()
     )
+
+
+def _is_malformed(row: tuple[str | None, Any]) -> bool:
+    """Whether a topic to delete has both name and id, or neither: each of them gets a result."""
+    return (row[0] is None) == (row[1] is None)
 
 
 def _rows_to_delete(entity: Any) -> list[tuple[str | None, Any]]:

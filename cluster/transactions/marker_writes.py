@@ -7,8 +7,8 @@ A marker for a partition of `__consumer_offsets` is written by the group coordin
 transaction take effect with it (F6). An administrator may send a marker, too, to abort a transaction whose
 coordinator is lost (KIP-664).
 
-Errors are those of the log; a group coordinator that is loading or not here is NOT_LEADER_OR_FOLLOWER, on which the
-transaction coordinator tries again.
+Errors are those of the log, and of a producer id or epoch of -1, which means none; a group coordinator that is
+loading or not here is NOT_LEADER_OR_FOLLOWER, on which the transaction coordinator tries again.
 
 Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 VERSIONS = (1, 2)
 ALL_IN_SYNC_REPLICAS = -1
+NONE = -1
+"""The producer id, and the epoch, of a batch without a producer."""
 
 OnMarker = Callable[[ErrorCode], None]
 OnResults = Callable[[list[Results]], None]
@@ -109,10 +111,12 @@ class MarkerWriter:
 
     def _refuse(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
         partition = self._replicas.partition(tp)
-        if partition is None:
-            return (
-                ErrorCode.unknown_topic_or_partition
-            )  # also where another broker has it, as in Kafka
+        if partition is None:  # also where another broker has it, as in Kafka
+            return ErrorCode.unknown_topic_or_partition
+        if marker.producer_id == NONE:
+            return ErrorCode.invalid_producer_id_mapping
+        if marker.producer_epoch == NONE:
+            return ErrorCode.invalid_producer_epoch
         entry = partition.log.producers.get(marker.producer_id)
         if entry is None or entry.accepts_marker(marker.producer_epoch, marker.client_version):
             return ErrorCode.none

@@ -15,7 +15,8 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
-from raw_transactions import RawProducer
+from raw_transactions import RETRIABLE, RawProducer, coordinator_of
+from waiting import until
 
 Code = ErrorCode
 WAIT = messages.milliseconds(20_000)
@@ -386,6 +387,56 @@ def test_rows_that_are_refused_before_a_read_have_an_empty_list_of_aborted_trans
     assert aborted(other, topic, 0) == (Code.not_leader_or_follower, None)
 
 
+def test_markers_without_a_producer_are_refused(kafka: Any) -> None:
+    """Apache Kafka fails with an exception (-1)."""
+    topic, raw = kafka.topic("no-producer", 1, 2), kafka.raw(1)
+    s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
+
+    def marked(producer_id: int, epoch: int) -> int:
+        topics = (s.WritableTxnMarkerTopic(name=topic, partition_indexes=(0,)),)
+        marker = s.WritableTxnMarker(
+            producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0,
+            topics=topics,
+        )  # fmt: skip
+        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=(marker,)))
+        return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+    is_harrow = kafka.name == "harrow"
+    assert marked(-1, 0) == (Code.invalid_producer_id_mapping if is_harrow else -1)
+    assert marked(6_000, -1) == (Code.invalid_producer_epoch if is_harrow else -1)
+    assert marked(-2, 0) == Code.none
+
+
+def test_a_member_has_the_group_instance_id_in_its_id_also_an_empty_one(kafka: Any) -> None:
+    s = schema(ApiKey.JOIN_GROUP, 7)
+    group = f"instances-{uuid4().hex[:8]}"
+    raw = kafka.raw(1)
+    protocol = s.JoinGroupRequestProtocol(name="range", metadata=b"")
+    entity = s.JoinGroupRequest(
+        group_id=group, session_timeout=WAIT, rebalance_timeout=WAIT, member_id="",
+        group_instance_id="", protocol_type="consumer", protocols=(protocol,),
+    )  # fmt: skip
+    coordinator = kafka.raw(coordinator_of(raw, group, kind=0))
+
+    def joined() -> Any:
+        answer = coordinator.ask(ApiKey.JOIN_GROUP, 7, entity)
+        return None if answer.error_code in RETRIABLE else answer
+
+    assert until(joined, "the coordinator is ready").member_id.startswith("-")
+
+
+def test_settings_of_a_new_topic_are_returned_as_they_were_given(kafka: Any) -> None:
+    s = schema(ApiKey.CREATE_TOPICS, 7)
+    given = {"cleanup.policy": "delete, compact", "retention.ms": "+5"}
+    configs = tuple(s.CreatableTopicConfig(name=name, value=text) for name, text in given.items())
+    row = s.CreatableTopic(
+        name="as-given", num_partitions=1, replication_factor=1, assignments=(), configs=configs
+    )
+    entity = s.root(topics=(row,), timeout=WAIT, validate_only=True)
+    (found,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, entity).topics
+    assert {each.name: each.value for each in found.configs if each.name in given} == given
+
+
 def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None:
     topic = kafka.topic("more", 1, 2)
     s = schema(ApiKey.CREATE_PARTITIONS, 3)
@@ -415,12 +466,10 @@ def test_requests_without_time_are_served_when_they_are_refused_as_they_are(kafk
     (found,) = raw.ask(ApiKey.CREATE_TOPICS, 7, entity).topics
     assert found.error_code is Code.invalid_request
     s = schema(ApiKey.DELETE_TOPICS, 6)
-    rows = (
-        s.DeleteTopicState(name=topic, topic_id=uuid4()),
-        s.DeleteTopicState(name=None, topic_id=None),
-    )
+    both = s.DeleteTopicState(name=topic, topic_id=uuid4())
+    rows = (both, both, s.DeleteTopicState(name=None, topic_id=None))
     answer = raw.ask(ApiKey.DELETE_TOPICS, 6, s.root(topics=rows, timeout=none))
-    assert [found.error_code for found in answer.responses] == [Code.invalid_request] * 2
+    assert [found.error_code for found in answer.responses] == [Code.invalid_request] * 3
     s = schema(ApiKey.ELECT_LEADERS, 2)
     for wait in (none, WAIT):
         entity = s.root(election_type=8, topic_partitions=(), timeout=wait)
