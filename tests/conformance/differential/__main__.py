@@ -1,6 +1,7 @@
 """The command of `make differential`; see the head of the package.
 
-python -m differential [--seed N] [--cases N] [--api REQUEST] [--replay FILE…] [--out DIR] [--kafka-port PORT]
+python -m differential [--seed N] [--cases N] [--api REQUEST] [--lanes N] [--replay FILE…] [--out DIR]
+                       [--kafka-port PORT]
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import signal
 import sys
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from . import group_requests, topic_requests
@@ -19,6 +21,10 @@ from .known import known_differences
 from .requests import BASES
 from .runner import Finding, Run
 from .systems import missing, started
+from .worlds import Worlds
+
+LANES = 8
+"""More than processors, because a case mostly waits: for a commit of the metadata, for a rebalance."""
 
 assert group_requests and topic_requests, "they fill `BASES`"
 
@@ -35,23 +41,27 @@ def main() -> int:
         for path in options.known or [None]
         for row in (known_differences(path) if path else known_differences())
     ]
-    with started(options.kafka_port) as systems:
-        duel = Duel(systems, known)
-        try:
-            run = Run(
-                pair=duel, known=known, versions=duel.versions(), controller=lambda: duel.controller,
-                shrink_attempts=options.shrink, keep=lambda finding: write(finding, options.out),
-            )  # fmt: skip
-            begin = time.monotonic()
-            if options.replay:
-                for number, file in enumerate(options.replay):
-                    run.one(Case.from_json(json.loads(file.read_text())), number, say)
-            else:
-                say(f"seed {options.seed}")
-                run.go(options.seed, options.cases, options.api, say)
-            took = time.monotonic() - begin
-        finally:
-            duel.close()
+    with (
+        started(options.kafka_port) as systems,
+        closing(Worlds(systems)) as worlds,
+        ExitStack() as lanes,
+    ):
+        duels = [
+            lanes.enter_context(closing(Duel(worlds, known)))
+            for _ in range(1 if options.replay else options.lanes)
+        ]
+        run = Run(
+            pairs=duels, known=known, versions=duels[0].versions(), controller=lambda: worlds.controller,
+            shrink_attempts=options.shrink, keep=lambda finding: write(finding, options.out),
+        )  # fmt: skip
+        begin = time.monotonic()
+        if options.replay:
+            for number, file in enumerate(options.replay):
+                run.one(duels[0], Case.from_json(json.loads(file.read_text())), number, say)
+        else:
+            say(f"seed {options.seed}")
+            run.go(options.seed, options.cases, options.api, say)
+        took = time.monotonic() - begin
     say(
         f"{run.cases} cases in {took:.0f} s, {len(run.findings)} findings, {run.unconfirmed} not again"
     )
@@ -84,6 +94,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--api", choices=sorted(BASES), help="cases of this request only")
+    parser.add_argument("--lanes", type=int, default=LANES, help="cases at the same time")
     parser.add_argument("--replay", type=Path, nargs="+", help="run the cases in these files")
     parser.add_argument(
         "--out",

@@ -7,7 +7,7 @@ only says later or that JSON lacks:
     {"$ref": [step, "a.0.b"]}           a field of that step's response (-1 when it has none)
     {"$topicId": "one~"}                the id that the system gave this topic
     {"$time": 5}                        5 ms after the time of all records
-    {"$hex": "ff"}                      bytes, also in the place of a string
+    {"$hex": "ff", "$name": "%"}        bytes, also in the place of a string, and behind them a name
     {"$batches": [description, …], "tail": hex}     record batches, see `batches.py`
 """
 
@@ -19,8 +19,9 @@ from typing import Any, TypeGuard
 
 Json = Any
 
-TRANSIENT = (14, 15, 16, 51)
-"""Errors that end by themselves: coordinator loads, is not there, has moved, transaction is being ended."""
+TRANSIENT = (14, 15, 16, 19, 51)
+"""Errors that end by themselves: coordinator loads, is not there, has moved; transaction is being ended, which old
+versions of Produce report as NOT_ENOUGH_REPLICAS."""
 NEW_TOPIC = (3, 5, 6, 72, 100)
 """Errors of a topic that a broker does not know yet."""
 

@@ -1,29 +1,26 @@
 """Runs a case on both systems at the same time and compares what they say.
 
-Owns: the two sessions, the worlds (a new one after a difference and after `WORLD_CASES` cases, because a difference
-may leave the systems in different states), and what happens when one of our brokers ends: that is a difference, too.
+Owns: the two sessions of a lane and its world (a new one after a difference and after `WORLD_CASES` cases, because a
+difference may leave the systems in different states), and what happens when one of our brokers ends: that is a
+difference, too.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from .cases import Case
 from .known import Known, unexplained
 from .link import Outcome
+from .message_files import messages
 from .normal import Difference, Normaliser, differences
-from .session import Session, error_codes
-from .systems import Systems
-from .world import internal_topics, prepared, retired
+from .session import Session
+from .worlds import World, Worlds
 
-TOPIC_EXISTS = 36
 WORLD_CASES = 100
-WORLDS_AT_ONCE = 12
-"""Worlds are made together, because Apache Kafka needs a second until the first acks=all to a new topic."""
 SETTLE_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before a read that differs is sent again: markers and metadata arrive some time after the response."""
 READS = frozenset({
@@ -33,7 +30,6 @@ READS = frozenset({
     "DescribeTopicPartitions", "FindCoordinator", "OffsetForLeaderEpoch",
 })  # fmt: skip
 """Requests that change nothing (a Fetch without a session): a difference counts when it stays."""
-Report = Callable[[str], None]
 
 
 class Pair(Protocol):
@@ -49,36 +45,25 @@ class Pair(Protocol):
 
 
 class Duel:
-    """Both systems of a run."""
+    """Both systems of a run, as one lane sees them."""
 
-    def __init__(self, systems: Systems, known: Sequence[Known]) -> None:
-        self._systems = systems
+    def __init__(self, worlds: Worlds, known: Sequence[Known]) -> None:
+        self._worlds = worlds
         self._known = known
-        self._kafka = Session("kafka", systems.kafka)
-        self._harrow = Session("harrow", systems.harrow)
-        self._threads = ThreadPoolExecutor(2)
+        self._kafka = Session("kafka", worlds.systems.kafka)
+        self._harrow = Session("harrow", worlds.systems.harrow)
+        self._thread = ThreadPoolExecutor(1)
         self._pause = threading.Event()
-        self._batches = self._cases = 0
-        self._made: list[str] = []
-        self._ready: list[str] = []
-        self._world = ""
-        self._run = (
-            int(time.time()) & 0xFFFFFF
-        )  # Apache Kafka may have the topics of an earlier run
-        self.controller = 1
-        self.find_controller()
-        self._prepare(internal_topics(self.controller))
-        self.renew()
+        self._cases = 0
+        self._world = self._taken()
 
     def close(self) -> None:
         self._kafka.close()
         self._harrow.close()
-        self._threads.shutdown()
+        self._thread.shutdown()
 
     def versions(self) -> dict[str, tuple[int, int]]:
         """Returns the versions that both systems advertise, by the name of the request."""
-        from .message_files import messages
-
         names = {
             m.key: name.removesuffix("Request")
             for name, m in messages().items()
@@ -98,27 +83,21 @@ class Duel:
         }
         return {names[key]: each for key, each in sorted(shared.items()) if each[0] <= each[1]}
 
-    def find_controller(self) -> None:
-        """Learns which of our brokers is the controller."""
-        body = self._harrow.ask("Metadata", 9, {"topics": []})
-        self.controller = max(body["controllerId"], 1)
-
     def renew(self) -> None:
+        self._worlds.give_back(self._world)
         self._cases = 0
-        if self._ready:
-            self._world = self._ready.pop()
-            return
-        self.find_controller()
-        if self._made:
-            self._both(retired(self.controller, self._made))
-        self._made = [
-            f"r{self._run:x}w{self._batches * WORLDS_AT_ONCE + each}x"
-            for each in range(WORLDS_AT_ONCE)
-        ]
-        self._batches += 1
-        self._prepare(prepared(self.controller, self._made))
-        self._ready = [*self._made]
-        self._world = self._ready.pop()
+        self._world = self._taken()
+
+    def _taken(self) -> World:
+        world = self._worlds.take()
+        self._kafka.topic_ids = dict(world.kafka_ids)
+        self._harrow.topic_ids = dict(world.harrow_ids)
+        return world
+
+    @property
+    def _number(self) -> str:
+        """What stands in the names of the present case; no number is the beginning of another one."""
+        return f"{self._world.name}{self._cases}c"
 
     def compare(self, case: Case) -> list[Difference]:
         if self._cases >= WORLD_CASES:
@@ -133,11 +112,9 @@ class Duel:
                 break
             self._pause.wait(pause_s)
             for index in unsettled:
-                asked = [
-                    self._threads.submit(session.again, case, index, outcomes)
-                    for session, outcomes in ((self._kafka, kafka), (self._harrow, harrow))
-                ]
-                kafka[index], harrow[index] = (each.result() for each in asked)
+                theirs = self._thread.submit(self._kafka.again, case, index, kafka)
+                harrow[index] = self._harrow.again(case, index, harrow)
+                kafka[index] = theirs.result()
             found = self._differences(case, kafka, harrow)
         return [*found, *self._dead(case)]
 
@@ -151,19 +128,17 @@ class Duel:
             ]
             for outcomes, session in ((kafka, self._kafka), (harrow, self._harrow))
             for normal in [
-                Normaliser(
-                    session.ports, session.topic_ids, self._world, f"{self._world}{self._cases}"
-                )
+                Normaliser(session.ports, session.topic_ids, self._world.name, self._number)
             ]
         )
         return differences(case, left, right)
 
     def _dead(self, case: Case) -> list[Difference]:
-        dead = self._systems.revive()
+        dead = self._worlds.systems.revive()
         if not dead:
             return []
         self._harrow.close()
-        self._harrow.ports = self._systems.harrow
+        self._harrow.ports = self._worlds.systems.harrow
         target = case.steps[case.target]
         died = Difference(
             step=case.target, api=target.api, version=target.version, role="target", path="(process)", kafka="alive",
@@ -171,21 +146,8 @@ class Duel:
         )  # fmt: skip
         return [died]
 
-    def _prepare(self, case: Case) -> None:
-        """Runs set-up steps; ConnectionError, which names the step, when a system refuses one."""
-        for session, outcomes in zip((self._kafka, self._harrow), self._both(case), strict=True):
-            for step, outcome in zip(case.steps, outcomes, strict=True):
-                codes = set(error_codes(outcome.body)) - {0, TOPIC_EXISTS}
-                if outcome.kind != "response" or (codes and step.role != "cleanup"):
-                    found = sorted(codes) or outcome.kind
-                    raise ConnectionError(
-                        f"{session.name} did not prepare a world: {step.api} gave {found}"
-                    )
-
     def _both(self, case: Case) -> tuple[list[Outcome], list[Outcome]]:
-        world, number = self._world, f"{self._world}{self._cases}"
-        runs = [
-            self._threads.submit(each.run, case, world, number)
-            for each in (self._kafka, self._harrow)
-        ]
-        return runs[0].result(), runs[1].result()
+        world, number = self._world.name, self._number
+        theirs = self._thread.submit(self._kafka.run, case, world, number)
+        ours = self._harrow.run(case, world, number)
+        return theirs.result(), ours

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from .batches import NAMES, WIDTHS
+from .batches import GZIP, NAMES, WIDTHS
 from .cases import Case, Change, Json, Step, apply, is_rows, is_struct, look_up, with_step
 from .message_files import Field, messages
 
@@ -23,7 +23,7 @@ Path = tuple[str | int, ...]
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 NO_ID, UNKNOWN_ID, METADATA_ID = "0" * 32, "ab" * 16, "0" * 31 + "1"
-NOT_UTF8 = {"$hex": "ff61"}
+NOT_UTF8 = {"$hex": "ff61", "$name": "%"}
 TOPICS = (
     "",
     ".",
@@ -39,7 +39,7 @@ TOPICS = (
     None,
 )
 INTERNAL = ("__consumer_offsets", "__cluster_metadata", "__transaction_state")
-TEXTS = ("", "no-such%", " ", "%" + "a" * 300, "ü%", NOT_UTF8, None)
+TEXTS = ("", "no-such%", " %", "%" + "a" * 300, "ü%", NOT_UTF8, None)
 KEEP_INTERNAL = frozenset({
     "DeleteTopics", "DeleteRecords", "CreatePartitions", "AlterPartitionReassignments", "AlterConfigs",
     "IncrementalAlterConfigs", "CreateTopics", "DescribeProducers", "Fetch", "ListOffsets", "OffsetForLeaderEpoch",
@@ -178,7 +178,7 @@ def _of_number(field: Field, value: Json, api: str) -> list[Json]:
             return [*NO_WAITS, *LONG_WAITS]
         return list(LONG_WAITS if api in WAIT_FOR_REPLICAS else WAITS)
     if name in ("numpartitions", "count"):
-        return [0, -1, -2, 1, 2, 3, 10_001, most, -most - 1]
+        return [0, -1, -2, 1, 2, 3, 10_002, most, -most - 1]
     found: list[Json] = [0, -1, -2, 1, 2, most, -most - 1, most - 1]
     if isinstance(value, int):
         found += [value + 1, value - 1]
@@ -196,7 +196,7 @@ def _of_number(field: Field, value: Json, api: str) -> list[Json]:
 MEANINGS: dict[str, tuple[Json, ...]] = {
     "protocoltype": ("consumer", "connect"),
     "protocolname": ("consumer", "roundrobin"),
-    "subscribedtopicregex": ("one.*", "[", "(?=a)", ".*", "\\C"),
+    "subscribedtopicregex": ("no-such%.*", "[", "(?=a)", "no-such%|[^[:ascii:]]", "\\C"),
     "serverassignor": ("uniform", "range", "RANGE"),
     "groupid": ("g%", "h%"),
     "coordinatorkeys": ("g%", "t%"),
@@ -263,7 +263,9 @@ def _lie(case: Case, index: int, path: Path, random: Random) -> Case:
             name = random.choice(NAMES)
             batch[name] = _header_value(name, batch, random)
         else:
-            batch["records"] = _lying_records(batch.get("records", [{}]), random)
+            batch["records"], name = _lying_records(batch.get("records", [{}]), random)
+            if name == "offsetDelta":  # Kafka looks at it in compressed batches only
+                batch["codec"] = GZIP
         value = {"$batches": batches}
     return apply(case, Change(step=index, path=path, value=value))
 
@@ -296,12 +298,15 @@ def _header_value(name: str, batch: dict[str, Any], random: Random) -> int:
     return random.choice((0, -1, -2, 1, 2, most, -most - 1, near + 1, near - 1, near + 2, 10**6))
 
 
-def _lying_records(records: list[dict[str, Any]], random: Random) -> list[dict[str, Any]]:
+def _lying_records(
+    records: list[dict[str, Any]], random: Random
+) -> tuple[list[dict[str, Any]], str]:
+    """Returns the records, one of which lies, and in which field."""
     changed = [dict(each) for each in records]
     record = random.choice(changed)
     name, values = random.choice(RECORD_LIES)
     record[name] = random.choice(values)
-    return changed
+    return changed, name
 
 
 RECORD_LIES: tuple[tuple[str, tuple[Json, ...]], ...] = (

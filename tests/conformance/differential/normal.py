@@ -80,6 +80,7 @@ class Normaliser:
         self._nodes = {port: node for node, port in ports.items()}
         self._world = world
         self._names = ((case, "%"), (world, "~"))
+        self._of_other_case = re.compile(rf"{world}(?!{case[len(world) :]})\d+c")
         self._topics = {
             identity: f"id of {self._named(name)}" for name, identity in topic_ids.items()
         }
@@ -144,20 +145,30 @@ class Normaliser:
         return self._tokens.setdefault((kind, value), f"{kind}#{known + 1}")
 
     def _list(self, name: str, values: list[Json]) -> Json:
+        if self._is_list_of_all:  # so that ids are numbered in the order of the names
+            values = sorted(values, key=_name_of)
         rows = [self._value(name, each) for each in values if self._is_ours(each)]
         if rows and not is_struct(rows[0]) and name in SETS:
             return sorted(rows, key=_text)
         return sorted(rows, key=row_key) if rows and is_struct(rows[0]) else rows
 
     def _is_ours(self, row: Json) -> bool:
-        """False for a row about another world, of this run or of an earlier run against the same Apache Kafka."""
+        """False for a row about another world, and in a list of all for a row about another case.
+
+        A world may be of an earlier run. What a case leaves behind in a system is seen by its own probes.
+        """
         if not is_struct(row):
             return True
+        if is_rows(row.get("entity")):  # quotas: those of defaults belong to the case that set them
+            names = [each["entityName"] for each in row["entity"]]
+            return all(name is None or self._world in name for name in names)
         for key in ("name", "topic", "groupId", "transactionalId", "resourceName", "entityName"):
             name = row.get(key)
-            if not isinstance(name, str) or self._world in name:
+            if not isinstance(name, str):
                 continue
-            if self._is_list_of_all or WORLD.search(name):
+            if self._world not in name and (self._is_list_of_all or WORLD.search(name)):
+                return False
+            if self._is_list_of_all and self._of_other_case.search(name):
                 return False
         return True
 
@@ -180,6 +191,10 @@ def _producer_ids(body: Json) -> Iterator[int]:
     if is_rows(body):
         for each in body:
             yield from _producer_ids(each)
+
+
+def _name_of(row: Json) -> str:
+    return _text([row.get(key) for key in KEYS if key not in IDS]) if is_struct(row) else _text(row)
 
 
 def row_key(row: Json) -> str:

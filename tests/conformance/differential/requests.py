@@ -19,6 +19,14 @@ from .world import COMPACT, ONE, TIMES, TWO, ends, metadata
 Body = dict[str, Any]
 Base = Callable[["Maker"], None]
 BASES: dict[str, Base] = {}
+ENTITIES = ("user", "client-id")
+QUOTAS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+"""What a case may set for everybody; it must not hold up the next cases."""
 CHANGES_LOGS = frozenset({
     "Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "DeleteRecords", "ListTransactions", "DescribeTransactions",
@@ -282,6 +290,12 @@ def AlterClientQuotas(make: Maker) -> None:  # noqa: N802
     _quota(make, "target")
     entity = {"entityType": "user", "matchType": 0, "match": "u%"}
     make.probe("DescribeClientQuotas", {"components": [entity], "strict": False})
+    removed = [{"key": key, "value": 0.0, "remove": True} for key in QUOTAS]
+    entries = [
+        {"entity": [{"entityType": kind, "entityName": None}], "ops": removed} for kind in ENTITIES
+    ]
+    body = {"entries": entries, "validateOnly": False}
+    make.add(Step(api="AlterClientQuotas", version=1, body=body, role="cleanup"))
 
 
 def _quota(make: Maker, role: str) -> None:

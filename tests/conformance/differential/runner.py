@@ -1,20 +1,24 @@
 """Makes cases from a seed, compares them, and keeps the smallest request of each difference that no row explains.
 
-Owns: which case comes next, what a finding is, and the report. Case number n of a seed is the same in every run: its
-random numbers come from the seed and n alone.
+Owns: which case comes next in which lane, what a finding is, and the report. Case number n of a seed is the same in
+every run: its random numbers come from the seed and n alone. Lanes run at the same time (`lanes.py`); a difference
+counts when it is there again while all other lanes wait.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from random import Random
 
 from .cases import Case, Json
 from .duel import READS, Pair
 from .known import Known, unexplained
+from .lanes import Gate, must_be_alone
 from .mutations import change
 from .normal import ABSENT, Difference
 from .programs import program
@@ -70,9 +74,9 @@ def _short(value: object) -> str:
 
 @dataclass
 class Run:
-    """A run of cases over a pair of systems."""
+    """A run of cases over pairs of systems: one lane for each pair."""
 
-    pair: Pair
+    pairs: Sequence[Pair]
     known: Sequence[Known]
     versions: Mapping[str, tuple[int, int]]
     controller: Callable[[], int]
@@ -81,6 +85,9 @@ class Run:
     findings: dict[tuple[str, ...], Finding] = field(default_factory=dict[tuple[str, ...], Finding])
     cases: int = 0
     unconfirmed: int = 0
+    gate: Gate = field(default_factory=Gate)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Guards what the lanes count and find."""
 
     def case(self, seed: int, number: int, only: str | None = None) -> Case:
         """Returns case `number` of a seed; with `only`, of this request alone."""
@@ -98,69 +105,114 @@ class Run:
         return change(case, random) if random.random() < TWO_FIELDS_SHARE else case
 
     def go(self, seed: int, cases: int, only: str | None, say: Say) -> None:
-        """Runs the cases of a seed."""
+        """Runs the cases of a seed in all lanes; a lane that fails ends the others behind their present case."""
         begin = time.monotonic()
-        for number in range(cases):
-            case = self.case(seed, number, only)
-            try:
-                self.one(case, number, say)
-            except ConnectionError:
-                say("\n".join([f"a system did not respond after case {number}:", *as_sent(case)]))
-                raise
-            if number % 500 == 499:
-                rate = (number + 1) / (time.monotonic() - begin)
-                say(f"{number + 1} cases, {rate:.0f} a second, {len(self.findings)} findings")
+        numbers = iter(range(cases))
+        failed = threading.Event()
+
+        def lane(pair: Pair) -> None:
+            for number in numbers:
+                if failed.is_set():
+                    return
+                case = self.case(seed, number, only)
+                try:
+                    self.one(pair, case, number, say)
+                except BaseException:
+                    failed.set()
+                    say("\n".join([f"a lane ended at case {number}:", *as_sent(case)]))
+                    raise
+                if number % 500 == 499:
+                    rate = (number + 1) / (time.monotonic() - begin)
+                    say(f"{number + 1} cases, {rate:.1f} a second, {len(self.findings)} findings")
+
+        with ThreadPoolExecutor(len(self.pairs)) as threads:
+            for ended in [threads.submit(lane, pair) for pair in self.pairs]:
+                ended.result()
 
     def findings_of(self, differing: list[Difference]) -> list[Difference]:
         """Returns what no row explains.
 
         An explained error also explains the other fields of its response, and what follows when it spoils the state.
+        Where a list has an explained row that the other system lacks, its rows cannot be paired.
         """
         found = unexplained(differing, self.known)
         explained = [each for each in differing if each not in found]
         refused = {each.step for each in explained if is_error(each)}
+        unpaired = {(each.step, each.path) for each in explained if is_missing(each)}
         spoilt = min(
             (each.step for each in explained if spoils(each)), default=len(differing) + 1_000
         )
         return [
             each
             for each in found
-            if each.step <= spoilt and (is_error(each) or each.step not in refused)
+            if each.step <= spoilt
+            and (is_error(each) or each.step not in refused)
+            and (each.step, each.path.rpartition(".")[0]) not in unpaired
         ]
 
-    def one(self, case: Case, number: int, say: Say) -> None:
+    def one(self, pair: Pair, case: Case, number: int, say: Say) -> None:
         """Compares one case; a difference that no row explains is repeated alone, and shrunk when it is new."""
-        self.cases += 1
-        differing = self.pair.compare(case)
+        differing = self.compare(pair, case)
         found = self.findings_of(differing)
+        with self.lock:
+            self.cases += 1
         if not found:
             if any(map(spoils, differing)):
-                self.pair.renew()
+                pair.renew()
             return
         first = leading(found)
-        if first.signature in self.findings:
-            self.findings[first.signature].count += 1
-            self.pair.renew()
+        with self.lock:
+            is_known = first.signature in self.findings
+            if is_known:
+                self.findings[first.signature].count += 1
+        pair.renew()
+        if is_known:
             return
-        self.pair.renew()
-        again = self.findings_of(self.pair.compare(case))
+        again = self.findings_of(self.compare(pair, case, alone=True))
         same = [each for each in again if each.signature == first.signature]
         if not same:
-            self.unconfirmed += 1
-            say(f"not again: case {number}, {case.origin}")
-            for each in found:
-                say(
-                    f"   {each.step} {each.api} {each.path}: {_short(each.kafka)} / {_short(each.harrow)}"
-                )
-            self.pair.renew()
+            self._not_again(case, number, found, say)
+            pair.renew()
             return
-        small = smallest(self.pair, case, same[0], self.shrink_attempts)
-        self.pair.renew()
+        small = smallest(Gated(self, pair), case, same[0], self.shrink_attempts)
+        pair.renew()
         others = [each for each in again if each.signature != first.signature]
         finding = Finding(difference=same[0], case=small, others=others, number=number)
-        self.findings[first.signature] = finding
+        with self.lock:
+            if first.signature in self.findings:  # another lane was first
+                self.findings[first.signature].count += 1
+                return
+            self.findings[first.signature] = finding
         self.keep(finding)
         say(finding.text())
+
+    def compare(self, pair: Pair, case: Case, *, alone: bool = False) -> list[Difference]:
+        """Compares one case beside those of other lanes, or alone."""
+        with self.gate.alone() if alone or must_be_alone(case) else self.gate.shared():
+            return pair.compare(case)
+
+    def _not_again(self, case: Case, number: int, found: Sequence[Difference], say: Say) -> None:
+        with self.lock:
+            self.unconfirmed += 1
+        rows = [
+            f"   {each.step} {each.api} {each.path}: {_short(each.kafka)} / {_short(each.harrow)}"
+            for each in found
+        ]
+        say("\n".join([f"not again: case {number}, {case.origin}", *rows]))
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """A pair whose comparisons pass the gate of a run."""
+
+    run: Run
+    pair: Pair
+
+    def compare(self, case: Case) -> list[Difference]:
+        return self.run.compare(self.pair, case)
+
+    def renew(self) -> None:
+        self.pair.renew()
 
 
 def is_error(difference: Difference) -> bool:
@@ -170,8 +222,12 @@ def is_error(difference: Difference) -> bool:
 
 def spoils(difference: Difference) -> bool:
     """True when the systems may be in different states behind a difference, also behind one that a row explains."""
-    is_missing = ABSENT in (difference.kafka, difference.harrow)
-    return difference.api not in READS and (is_error(difference) or is_missing)
+    return difference.api not in READS and (is_error(difference) or is_missing(difference))
+
+
+def is_missing(difference: Difference) -> bool:
+    """True when one system has a row or a field that the other lacks."""
+    return ABSENT in (difference.kafka, difference.harrow)
 
 
 def leading(found: Sequence[Difference]) -> Difference:

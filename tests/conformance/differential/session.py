@@ -25,7 +25,7 @@ PRODUCE = "Produce"
 
 
 class Session:
-    """One system as the cases see it: `ports` by node id."""
+    """One system as the cases see it: `ports` by node id, `topic_ids` by name."""
 
     def __init__(self, name: str, ports: Mapping[int, int]) -> None:
         self.name = name
@@ -50,6 +50,18 @@ class Session:
                 link.close()
                 return outcome.body
         raise ConnectionError(f"{self.name}: {api} v{version} ended {ASKED_TIMES} times as {kind}")
+
+    def use_producer_ids(self, most: int) -> None:
+        """Uses up the producer ids up to `most`; ConnectionError without a response."""
+        link = Link(self.ports[min(self.ports)])
+        body = {"transactionalId": None, "transactionTimeoutMs": 1}
+        found = -1
+        while found <= most:
+            outcome = link.ask("InitProducerId", 1, body, timeout_s=PREPARING_TIMEOUT_S)
+            if outcome.kind != "response":
+                raise ConnectionError(f"{self.name}: InitProducerId ended as {outcome.kind}")
+            found = outcome.body["producerId"]
+        link.close()
 
     def run(self, case: Case, world: str, number: str) -> list[Outcome]:
         """Runs all steps; returns an outcome for each."""
@@ -112,6 +124,10 @@ class Session:
             if isinstance(name, str) and row.get("topicId", "0" * 32) != "0" * 32:
                 self.topic_ids[name] = row["topicId"]
 
+    def ids_of(self, world: str) -> dict[str, str]:
+        """Returns the ids of the topics of a world that this session knows."""
+        return {name: identity for name, identity in self.topic_ids.items() if world in name}
+
     # ---------------------------------------------------------------- values
 
     def named(self, text: str) -> str:
@@ -138,7 +154,7 @@ class Session:
         if "$time" in value:
             return batches.BASE_MS + value["$time"]
         if "$hex" in value:
-            return bytes.fromhex(value["$hex"])
+            return bytes.fromhex(value["$hex"]) + self.named(value.get("$name", "")).encode()
         if "$batches" in value:
             described = [self._resolved(each, outcomes) for each in value["$batches"]]
             return b"".join(map(_batch, described)) + bytes.fromhex(value.get("tail", ""))

@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from free_ports import first_free
@@ -29,10 +30,17 @@ SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
+    "log.flush.scheduler.interval.ms": 1_000,
+    "replica.fetch.backoff.ms": 50,
 }
 BUSY_MACHINE_KAFKA: dict[str, object] = {"broker.session.timeout.ms": 60_000}
-BUSY_MACHINE_HARROW: dict[str, object] = {"zookeeper.session.timeout.ms": 60_000}
-"""A node that gets no processor for seconds keeps its session: else it loses its partitions, and worlds differ."""
+BUSY_MACHINE_HARROW: dict[str, object] = {
+    "zookeeper.session.timeout.ms": 60_000,
+    "harrow.replica.silence.max.ms": 60_000,
+}
+"""A node that gets no processor for seconds keeps its session and its place in ISRs: else worlds differ."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""Without the optimising compiler, which takes more of two processors than it gives back in ten minutes."""
 START_TIMEOUT_S = 150.0
 
 
@@ -42,6 +50,7 @@ class Systems:
 
     kafka: dict[int, int]
     cluster: Cluster
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def harrow(self) -> dict[int, int]:
@@ -49,10 +58,11 @@ class Systems:
 
     def revive(self) -> list[int]:
         """Starts each of our brokers that has ended; returns their ids."""
-        dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
-        for node in dead:
-            self.cluster.brokers[node].start()
-        return dead
+        with self._lock:
+            dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
+            for node in dead:
+                self.cluster.brokers[node].start()
+            return dead
 
 
 def missing() -> str:
@@ -87,6 +97,7 @@ def _apache() -> Generator[int]:
         lines = [f"{name}={str(value).lower()}" for name, value in settings.items()]
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_SET": "\n".join(lines)}
         environment.setdefault("KAFKA_HEAP", "256m")
+        environment.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
         try:
             subprocess.run(
                 [TOOL, "up", f"{folder}/kafka", str(len(NODES))],

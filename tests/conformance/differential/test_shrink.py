@@ -131,9 +131,9 @@ def test_a_difference_that_a_row_explains_is_no_finding_and_another_is_found_onc
     case = Case(steps=(commit({"partitionIndex": 0}),))
     said: list[str] = []
     for known, findings in (([row], 0), ([], 1)):
-        run = Run(pair=FakePair(lambda _: True), known=known, versions={}, controller=lambda: 1)
-        run.one(case, 0, said.append)
-        run.one(case, 1, said.append)
+        run = Run(pairs=[FakePair(lambda _: True)], known=known, versions={}, controller=lambda: 1)
+        run.one(run.pairs[0], case, 0, said.append)
+        run.one(run.pairs[0], case, 1, said.append)
         assert len(run.findings) == findings
         assert [each.count for each in run.findings.values()] == [2] * findings
     assert len(said) == 1
@@ -146,7 +146,7 @@ def test_an_explained_error_explains_the_rest_of_its_response_and_what_follows()
     )
     other = replace(WANTED, path="offset")
     before, behind = replace(other, step=-1), replace(other, step=1)
-    run = Run(pair=FakePair(lambda _: False), known=[row], versions={}, controller=lambda: 1)
+    run = Run(pairs=[FakePair(lambda _: False)], known=[row], versions={}, controller=lambda: 1)
     assert run.findings_of([before, WANTED, other, behind]) == [before]
     assert run.findings_of([other, behind]) == [other, behind]
 
@@ -154,8 +154,8 @@ def test_an_explained_error_explains_the_rest_of_its_response_and_what_follows()
 def test_a_difference_that_does_not_come_again_in_a_new_world_is_no_finding() -> None:
     pair = FakePair(lambda _: False)
     pair.differs = lambda _: pair.worlds == 0
-    run = Run(pair=pair, known=[], versions={}, controller=lambda: 1)
-    run.one(Case(steps=(commit(),)), 0, lambda _: None)
+    run = Run(pairs=[pair], known=[], versions={}, controller=lambda: 1)
+    run.one(pair, Case(steps=(commit(),)), 0, lambda _: None)
     assert (run.findings, run.unconfirmed) == ({}, 1)
 
 
@@ -171,7 +171,7 @@ def test_a_case_of_a_seed_is_the_same_in_each_run() -> None:
         "JoinGroup": (0, 9),
         "SyncGroup": (0, 5),
     }
-    run = Run(pair=FakePair(lambda _: False), known=[], versions=versions, controller=lambda: 1)
+    run = Run(pairs=[FakePair(lambda _: False)], known=[], versions=versions, controller=lambda: 1)
     cases = [run.case(4, number, "OffsetCommit") for number in range(30)]
     assert [run.case(4, number, "OffsetCommit") for number in range(30)] == cases
     assert len({str(case) for case in cases}) > 20
