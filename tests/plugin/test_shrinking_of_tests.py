@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from long_runs import long_run
 
+SUPPORT = Path(__file__).parents[1] / "support"
 ALONE = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 FAILS_AFTER_A_KILL = """
     import pytest
@@ -32,6 +34,28 @@ FAILS_AFTER_A_KILL = """
         assert harrow.cluster.brokers[1].incarnations == 1, f"run {number}"
 """
 
+FAILS_WITHOUT_ITS_STORE = """
+    import pytest
+    from echo_service import EchoService
+    from harrow import dependency, isolate, one, pause, reset
+    from store_client import asking
+
+    @pytest.mark.harrow(brokers=1)
+    def test_orders(harrow):
+        orders = harrow.topic("orders", partitions=1, replication_factor=1, config={"min.insync.replicas": 1})
+        producer, service = harrow.producer(log_level=0), EchoService()
+        cut_off = isolate(dependency("store"), seconds=0.2, heals_by="reset")
+        with asking(harrow.dependency("store", str(service.address))) as client:
+            with harrow.chaos(pause(one, seconds=0.1), cut_off, reset(one, clients=True)) as chaos:
+                while chaos.running:
+                    producer.produce(orders.name, b"order")
+                    producer.poll(0.01)
+            client.await_answer()
+        producer.flush(20)
+        service.close()
+        assert not client.errors
+"""
+
 
 def test_the_fault_that_a_failure_needs_remains(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FAILS_AFTER_A_KILL)
@@ -48,6 +72,20 @@ def test_the_fault_that_a_failure_needs_remains(pytester: pytest.Pytester) -> No
     assert text.index("harrow shrunk schedule") < text.rindex(last)
     assert (pytester.path / "junit.xml").read_text().count("<testcase") == 1
     assert not list(pytester.path.glob("harrow-out/*/*-shrink"))
+
+
+@long_run
+def test_the_fault_of_a_store_that_a_failure_needs_remains(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    pytester.makepyfile(FAILS_WITHOUT_ITS_STORE)
+    result = pytester.runpytest_subprocess(*ALONE, "--harrow-seed=5", "--harrow-shrink=20")
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    assert re.search(r"AssertionError; 3 faults shrunk to 1 in \d+ runs\.", text)
+    assert "fault=isolate(dependency('store'), seconds=0.2, heals_by='reset')" in text
+    assert "from harrow.faults import Schedule, ScheduledFault, dependency, isolate" in text
 
 
 @long_run
