@@ -111,8 +111,7 @@ def stopped_before(
 
 
 def sent_again(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
-    """Return how many of the inputs with too many outputs a retry topic has again, by topic."""
-    del evidence
+    """Return how many of the inputs with too many outputs a retry topic has again, and which programs had ended."""
     found: defaultdict[str, int] = defaultdict(int)
     for anomaly in anomalies:
         for topic in {str(row["topic"]) for row in rows_of(anomaly, "retry")}:
@@ -123,19 +122,26 @@ def sent_again(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
             f"{topic} has the same retry again of {inputs}, with the same number of attempts and due time: what was "
             "sent was sent again"
         )
-        yield count, text
+        yield count, "; ".join([text, *_restarts(evidence)])
 
 
 def restarted(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which programs had ended and were started again: what they count in memory begins again."""
+    for text in _restarts(evidence):
+        yield 0, text
+
+
+def _restarts(evidence: RunEvidence) -> Iterable[str]:
     ended: defaultdict[str, list[int]] = defaultdict(list)
     for end in evidence.program_ends:
         if end.started_again and end.ended_ns:
             ended[end.name].append(end.ended_ns)
     for name, times in ended.items():
         when = evidence.span(times[0], times[-1])
-        often = counted(len(times), "time")
-        yield 0, f"program {name!r} ended {often}, {when}, and was started again each time"
+        if len(times) == 1:
+            yield f"program {name!r} ended {when} and was started again"
+        else:
+            yield f"program {name!r} ended {len(times)} times, {when}, and was started again each time"
 
 
 def attempted_early(

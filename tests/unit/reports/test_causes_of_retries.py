@@ -91,12 +91,18 @@ def test_a_group_that_does_not_get_past_a_record_is_named() -> None:
 def test_a_retry_that_was_sent_again_is_named_with_its_topic() -> None:
     doubled = [anomaly("duplicate-output", retry(1.0), retry(1.0)) for _ in range(2)]
     plain = anomaly("duplicate-output")
-    assert causes([*doubled, plain], RunEvidence(started_ns=0))["duplicate-output"] == (
-        (
-            "orders-delay has the same retry again of 2 inputs, with the same number of attempts and due time: what "
-            "was sent was sent again"
-        ),
+    again = (
+        "orders-delay has the same retry again of 2 inputs, with the same number of attempts and due time: what was "
+        "sent was sent again"
     )
+    found = causes([*doubled, plain], RunEvidence(started_ns=0))
+    assert found["duplicate-output"] == (again,)
+    end = ProgramEnd(name="scheduler", exit_code=0, ended_ns=5 * S, by="test", started_again=True)
+    found = causes(doubled, RunEvidence(started_ns=0, program_ends=[end]))
+    assert found["duplicate-output"] == (
+        f"{again}; program 'scheduler' ended at 5.00 s and was started again",
+    )
+    assert causes([plain], RunEvidence(started_ns=0, program_ends=[end])) == {}
 
 
 def test_attempts_that_begin_again_name_the_programs_that_were_started_again() -> None:
