@@ -25,6 +25,12 @@ WORDS: Mapping[str, str] = {
     "reset_dependency": "lost its connections",
 }
 """What happened to the service, by kind of fault, and of a cut by its direction."""
+OF_ITS_PROGRAM: Mapping[str, str] = {
+    "kill_program": "was killed and dead",
+    "terminate_program": "was shut down and dead",
+    "pause_program": "was paused",
+}
+"""What happened to the program of the same name."""
 AT_ONCE = "reset_dependency"
 HELD_BACK = frozenset({"isolate_dependency", "cut_dependency"})
 SHOWN_MOST = 3
@@ -42,13 +48,22 @@ def outages(evidence: RunEvidence, anomalies: Sequence[Anomaly] = ()) -> list[st
     """Return a sentence for each dependency that a fault hit, in the order of the first faults."""
     by_name: dict[str, list[RecordedFault]] = {}
     for fault in evidence.faults:
-        if fault.kind in WORDS and fault.effect_ns is not None:
-            for name in fault.evidence.get("dependencies", {"": {}}):
-                by_name.setdefault(str(name), []).append(fault)
+        if fault.effect_ns is not None:
+            for name in _hit(fault, evidence):
+                by_name.setdefault(name, []).append(fault)
     return [
         _sentence(name, own, evidence) + _due_meanwhile(own, anomalies)
         for name, own in by_name.items()
     ]
+
+
+def _hit(fault: RecordedFault, evidence: RunEvidence) -> list[str]:
+    """Return the dependencies that a fault hit: by their links, or by the program of the same name."""
+    if fault.kind in WORDS:
+        return [str(name) for name in fault.evidence.get("dependencies", {"": {}})]
+    kind, name = fault.beside or ("", "")
+    of_program = fault.kind in OF_ITS_PROGRAM and kind == "program"
+    return [name] if of_program and name in evidence.dependencies else []
 
 
 def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]) -> str:
@@ -63,7 +78,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
         records
         for due_ns, records in dues
         if any(
-            fault.begin_ns <= due_ns and (fault.end_ns is None or due_ns <= fault.end_ns)
+            _began(fault) <= due_ns and (fault.end_ns is None or due_ns <= fault.end_ns)
             for fault in faults
             if fault.kind != AT_ONCE
         )
@@ -73,6 +88,13 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
         if count
         else ""
     )
+
+
+def _began(fault: RecordedFault) -> int:
+    """Return when a fault began to act: rules of links act at once, and a fault of a program may wait for a request."""
+    if fault.kind in OF_ITS_PROGRAM and fault.effect_ns is not None:
+        return fault.effect_ns
+    return fault.begin_ns
 
 
 def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> str:
@@ -85,7 +107,9 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
     direction = fault.details.get("direction")
-    words = WORDS.get(f"{fault.kind} {direction}", WORDS[fault.kind])
+    words = OF_ITS_PROGRAM.get(fault.kind) or WORDS.get(
+        f"{fault.kind} {direction}", WORDS.get(fault.kind, "")
+    )
     if fault.kind == AT_ONCE:
         return f"{words} at {evidence.at(fault.begin_ns)}"
     return f"{words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"

@@ -44,6 +44,8 @@ class RunEvidence:
     """Committed offsets that a replaced coordinator returned; as `coordinator_facts.old_offset_reads` has them."""
     uncommitted_readers: Sequence[Row] = ()
     """Clients that read uncommitted data: `client`, `topic`."""
+    dependencies: Collection[str] = ()
+    """Names of the dependencies of the test (`harrow.dependency`)."""
     program_ends: Sequence[ProgramEnd] = ()
     """How the programs of the test ended until the verdict, by time."""
     requests: Sequence[ClientRequest] = ()

@@ -88,9 +88,15 @@ def read_evidence(
         readers=readers(folder, wanted) if small else (),
         requests=read_requests(folder).rows if small else (),
         request_counts=count_requests(folder),
+        dependencies=dependency_names(folder),
         program_ends=program_ends,
         clients=clients,
     )
+
+
+def dependency_names(folder: Path) -> list[str]:
+    """Return the names of the dependencies of a run, which have a folder each."""
+    return sorted(path.name for path in (folder / run_folder.DEPENDENCIES).glob("*"))
 
 
 def causes_of_run(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from harrow.harness.checks.causes.dependencies import WORDS, outages
 from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.recorded import dependency_names
 from harrow.harness.checks.causes.rules import causes
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
@@ -62,6 +64,27 @@ def test_all_faults_of_a_dependency_are_in_one_sentence() -> None:
         ),
         "the dependency 'ledger' was cut off from its clients from 2.00 s to 3.00 s",
     ]
+
+
+def test_faults_of_the_program_of_a_dependency_are_those_of_the_dependency() -> None:
+    faults = [
+        fault("isolate_dependency", 1, 2), fault("kill_program", 3, 4, program="store"),
+        fault("pause_program", 5, 6, program="store"), fault("kill_program", 7, 8, program="worker"),
+    ]  # fmt: skip
+    evidence = RunEvidence(started_ns=0, faults=faults, dependencies=["store"])
+    assert outages(evidence) == [
+        (
+            "the dependency 'store' was cut off from its clients from 1.00 s to 2.00 s, was killed and dead "
+            "from 3.00 s to 4.00 s, was paused from 5.00 s to 6.00 s"
+        )
+    ]
+    assert not outages(RunEvidence(started_ns=0, faults=faults[1:]))
+
+
+def test_the_dependencies_of_a_run_have_a_folder_each(tmp_path: Path) -> None:
+    assert dependency_names(tmp_path) == []
+    (tmp_path / "dependencies" / "store").mkdir(parents=True)
+    assert dependency_names(tmp_path) == ["store"]
 
 
 @pytest.mark.parametrize(("kind", "named"), [("missing-output", True), ("two-leaders", False)])
