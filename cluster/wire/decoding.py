@@ -90,7 +90,10 @@ def _read_milliseconds(layout: str) -> WireReader:
 
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         number, at = read_number(buffer, at)
-        return timedelta(milliseconds=number), at
+        try:
+            return timedelta(milliseconds=number), at
+        except OverflowError:  # more than 2.7 million years: no deadline depends on how much more
+            return timedelta.max if number > 0 else timedelta.min, at
 
     return read
 

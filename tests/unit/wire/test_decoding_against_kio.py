@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.decoding import reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,18 @@ def sampled() -> Iterator[tuple[int, int]]:
 
 
 SAMPLED = list(sampled())
+
+
+@pytest.mark.parametrize(("number", "end"), [(2**63 - 1, "max"), (2**62, "max"), (-(2**63), "min")])
+def test_a_time_that_is_too_long_is_the_longest(number: int, end: str) -> None:
+    """Apache Kafka takes any retention time of a commit."""
+    s = messages.schema(ApiKey.OFFSET_COMMIT, 4, "request")
+    fields: dict[str, Any] = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    entity = s.root(**fields, retention_time=messages.milliseconds(0), topics=())
+    encoded = messages.encode_request(ApiKey.OFFSET_COMMIT, 4, entity)
+    changed = encoded[:-12] + number.to_bytes(8, "big", signed=True) + encoded[-4:]
+    found, _ = reader(messages.request_type(ApiKey.OFFSET_COMMIT, 4))(changed, 0)
+    assert found.retention_time == getattr(timedelta, end)
 
 
 @pytest.mark.parametrize("key", SAMPLED, ids=str)
