@@ -138,8 +138,7 @@ def client_metrics_entries() -> list[ConfigEntry]:
     source = ConfigSource.DEFAULT
     return [
         ConfigEntry(
-            name=name, value=value, source=source, read_only=False, type=kind, doc="",
-            synonyms=((name, value, source),),
+            name=name, value=value, source=source, read_only=False, type=kind, doc="", synonyms=(),
         )
         for name, value, kind in defaults
     ]  # fmt: skip

@@ -42,6 +42,9 @@ _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
 _GROUP = 32
 _LISTED = (_BROKER_LOGGER, _BROKER, _TOPIC, _GROUP, _CLIENT_METRICS)
+_NAMED = {_GROUP: "group", _CLIENT_METRICS: "client metrics"}
+_CHANGED_FIRST = frozenset((_TOPIC, _GROUP, _CLIENT_METRICS))
+"""Types whose operations are checked before the name of the resource, as Kafka's controller does."""
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -62,6 +65,9 @@ class ConfigsApi:
         entity = request.decode()
         s = messages.response(request)
         results: list[Any] = []
+        for row in entity.resources:  # as in Kafka, one of them refuses the whole request
+            if row.resource_type not in _LISTED:
+                raise _unsupported(row.resource_type)
         for row in entity.resources:
             fields = {"resource_type": row.resource_type, "resource_name": row.resource_name}
             try:
@@ -133,7 +139,7 @@ class ConfigsApi:
                 raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
             self._check_broker(name)
             return []  # no loggers whose levels could be changed
-        raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
+        raise _unsupported(kind)
 
     def _check_topic(self, name: str) -> None:
         check_topic_name(name)
@@ -186,6 +192,9 @@ class ConfigsApi:
         self, row: Any, change_of: Callable[[Any], Change], *, dry: bool
     ) -> None:
         name: str = row.resource_name
+        left: Mapping[str, str] = {}
+        if row.resource_type in _CHANGED_FIRST:
+            left = change_of(row)({})
         self._check_resource(row.resource_type, name)
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
@@ -200,6 +209,10 @@ class ConfigsApi:
             await self._admin.configs.alter_config(name, change_of(row), dry=dry)
         elif row.resource_type == _GROUP:
             await self._admin.configs.alter_group_config(name, change_of(row), dry=dry)
+        elif row.resource_type == _CLIENT_METRICS:
+            if left:
+                text = f"Settings of client metrics cannot be stored: {', '.join(sorted(left))}"
+                raise KafkaError(ErrorCode.invalid_request, text)
         else:
             await self._admin.configs.alter_broker_config(name, change_of(row), dry=dry)
 
@@ -209,12 +222,12 @@ class ConfigsApi:
                 text = "Default topic resources are not allowed."
                 raise KafkaError(ErrorCode.invalid_request, text)
             check_topic_name(name)
-        elif kind == _GROUP:
+        elif kind in _NAMED:
             if not name:
-                text = "Default group resources are not allowed."
+                text = f"Default {_NAMED[kind]} resources are not allowed."
                 raise KafkaError(ErrorCode.invalid_request, text)
         elif kind != _BROKER:
-            raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
+            raise _unsupported(kind)
         elif name:
             self._check_broker(name)
 
@@ -273,6 +286,10 @@ def _java_split(value: str) -> list[str]:
     while parts and not parts[-1]:
         parts.pop()
     return parts
+
+
+def _unsupported(kind: int) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
 
 
 def _check_once(count: int) -> None:

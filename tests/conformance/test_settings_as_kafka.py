@@ -303,3 +303,34 @@ def test_quotas_are_listed_in_the_order_of_kafka(kafka: Any) -> None:
         assert [entity for entity, _ in found] == list(QUOTAS)
     finally:
         change_quotas(raw, remove=True)
+
+
+def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synonyms(
+    kafka: Any,
+) -> None:
+    raw = kafka.raw(1)
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
+    rows = tuple(
+        s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        for kind, name in ((BROKER, "1"), (0, ""))
+    )
+    entity = s.root(resources=rows, include_synonyms=True, include_documentation=False)
+    found = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+    assert sorted((row.resource_type, int(row.error_code)) for row in found) == [
+        (0, 42),
+        (BROKER, 42),
+    ]
+    assert [row.synonyms for row in described(raw, 16, "any").configs] == [()] * 3
+
+
+def test_operations_are_checked_before_the_name_of_the_resource(kafka: Any) -> None:
+    raw, unlisted = kafka.raw(1), ("retention.ms", SUBTRACT, "1")
+    for kind, name in ((TOPIC, ""), (TOPIC, "a b"), (32, ""), (16, ""), (16, "any")):
+        assert altered(raw, kind, name, unlisted) == 40, (kind, name)
+        assert altered(raw, kind, name, ("retention.ms", SET, None)) == 42, (kind, name)
+    assert altered(raw, TOPIC, "", ("retention.ms", SET, "1")) == 42
+    assert altered(raw, TOPIC, "a b", ("retention.ms", SET, "1")) == 17
+    assert altered(raw, 16, "any", ("interval.ms", DELETE, None)) == 0
+    assert altered(raw, 16, "", ("interval.ms", DELETE, None)) == 42
+    assert altered(raw, 16, "any", ("no.such", SET, "1")) == 42
+    assert altered(raw, BROKER, "99", unlisted) == 42
