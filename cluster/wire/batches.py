@@ -9,7 +9,7 @@ Invariant: the cost is per batch, never per record. Fails with KafkaError only:
     no complete batch, or a second complete batch after it;
     magic 0 or 1; record counts that disagree; from a client:
     a base offset other than 0, a control batch, or a
-    producer id without an epoch or a sequence               invalid_record
+    producer id without a sequence                           invalid_record
     impossible length, magic above 2, wrong CRC              corrupt_message
     larger than max.message.bytes                            message_too_large
 
@@ -105,9 +105,7 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
     if len(records) < HEADER_SIZE:
         _check_extent(records)
     fields = _unpack(records)
-    base, length, _, magic, crc, attributes, last_delta, _, _, producer, epoch, sequence, count = (
-        fields
-    )
+    base, length, _, magic, crc, attributes, last_delta, _, _, producer, _, sequence, count = fields
     size = length + LOG_OVERHEAD
     if magic != 2 or size != len(records):
         _check_extent(records)
@@ -129,10 +127,8 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
     if from_client:
         if attributes & CONTROL:
             raise _invalid("clients are not allowed to write control batches")
-        if producer >= 0 and (epoch < 0 or sequence < 0):
-            raise _invalid(
-                f"producer id {producer} needs an epoch and a sequence, but has {epoch} and {sequence}"
-            )
+        if producer >= 0 and sequence < 0:
+            raise _invalid(f"producer id {producer} needs a sequence, but has {sequence}")
     return new_row(BatchHeader, fields)
 
 

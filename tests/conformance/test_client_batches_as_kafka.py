@@ -137,3 +137,20 @@ def test_times_that_no_record_may_have_are_refused(kafka: Any) -> None:
         assert row.error_code == 0
         stored = [each.header for each in headers(raw.fetch(topic, 0, row.base_offset).records)]
         assert (stored[-1].attributes, stored[-1].max_timestamp) == (0, highest)
+
+
+def test_a_producer_without_an_epoch_is_fenced_by_one_with_an_epoch(kafka: Any) -> None:
+    topic, raw = kafka.topic("epochless", 1, 2), kafka.raw(1)
+
+    def sent(producer_id: int, epoch: int, sequence: int = 0) -> tuple[Code, int]:
+        records = batch(
+            ["a"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
+        found = raw.produce(topic, 0, records)
+        return found.error_code, found.base_offset
+
+    assert [sent(7_001, -1), sent(7_001, -1)] == [(Code.none, 0)] * 2, "a repetition"
+    assert sent(7_001, 0) == (Code.none, 1)
+    assert sent(7_001, -1, 1)[0] is Code.invalid_producer_epoch
+    assert sent(7_002, -2)[0] is Code.invalid_producer_epoch
+    assert sent(7_002, -1, -1)[0] is Code.invalid_record
