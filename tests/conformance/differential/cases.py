@@ -33,7 +33,7 @@ class Step:
     `role`: `setup` prepares and is repeated while its error is transient, `target` is the request under test, `probe`
     reads the state that the target left, `cleanup` removes what the case made and is not compared. With `later`, the
     response is taken by the next step of that client. A step is repeated until an error code is `until`, and until
-    the list `until_empty` of its response is empty.
+    the list at the path `until_empty` of its response is empty.
     """
 
     api: str

@@ -27,6 +27,11 @@ class Gate:
         self._alone = False
         self._waiting = 0
 
+    @property
+    def is_wanted(self) -> bool:
+        """True while somebody waits to be alone."""
+        return self._waiting > 0
+
     @contextmanager
     def shared(self) -> Generator[None]:
         with self._condition:

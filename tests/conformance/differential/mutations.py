@@ -139,7 +139,7 @@ def edge_values(field: Field, value: Json, api: str) -> list[Json]:
     if field.kind == "bool":
         return [not value]
     if field.kind == "float64":
-        return [0.0, -1.0, 1e308, float("inf"), float("nan"), 0.5, 1.0]
+        return [0.0, -1.0, 1e308, float("inf"), float("-inf"), 0.5, 1.0]
     if field.kind == "uuid":
         ids = [{"$topicId": name} for name in ("one~", "two~", "gone~")]
         return [NO_ID, UNKNOWN_ID, METADATA_ID, "ff" * 16, *ids]
@@ -215,7 +215,7 @@ MEANINGS: dict[str, tuple[Json, ...]] = {
 }
 """Strings that mean something in a field, by its name in lower case."""
 RESOURCES: tuple[Json, ...] = (
-    "",
+    "",  # AlterConfigs of all brokers is refused by Kafka: it would remove min.insync.replicas, which has a row
     "1",
     "2",
     "99",
@@ -239,7 +239,7 @@ def _of_text(field: Field, api: str) -> list[Json]:
         values = {
             "value": SETTING_VALUES,
             "name": (*SETTING_NAMES, NOT_UTF8, None),
-            "resourcename": RESOURCES,
+            "resourcename": RESOURCES if api != "AlterConfigs" else RESOURCES[1:],
         }
         return list(values[name])
     return [*TEXTS, *MEANINGS.get(name, ())]

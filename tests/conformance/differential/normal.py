@@ -103,7 +103,9 @@ class Normaliser:
 
     def _value(self, name: str, value: Json) -> Json:
         if is_struct(value):
-            return self._struct(value)
+            found = self._struct(value)
+            overflows = name == "nextCursor" and value["partitionIndex"] < 0
+            return {**found, "partitionIndex": "below 0"} if overflows else found
         if is_rows(value):
             return self._list(name, value)
         if isinstance(value, bytes):

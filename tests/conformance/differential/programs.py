@@ -341,6 +341,9 @@ def end_transaction(state: Programmer) -> None:
         "committed": state.choose(True, True, False),
     }
     state.ask("EndTxn", body, most=4)
+    # the markers arrive in the logs some time after the response: what the next request finds there depends on it
+    state.make.add(Step(api="DescribeTransactions", version=0, body={"transactionalIds": [TXN]}, role="probe",
+                        until_empty="transactionStates.0.topics"))  # fmt: skip
 
 
 def _end(state: Programmer, step: int, *, committed: bool) -> None:

@@ -24,6 +24,7 @@ from .normal import ABSENT, Difference
 from .programs import program
 from .requests import BASES, Maker
 from .shrink import as_sent, smallest
+from .world import is_changed_by
 
 PROGRAM_SHARE = 0.05
 PLAIN_SHARE = 0.1
@@ -157,7 +158,7 @@ class Run:
         with self.lock:
             self.cases += 1
         if not found:
-            if any(map(spoils, differing)):
+            if any(map(spoils, differing)) or is_changed_by(case):
                 pair.renew()
             return
         first = leading(found)

@@ -144,11 +144,7 @@ class Session:
         if "$ref" in value:
             step: int = value["$ref"][0]
             path: str = value["$ref"][1]
-            keys = [int(key) if key.isdigit() else key for key in path.split(".")]
-            try:
-                return look_up(outcomes[step].body, keys)
-            except (LookupError, TypeError):
-                return value.get("$else", -1)
+            return _at(outcomes[step].body, path, value.get("$else", -1))
         if "$topicId" in value:
             return self.topic_ids.get(self.named(value["$topicId"]), "f" * 32)
         if "$time" in value:
@@ -203,7 +199,17 @@ def _is_done(step: Step, outcome: Outcome) -> bool:
     codes = set(error_codes(outcome.body))
     if outcome.kind == "response" and step.until is not None:
         return step.until in codes
-    return not codes & set(step.transient) and not outcome.body.get(step.until_empty)
+    return not codes & set(step.transient) and not (
+        step.until_empty and _at(outcome.body, step.until_empty)
+    )
+
+
+def _at(body: Json, path: str, missing: Json = None) -> Json:
+    """The value at a path such as `a.0.b`; `missing` where there is none."""
+    try:
+        return look_up(body, [int(key) if key.isdigit() else key for key in path.split(".")])
+    except (LookupError, TypeError):
+        return missing
 
 
 def error_codes(body: Json) -> Iterator[int]:

@@ -30,7 +30,6 @@ SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
     "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
-    "log.flush.scheduler.interval.ms": 1_000,
     "replica.fetch.backoff.ms": 50,
 }
 BUSY_MACHINE_KAFKA: dict[str, object] = {"broker.session.timeout.ms": 60_000}

@@ -12,6 +12,7 @@ both systems, so that a wrong group id never meets another coordinator on one sy
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from .cases import Case, Step
@@ -26,6 +27,19 @@ PLACES: dict[str, tuple[list[list[int]], dict[str, str]]] = {
 }
 INTERNAL_PARTITIONS = 5
 RECORDS_IN_BATCHES = (1, 2, 3)
+
+
+CHANGES_TOPICS = frozenset({
+    "AlterPartitionReassignments", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs",
+})  # fmt: skip
+
+
+def is_changed_by(case: Case) -> bool:
+    """True when a case may change the topics of its world: what the next cases find there depends on time then."""
+    return any(
+        step.role == "target" and step.api in CHANGES_TOPICS and "~" in json.dumps(step.body)
+        for step in case.steps
+    )
 
 
 def create(name: str, places: list[list[int]], settings: dict[str, str], *, node: int = 1) -> Step:
