@@ -45,17 +45,16 @@ class TopicPartitionsApi:
         """Serve DescribeTopicPartitions."""
         entity = request.decode()
         s = messages.response(request)
-        requested = sorted({row.name for row in entity.topics})
+        asked = [row.name for row in entity.topics]
+        requested = sorted(set(asked))
         names: Iterable[str] = requested or sorted(self._cache.topic_names())
         first, begin = "", 0
         if entity.cursor is not None:
             first, begin = entity.cursor.topic_name, entity.cursor.partition_index
         names = [name for name in names if name >= first]
-        if requested and first and names[:1] != [first]:
-            self._refuse(request, s, requested)
-            return
-        if begin < 0:
-            self._refuse(request, s, requested or names)
+        elsewhere = requested and entity.cursor is not None and names[:1] != [first]
+        if elsewhere or begin < 0:
+            self._refuse(request, s, asked)
             return
         most = self._config.number("max.request.partition.size.limit")
         page = _Page(max(1, min(entity.response_partition_limit, most)))
@@ -105,6 +104,7 @@ class TopicPartitionsApi:
         )
 
     def _refuse(self, request: Request, s: messages.Schema, names: Iterable[str]) -> None:
+        """As in Kafka, with a row for each topic of the request, none of which is internal."""
         code = ErrorCode.invalid_request
         request.respond(
             s.DescribeTopicPartitionsResponse(
@@ -121,7 +121,7 @@ def _topic(
         error_code=code,
         name=name,
         topic_id=None if topic is None else topic.topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=asked and name in INTERNAL_TOPICS,
         partitions=rows,
         topic_authorized_operations=TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED,
     )

@@ -94,8 +94,10 @@ def test_unknown_topics_and_cursors_get_the_errors_of_kafka(kafka: Any) -> None:
         (a, 1),
     )
     refused: list[Row] = [(a, "invalid_request", []), (b, "invalid_request", [])]
-    for cursor in ((f"{a}-is-gone", 0), ("zz", 0), (a, -1)):
+    for cursor in ((f"{a}-is-gone", 0), ("zz", 0), (a, -1), ("", 0)):
         assert pages.ask(a, b, cursor=cursor) == (refused, None), cursor
+    assert pages.ask(b, a, a, cursor=("", 0)) == ([refused[1], refused[0], refused[0]], None)
+    assert pages.ask(cursor=(a, -1)) == ([], None)
 
 
 # ---------------------------------------------------------- ListConfigResources
