@@ -152,7 +152,11 @@ class Normaliser:
         rows = [self._value(name, each) for each in values if self._is_ours(each)]
         if rows and not is_struct(rows[0]) and name in SETS:
             return sorted(rows, key=_text)
-        return sorted(rows, key=row_key) if rows and is_struct(rows[0]) else rows
+        if not rows or not is_struct(rows[0]):
+            return rows
+        return sorted(
+            rows, key=lambda row: (row_key(row), _text(row))
+        )  # Kafka shuffles some of its lists
 
     def _is_ours(self, row: Json) -> bool:
         """False for a row about another world, and in a list of all for a row about another case.

@@ -190,6 +190,15 @@ def test_ids_in_a_list_of_all_are_numbered_in_the_order_of_the_names() -> None:
     assert listed((one, 7), (two, 9)) == listed((two, 5), (one, 6))
 
 
+def test_rows_of_one_name_are_paired_whatever_their_order() -> None:
+    def deleted(*codes: int) -> Any:
+        rows = [{"name": "a", "errorCode": code} for code in codes]
+        outcome = Outcome(kind="response", body={"responses": rows})
+        return Normaliser({}, {}, "r1w2x", "r1w2x3c").outcome("DeleteTopics", outcome)
+
+    assert deleted(0, 42) == deleted(42, 0)
+
+
 def test_quotas_of_other_cases_are_left_out_and_those_of_defaults_stay() -> None:
     entries = [
         {"entity": [{"entityType": "user", "entityName": name}], "values": []}
