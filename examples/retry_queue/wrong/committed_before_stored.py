@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from confluent_kafka import Consumer
 from retry_queue import scheduler
 from retry_queue.reading import commit
 from retry_queue.records import Record
 
 
 def plant() -> None:
-    """Commit first."""
+    """Commit first, and not again."""
 
     class CommitsFirst(scheduler.Scheduler):
         def keep(self) -> None:
@@ -29,4 +30,8 @@ def plant() -> None:
             finally:
                 self.store.put = put
 
+    def committed(consumer: Consumer, records: Sequence[Record]) -> None:
+        print(f"{len(records)} records of {consumer} are committed already", flush=True)
+
     scheduler.Scheduler = CommitsFirst
+    scheduler.commit = committed
