@@ -120,11 +120,12 @@ class DeleteRecordsHandler:
     def handle(self, request: Request) -> None:
         """Delete in partitions led here; answer when the live replicas have followed."""
         body = request.decode()
-        results: Results = {}
-        for topic in body.topics:
-            for row in topic.partitions:
-                tp = TopicPartition(topic.name, row.partition_index)
-                results[tp] = self._delete(tp, row.offset)
+        asked: dict[TopicPartition, int] = {  # as in Kafka, the last row of a partition counts
+            TopicPartition(topic.name, row.partition_index): row.offset
+            for topic in body.topics
+            for row in topic.partitions
+        }
+        results = {tp: self._delete(tp, offset) for tp, offset in asked.items()}
         timeout_ms = max(0, messages.to_milliseconds(body.timeout))
         operation = DelayedDeleteRecords(
             self._directory,

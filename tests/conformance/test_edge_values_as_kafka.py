@@ -204,10 +204,10 @@ def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
     assert marked((5_000, [(topic, [])])) == []
     assert marked((5_000, []), (5_001, [(topic, [0])])) == [(5_001, [(topic, [(0, 0)])])]
     assert marked((5_002, [(topic, [0]), ("no-such", [])])) == [(5_002, [(topic, [(0, 0)])])]
-    written, unknown = [(topic, [(0, 0)])], int(Code.unknown_topic_or_partition)
-    assert marked((5_003, [(topic, [0])]), (5_003, [(topic, [0])])) == [(5_003, written)]
+    done, unknown = [(topic, [(0, 0)])], int(Code.unknown_topic_or_partition)
+    assert marked((5_003, [(topic, [0])]), (5_003, [(topic, [0])])) == [(5_003, done)]
     assert marked((5_004, [(topic, [0])]), (5_004, [("no", [0])])) == [
-        (5_004, [*written, ("no", [(0, unknown)])])
+        (5_004, [*done, ("no", [(0, unknown)])])
     ]
     assert marked((5_005, [(topic, [9, 9]), (topic, [9])])) == [(5_005, [(topic, [(9, unknown)])])]
     fenced = [(topic, [(0, int(Code.invalid_producer_epoch))])]

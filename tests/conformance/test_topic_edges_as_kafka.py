@@ -159,3 +159,15 @@ def test_operations_are_described_for_topics_that_do_not_exist(kafka: Any) -> No
         )
         answer = kafka.raw(2).ask(ApiKey.METADATA, 12, entity)
         assert {row.topic_authorized_operations for row in answer.topics} == {expected}
+
+
+def test_records_are_deleted_up_to_the_offset_that_is_named_last(kafka: Any) -> None:
+    name, raw = kafka.topic("deleted", 1, 2), kafka.raw(1)
+    for text in ("a", "b"):
+        assert raw.produce(name, 0, [text]).error_code == 0
+    s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
+    rows = tuple(s.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (1, -4))
+    entity = s.root(topics=(s.DeleteRecordsTopic(name=name, partitions=rows),), timeout=WAIT)
+    (found,) = raw.ask(ApiKey.DELETE_RECORDS, 2, entity).topics[0].partitions
+    assert int(found.error_code) == 1, "an offset out of range"
+    assert raw.list_offset(name, 0, -2).offset == 0

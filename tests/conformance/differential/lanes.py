@@ -29,7 +29,7 @@ class Gate:
 
     @property
     def is_wanted(self) -> bool:
-        """True while somebody waits to be alone."""
+        """True while a case waits to be alone."""
         return self._waiting > 0
 
     @contextmanager

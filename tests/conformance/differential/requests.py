@@ -26,7 +26,7 @@ QUOTAS = (
     "request_percentage",
     "controller_mutation_rate",
 )
-"""What a case may set for all clients; it must not hold up the next cases."""
+"""What a case may set for all users; it must not hold up the next cases."""
 CHANGES_LOGS = frozenset({
     "Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "DeleteRecords", "ListTransactions", "DescribeTransactions",

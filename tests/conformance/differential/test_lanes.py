@@ -186,8 +186,8 @@ def test_ids_in_a_list_of_all_are_numbered_in_the_order_of_the_names() -> None:
         outcome = Outcome(kind="response", body={"transactionStates": states})
         return Normaliser({}, {}, "r1w2x", "r1w2x3c").outcome("ListTransactions", outcome)
 
-    one, two = "tr1w2x3c", "ur1w2x3c"
-    assert listed((one, 7), (two, 9)) == listed((two, 5), (one, 6))
+    first, second = "tr1w2x3c", "ur1w2x3c"
+    assert listed((first, 7), (second, 9)) == listed((second, 5), (first, 6))
 
 
 def test_rows_of_one_name_are_paired_whatever_their_order() -> None:
