@@ -266,6 +266,8 @@ def _lie(case: Case, index: int, path: Path, random: Random) -> Case:
             batch["records"], name = _lying_records(batch.get("records", [{}]), random)
             if name == "offsetDelta":  # Kafka looks at it in compressed batches only
                 batch["codec"] = GZIP
+            elif name in ("length", "tail"):  # and at these in plain ones only
+                batch.pop("codec", None)
         value = {"$batches": batches}
     return apply(case, Change(step=index, path=path, value=value))
 
