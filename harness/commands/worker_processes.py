@@ -1,7 +1,8 @@
 """The worker processes of `harrow chaos` and `harrow simulate`, and what a Ctrl-C does to them.
 
 A Ctrl-C reaches every process of the terminal. The workers do not receive it, so that none prints a traceback: the
-command kills them, and their clusters end with them (parent-death signals).
+command kills them, and their clusters end with them (parent-death signals). They themselves end with a command that is
+killed.
 
 Each worker has a pipe and no thread or lock is shared, so that a worker which is killed at any moment cannot block the
 command. (ProcessPoolExecutor of Python 3.11 can: it waits for a lock that a killed worker held.)
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -24,6 +26,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Generic, TypeVar, cast
+
+from harrow.cluster.forkserver import die_with_parent
 
 from ..errors import HarrowError
 
@@ -91,14 +95,15 @@ def results_here_or_of(jobs: int, tasks: Iterable[Task[T]]) -> Generator[T]:
 def _start_worker() -> tuple[Connection, SpawnProcess]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs,), daemon=True)
+    process = context.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
     process.start()
     theirs.close()
     return ours, process
 
 
-def _work(channel: Connection) -> None:
-    """Run the tasks that the command sends, until it closes the pipe."""
+def _work(channel: Connection, command_pid: int) -> None:
+    """Run the tasks that the command sends, until it closes the pipe or ends in any way."""
+    die_with_parent(command_pid)
     while True:
         try:
             task: Task[Any] = channel.recv()

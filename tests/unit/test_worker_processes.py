@@ -5,13 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from harrow.cluster.errors import HarrowError
 from harrow.harness.commands.worker_processes import WorkerDiedError, results_of
+from waiting import readable
 
 
 def square(number: int) -> int:
@@ -40,6 +44,38 @@ def die() -> int:
 
 def blocks_ctrl_c() -> bool:
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+KILLED_COMMAND = """
+from test_worker_processes import report_and_wait
+from harrow.harness.commands.worker_processes import results_of
+if __name__ == "__main__":
+    list(results_of(2, [report_and_wait]))
+"""
+
+
+def report_and_wait() -> None:
+    print(os.getpid(), flush=True)
+    signal.pause()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_ends_with_a_command_that_is_killed(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    command = tmp_path / "command.py"
+    command.write_text(KILLED_COMMAND, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(command)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        worker = os.pidfd_open(int(process.stdout.readline()))
+        try:
+            process.send_signal(number)
+            assert readable(worker, 60), "the worker outlived its command"
+        finally:
+            os.close(worker)
 
 
 @pytest.mark.parametrize(("jobs", "tasks"), [(1, 3), (2, 5), (4, 2), (2, 0)])
