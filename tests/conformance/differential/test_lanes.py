@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka_reference import HAS_JARS
 
 from .cases import Case, Step
 from .known import Known
@@ -18,6 +19,9 @@ from .runner import Run
 from .world import is_changed_by
 
 WAIT_S = 20.0
+needs_jar = pytest.mark.skipif(
+    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
+)
 
 
 def case(api: str, body: dict[str, Any], role: str = "target") -> Case:
@@ -113,6 +117,7 @@ def test_a_case_that_changes_the_topics_of_its_world_is_followed_by_a_new_one() 
     assert len(renewed) == 1
 
 
+@needs_jar
 def test_every_case_of_a_seed_runs_once_in_some_lane() -> None:
     seen: list[Case] = []
     lock = threading.Lock()
@@ -137,6 +142,7 @@ def test_every_case_of_a_seed_runs_once_in_some_lane() -> None:
     assert run.cases == 40
 
 
+@needs_jar
 def test_a_lane_that_fails_ends_the_others() -> None:
     class Lane:
         def compare(self, case: Case) -> list[Difference]:
