@@ -13,11 +13,11 @@ from manual_host import ManualHost
 def checks_of(settings: dict[str, object]) -> tuple[ManualHost, LeaderElections, list[str]]:
     """Elections of a controller that has just been elected, and the events that they enqueue."""
     host, enqueued = ManualHost(), list[str]()
-    core: Any = SimpleNamespace(
-        host=host,
-        config=BrokerConfig.parse(settings),
-        enqueue=lambda name, _handler: enqueued.append(name),
-    )
+
+    def enqueue(name: str, _handler: object) -> None:
+        enqueued.append(name)
+
+    core: Any = SimpleNamespace(host=host, config=BrokerConfig.parse(settings), enqueue=enqueue)
     elections = LeaderElections(core)
     elections.schedule()
     elections.schedule()  # a second call changes nothing
