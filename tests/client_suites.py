@@ -7,7 +7,8 @@ the checkout of the client's repository is yours: `--checkout`, or an environmen
 is copied, and the tests of the copy get the addresses of the systems under test; the checkout is not changed. Both
 systems get the same settings, run one after the other, and each run is bounded in time. A test that fails is repeated
 alone once, and passes if it passes then. Copies, outputs and results stay below `harrow-out/client-suites/SUITE`;
-`--on` repeats one of the two runs, and the other's results are read from there.
+`--on` repeats one of the two runs, and the other's results are read from there. The results of a `--part` join those
+of earlier parts, so a long suite can run in parts; a run without `--part` begins the results again.
 
 Ends with 0 if each test has the same result on both systems, 1 if not, and 2 with the remedy if something is missing.
 """
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +36,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from free_ports import first_free  # noqa: E402 - tests/support is not on the path of a command
 from kafka_reference import HAS_JARS, TOOL  # noqa: E402 - the same
+from suite_processes import bounded, store  # noqa: E402 - the same
 from suites_of_clients import BY_NAME, FAILED, PASSED, SKIPPED, Selection, Suite  # noqa: E402 - the same
 from waiting import until  # noqa: E402 - the same
 
@@ -197,28 +199,6 @@ def prepare(suite: Suite, copy: Path) -> None:
     done.touch()
 
 
-def bounded(
-    command: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    output: Path,
-    limit_s: float,
-) -> bool:
-    """Run a command in a process group of its own; return whether it ended before the limit."""
-    with output.open("w") as file, subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=file, stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    ) as process:  # fmt: skip
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return True
-
-
 def run(
     suite: Suite, system: str, copy: Path, work: Path, *, port: int, minutes: float, part: str
 ) -> dict[str, str]:
@@ -226,6 +206,7 @@ def run(
     brokers = ",".join(f"127.0.0.1:{port + broker}" for broker in range(1, suite.brokers + 1))
     environment = {**suite.environment, suite.variable: brokers}
     began, limit_s = time.monotonic(), minutes * 60
+    found: dict[str, str] = {}
 
     def attempt(name: str, only: Sequence[str], limit_s: float) -> dict[str, str]:
         results = work / f"{system}-{name}.results"
@@ -239,6 +220,8 @@ def run(
                 file=sys.stderr,
             )
         if not results.exists():
+            if found:  # of an earlier process of tests: they are not lost
+                return {}
             refuse(f"{suite.name} on {system} wrote no results; its output is {output}")
         return suite.outcomes(selection)
 
@@ -323,7 +306,7 @@ def main(words: Sequence[str]) -> int:
     prepare(suite, copy)
     for system in systems:
         found = run(suite, system, copy, work, port=port, minutes=given.minutes, part=given.part)
-        (work / f"{system}.json").write_text(json.dumps(found, indent=1))
+        store(work / f"{system}.json", found, part=given.part)
     stored = {name: work / f"{name}.json" for name in SYSTEMS}
     results = {name: json.loads(path.read_text()) for name, path in stored.items() if path.exists()}
     return 0 if report(suite, results) else 1

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from suite_processes import bounded, store
 from suites_of_clients import BY_NAME, FAILED, PASSED, SKIPPED, SUITES, Selection, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +150,33 @@ def test_failed_tests_are_repeated_alone_by_their_names(suite: Suite, tmp_path: 
         "platformatic-kafka": r"--test-name-pattern=/^(a\ b)$/",
     }
     assert wanted.get(suite.name, name) in command
+
+
+def test_left_out_files_of_pytest_are_not_named_because_it_runs_every_file_that_is_named(
+    tmp_path: Path,
+) -> None:
+    admin = tmp_path / "tests" / "integration" / "admin"
+    admin.mkdir(parents=True)
+    for name in ("list_offsets", "user_scram_credentials", "describe_operations"):
+        (admin / f"test_{name}.py").touch()
+    selection = Selection(folder=tmp_path, results=tmp_path / "r")
+    command = BY_NAME["confluent-kafka-python"].command(selection)
+    files = [word for word in command if word.endswith(".py")]
+    assert files == ["tests/integration/admin/test_list_offsets.py"]
+
+
+def test_a_process_at_its_limit_is_interrupted_and_writes_its_results_before_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    command = ["sh", "-c", "trap 'echo results > r; exit 1' INT; while :; do sleep 1; done"]
+    assert not bounded(command, tmp_path, {}, tmp_path / "log", limit_s=2)
+    assert (tmp_path / "r").read_text() == "results\n"
+
+
+def test_the_results_of_a_part_join_those_of_earlier_parts(tmp_path: Path) -> None:
+    path = tmp_path / "kafka.json"
+    store(path, {"a": PASSED, "b": FAILED}, part="a|b")
+    store(path, {"b": PASSED, "c": PASSED}, part="c")
+    assert json.loads(path.read_text()) == {"a": PASSED, "b": PASSED, "c": PASSED}
+    store(path, {"c": FAILED}, part="")
+    assert json.loads(path.read_text()) == {"c": FAILED}

@@ -1,0 +1,49 @@
+"""Runs a process of a client's tests for a bounded time, and keeps results on disk (tests/client_suites.py).
+
+A process that has not ended at its limit is interrupted first, because pytest writes its results then, and killed with
+its process group some seconds later. No process of a suite is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+INTERRUPTED_S = 15.0
+"""Time in which an interrupted process of tests writes the results that it has."""
+
+
+def bounded(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+    limit_s: float,
+) -> bool:
+    """Run a command in a process group of its own; return whether it ended before the limit."""
+    with output.open("w") as file, subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **environment}, stdout=file, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(INTERRUPTED_S)
+            return False
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return True
+
+
+def store(path: Path, found: Mapping[str, str], *, part: str) -> None:
+    """Write the results of a run; those of a part join the results of earlier parts."""
+    earlier: dict[str, str] = json.loads(path.read_text()) if part and path.exists() else {}
+    path.write_text(json.dumps(earlier | found, indent=1))
