@@ -36,11 +36,11 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from free_ports import first_free  # noqa: E402 - tests/support is not on the path of a command
 from kafka_reference import HAS_JARS, TOOL  # noqa: E402 - the same
-from suite_processes import bounded, store  # noqa: E402 - the same
-from suites_of_clients import BY_NAME, FAILED, PASSED, SKIPPED, Selection, Suite  # noqa: E402 - the same
+from suite_processes import bounded  # noqa: E402 - the same
+from suite_results import HARROW, KAFKA, counted, report, store  # noqa: E402 - the same
+from suites_of_clients import BY_NAME, FAILED, PASSED, Selection, Suite  # noqa: E402 - the same
 from waiting import until  # noqa: E402 - the same
 
-KAFKA, HARROW = "kafka", "harrow"
 START_S = 240.0
 RESTARTS_MOST = 3
 """Times that a process of tests is started again, for the tests that did not begin."""
@@ -191,9 +191,15 @@ def prepare(suite: Suite, copy: Path) -> None:
         return
     for command in suite.prepare:
         print(f"{suite.name}: {' '.join(command)}", file=sys.stderr, flush=True)
-        ended = subprocess.run(
-            command, cwd=copy, capture_output=True, text=True, check=False, timeout=PREPARE_S
-        )
+        try:
+            ended = subprocess.run(
+                command, cwd=copy, capture_output=True, text=True, check=False, timeout=PREPARE_S
+            )
+        except subprocess.TimeoutExpired:
+            limit = f"{PREPARE_S / 60:.0f} minutes"
+            refuse(
+                f"{' '.join(command)} took more than {limit} in {copy}; run it there, then run this again"
+            )
         if ended.returncode:
             refuse(f"{' '.join(command)} failed in {copy}: {(ended.stdout + ended.stderr)[-800:]}")
     done.touch()
@@ -242,33 +248,6 @@ def run(
         flush=True,
     )
     return found
-
-
-def counted(found: Mapping[str, str]) -> str:
-    """Return the numbers of results as words."""
-    results = list(found.values())
-    return ", ".join(f"{results.count(result)} {result}" for result in (PASSED, FAILED, SKIPPED))
-
-
-def report(suite: Suite, results: Mapping[str, Mapping[str, str]]) -> bool:
-    """Print the row of docs/clients.md and each test whose results differ; return whether none does."""
-    kafka, ours = results.get(KAFKA, {}), results.get(HARROW, {})
-    shared = kafka.keys() & ours.keys()
-    differ = sorted(name for name in shared if kafka[name] != ours[name])
-    both = sum(kafka[name] == ours[name] == FAILED for name in shared)
-    print(
-        f"| {suite.name} | {suite.version} | {counted(kafka)} | {counted(ours)} | {both} fail on both |"
-    )
-    if differ:
-        print("\n| test | Kafka | Harrow |\n| --- | --- | --- |")
-    for name in differ:
-        print(f"| `{name}` | {kafka[name]} | {ours[name]} |")
-    alone = sorted(kafka.keys() ^ ours.keys()) if len(results) == len(SYSTEMS) else []
-    if alone:
-        print(
-            f"\n{len(alone)} tests ran on one system only, such as {alone[0]}: give the tests more `--minutes`."
-        )
-    return not differ and not alone
 
 
 def end(number: int, frame: object) -> NoReturn:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from suite_processes import bounded, store
+from suite_processes import bounded
+from suite_results import report, store
 from suites_of_clients import BY_NAME, FAILED, PASSED, SKIPPED, SUITES, Selection, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -180,3 +181,28 @@ def test_the_results_of_a_part_join_those_of_earlier_parts(tmp_path: Path) -> No
     assert json.loads(path.read_text()) == {"a": PASSED, "b": PASSED, "c": PASSED}
     store(path, {"c": FAILED}, part="")
     assert json.loads(path.read_text()) == {"c": FAILED}
+
+
+def test_the_row_counts_what_ended_on_both_systems_and_names_each_difference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kafka = {"a": PASSED, "b": FAILED, "c": PASSED, "only here": PASSED}
+    assert not report(BY_NAME["kafkajs"], {"kafka": kafka, "harrow": kafka | {"c": FAILED}})
+    said = capsys.readouterr().out
+    assert (
+        "| 3 passed, 1 failed, 0 skipped | 2 passed, 2 failed, 0 skipped | 1 fail on both |" in said
+    )
+    assert "| `c` | passed | failed |" in said
+    ours = {name: result for name, result in kafka.items() if name != "only here"}
+    assert not report(BY_NAME["kafkajs"], {"kafka": kafka, "harrow": ours})
+    said = capsys.readouterr().out
+    assert (
+        "| 2 passed, 1 failed, 0 skipped | 2 passed, 1 failed, 0 skipped | 1 fail on both |" in said
+    )
+    assert "1 tests ran on one system only, such as only here" in said
+    assert report(BY_NAME["kafkajs"], {"kafka": ours, "harrow": ours})
+
+
+def test_a_system_without_results_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(BY_NAME["kafkajs"], {"harrow": {"a": PASSED}})
+    assert "| not run | 1 passed, 0 failed, 0 skipped |" in capsys.readouterr().out

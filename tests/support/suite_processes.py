@@ -1,4 +1,4 @@
-"""Runs a process of a client's tests for a bounded time, and keeps results on disk (tests/client_suites.py).
+"""Runs a process of a client's tests for a bounded time (tests/client_suites.py).
 
 A process that has not ended at its limit is interrupted first, because pytest writes its results then, and killed with
 its process group some seconds later. No process of a suite is left.
@@ -6,7 +6,6 @@ its process group some seconds later. No process of a suite is left.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -41,9 +40,3 @@ def bounded(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return True
-
-
-def store(path: Path, found: Mapping[str, str], *, part: str) -> None:
-    """Write the results of a run; those of a part join the results of earlier parts."""
-    earlier: dict[str, str] = json.loads(path.read_text()) if part and path.exists() else {}
-    path.write_text(json.dumps(earlier | found, indent=1))
