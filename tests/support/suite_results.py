@@ -18,7 +18,7 @@ KAFKA, HARROW = SYSTEMS = ("kafka", "harrow")
 def store(path: Path, found: Mapping[str, str], *, part: str) -> None:
     """Write the results of a run; those of a part join the results of earlier parts."""
     earlier: dict[str, str] = json.loads(path.read_text()) if part and path.exists() else {}
-    path.write_text(json.dumps(earlier | found, indent=1))
+    path.write_text(json.dumps({**earlier, **found}, indent=1))
 
 
 def counted(found: Mapping[str, str]) -> str:
