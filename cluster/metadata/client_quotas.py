@@ -23,13 +23,16 @@ from .node_names import name_of_node, node_of_name
 __all__ = [
     "Component",
     "Entity",
+    "change_order",
     "checked_filter",
     "checked_quotas",
     "checked_values",
     "entities_in_order",
     "entity_of",
     "entity_of_path",
+    "entity_order",
     "matches",
+    "part_order",
     "path_of",
     "quota_order",
 ]
@@ -99,9 +102,9 @@ def checked_quotas(
 
 
 def checked_values(stored: Mapping[str, str]) -> dict[str, float]:
-    """The quotas in a node of the registry; other settings of a user (SCRAM) are left out."""
+    """The quotas in a node of the registry, as they were set; other settings of a user (SCRAM) are left out."""
     return {
-        key: float(stored[key]) for key in sorted(stored) if key in _CLIENT_KEYS or key in _IP_KEYS
+        key: float(text) for key, text in stored.items() if key in _CLIENT_KEYS or key in _IP_KEYS
     }
 
 
@@ -203,16 +206,35 @@ def matches(entity: Entity, wanted: Mapping[str, Component], *, strict: bool) ->
 
 def entities_in_order(
     stored: Mapping[Entity, Mapping[str, float]],
-) -> Mapping[Entity, Mapping[str, float]]:
+) -> dict[Entity, Mapping[str, float]]:
     """The entities with quotas in the order of Kafka's map (`ClientQuotaEntity.hashCode`)."""
     found = [entity for entity, quotas in stored.items() if quotas]
-    capacity = capacity_of(len(found))
-    found.sort(key=lambda entity: bucket(31 + entries_hash(entity), capacity))
-    return {entity: stored[entity] for entity in found}
+    return {entity: stored[entity] for entity in entity_order(found)}
+
+
+def entity_order(entities: Collection[Entity]) -> list[Entity]:
+    """These entities in the order of Kafka's map; those whose hashes meet keep their order."""
+    capacity = capacity_of(len(entities))
+    return sorted(entities, key=lambda entity: bucket(31 + entries_hash(entity), capacity))
+
+
+def part_order(parts: Mapping[str, str | None]) -> Entity:
+    """The parts of an entity in the order of Kafka's map, which begins with a single bucket."""
+    names = hash_order(parts, capacity_of(len(parts), least=1))
+    return tuple((kind, parts[kind]) for kind in names)
+
+
+def change_order(keys: Collection[str]) -> list[str]:
+    """The keys of changed quotas in the order in which Kafka applies them: that of the map of one request's changes."""
+    return hash_order(keys)
 
 
 def quota_order(keys: Collection[str]) -> list[str]:
-    """The keys of an entity's quotas in the order of Kafka's map, which begins with a single bucket."""
+    """The keys of an entity's quotas in the order of Kafka's map, which begins with a single bucket.
+
+    Keys whose hashes meet, such as `producer_byte_rate` and `request_percentage` among three, have the order in which
+    they were set.
+    """
     return hash_order(keys, capacity_of(len(keys), least=1))
 
 

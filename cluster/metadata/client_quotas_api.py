@@ -24,13 +24,16 @@ from ..wire.request import Request
 from .client_quotas import (
     Component,
     Entity,
+    change_order,
     checked_filter,
     checked_quotas,
     checked_values,
     entities_in_order,
     entity_of,
     entity_of_path,
+    entity_order,
     matches,
+    part_order,
     path_of,
     quota_order,
 )
@@ -93,10 +96,10 @@ class ClientQuotasApi:
         """Serve AlterClientQuotas: one result for each entity of the request."""
         entity = request.decode()
         s = messages.response(request)
-        results: dict[Any, tuple[Any, KafkaError | None]] = {}
+        results: dict[Any, tuple[Entity, KafkaError | None]] = {}
         for row in entity.entries:
             # as in Kafka: the last name of a type that is named twice
-            parts = tuple({part.entity_type: part.entity_name for part in row.entity}.items())
+            parts = part_order({part.entity_type: part.entity_name for part in row.entity})
             key = frozenset(parts)
             if key in results:  # as in Kafka, the first entry has taken effect
                 results[key] = (
@@ -112,6 +115,7 @@ class ClientQuotasApi:
             except (KafkaError, RegistryError) as problem:
                 error = error_for_client(problem)
             results[key] = parts, error
+        found = dict(results.values())
         request.respond(
             s.AlterClientQuotasResponse(
                 entries=tuple(
@@ -122,7 +126,7 @@ class ClientQuotasApi:
                             s.EntityData(entity_type=kind, entity_name=name) for kind, name in parts
                         ),
                     )
-                    for parts, error in results.values()
+                    for parts, error in ((parts, found[parts]) for parts in entity_order(found))
                 )
             )
         )
@@ -145,8 +149,8 @@ def _changed(
 ) -> dict[str, str] | None:
     """The settings with the changed quotas; None where there are none before and after."""
     settings = dict(before)
-    for key, value in changes.items():
-        if value is None:
+    for key in change_order(changes):
+        if (value := changes[key]) is None:
             settings.pop(key, None)
         else:
             settings[key] = repr(value)

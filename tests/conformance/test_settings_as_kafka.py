@@ -334,3 +334,47 @@ def test_operations_are_checked_before_the_name_of_the_resource(kafka: Any) -> N
     assert altered(raw, 16, "", ("interval.ms", DELETE, None)) == 42
     assert altered(raw, 16, "any", ("no.such", SET, "1")) == 42
     assert altered(raw, BROKER, "99", unlisted) == 42
+
+
+def altered_quotas(
+    raw: RawKafka, *keys: str, remove: bool = False, more: tuple[str, ...] = ()
+) -> list[list[tuple[str, str | None]]]:
+    """Set or remove quotas of a user with a client id, and of other users; return the entities as responded."""
+    s = messages.schema(ApiKey.ALTER_CLIENT_QUOTAS, 1, "request")
+    pair = (
+        s.EntityData(entity_type="user", entity_name="order"),
+        s.EntityData(entity_type="client-id", entity_name="order"),
+    )
+    others = ((s.EntityData(entity_type="user", entity_name=name),) for name in more)
+    entries = tuple(
+        s.EntryData(
+            entity=entity, ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in keys)
+        )
+        for entity in (pair, *others)
+    )
+    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=entries, validate_only=False))
+    assert {row.error_code for row in result.entries} == {0}
+    return [[(part.entity_type, part.entity_name) for part in row.entity] for row in result.entries]
+
+
+def test_quotas_whose_hashes_meet_are_listed_in_the_order_of_the_changes(kafka: Any) -> None:
+    raw, (produce, consume, _, percentage) = kafka.raw(1), KEYS
+    entity = (("client-id", "order"), ("user", "order"))
+    for steps, wanted in (
+        ([(produce, consume, percentage)], [consume, percentage, produce]),
+        ([(produce,), (percentage, consume)], [consume, produce, percentage]),
+    ):
+        for count, step in enumerate(steps, 1):
+            assert altered_quotas(raw, *step) == [list(entity)]
+            seen = sum(map(len, steps[:count]))
+            until(lambda seen=seen: [len(keys) for _, keys in quotas(raw)] == [seen])
+        assert quotas(raw) == [(entity, wanted)]
+        altered_quotas(raw, produce, consume, percentage, remove=True)
+        until(lambda: quotas(raw) == [])
+
+
+def test_results_of_changed_quotas_have_the_order_of_kafka(kafka: Any) -> None:
+    raw, names = kafka.raw(1), ("alice", "bob", "dave", "erin")
+    found = altered_quotas(raw, KEYS[0], remove=True, more=names)
+    users = [[("user", name)] for name in ("erin", "alice", "bob", "dave")]
+    assert found == [*users, [("client-id", "order"), ("user", "order")]]
