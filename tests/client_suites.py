@@ -281,7 +281,7 @@ def main(words: Sequence[str]) -> int:
     port = given.port or first_free(range(28_000, 29_900, 20), brokers)
     work = ROOT / "harrow-out" / "client-suites" / suite.name
     work.mkdir(parents=True, exist_ok=True)
-    copy = copy_of(suite, checkout, work, {broker: port + broker for broker in brokers})
+    copy = copy_of(suite, checkout, work, {broker: port + broker for broker in (0, *brokers)})
     prepare(suite, copy)
     for system in systems:
         found = run(suite, system, copy, work, port=port, minutes=given.minutes, part=given.part)

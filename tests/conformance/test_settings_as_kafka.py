@@ -357,6 +357,11 @@ def altered_quotas(
     return [[(part.entity_type, part.entity_name) for part in row.entity] for row in result.entries]
 
 
+def has_keys(raw: RawKafka, count: int) -> bool:
+    """Whether one entity has quotas, and so many keys."""
+    return [len(keys) for _, keys in quotas(raw)] == [count]
+
+
 def test_quotas_whose_hashes_meet_are_listed_in_the_order_of_the_changes(kafka: Any) -> None:
     raw, (produce, consume, _, percentage) = kafka.raw(1), KEYS
     entity = (("client-id", "order"), ("user", "order"))
@@ -366,8 +371,7 @@ def test_quotas_whose_hashes_meet_are_listed_in_the_order_of_the_changes(kafka: 
     ):
         for count, step in enumerate(steps, 1):
             assert altered_quotas(raw, *step) == [list(entity)]
-            seen = sum(map(len, steps[:count]))
-            until(lambda seen=seen: [len(keys) for _, keys in quotas(raw)] == [seen])
+            until(partial(has_keys, raw, sum(map(len, steps[:count]))))
         assert quotas(raw) == [(entity, wanted)]
         altered_quotas(raw, produce, consume, percentage, remove=True)
         until(lambda: quotas(raw) == [])

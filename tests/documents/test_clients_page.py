@@ -113,16 +113,31 @@ def test_jest_tests_of_one_name_are_numbered_and_left_out_tests_are_none(tmp_pat
     assert found == {"x.spec.js: a": PASSED, "x.spec.js: a #2": FAILED}
 
 
-def test_node_results_have_the_file_and_no_row_for_the_file_itself(tmp_path: Path) -> None:
+def test_node_results_have_the_file_which_is_a_result_only_if_none_of_its_tests_ended(
+    tmp_path: Path,
+) -> None:
     file = str(tmp_path / "test" / "a.test.ts")
     rows = [
         {"file": file, "name": "sends", "result": "passed", "skip": False},
         {"file": file, "name": "later", "result": "passed", "skip": True},
         {"file": file, "name": file, "result": "failed", "skip": False},
+        {"file": file, "name": "test/a.test.ts", "result": "failed", "skip": False},
+        {"file": f"{tmp_path}/b.test.ts", "name": "b.test.ts", "result": "failed", "skip": False},
     ]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     found = results("platformatic-kafka", tmp_path, text)
-    assert found == {"test/a.test.ts: sends": PASSED, "test/a.test.ts: later": SKIPPED}
+    assert found == {
+        "test/a.test.ts: sends": PASSED,
+        "test/a.test.ts: later": SKIPPED,
+        "b.test.ts: (file)": FAILED,
+    }
+
+
+def test_node_leaves_tests_out_by_a_pattern_of_names_that_it_skips(tmp_path: Path) -> None:
+    selection = Selection(folder=tmp_path, results=tmp_path / "r")
+    command = BY_NAME["platformatic-kafka"].command(selection)
+    assert any(word.startswith("--test-skip-pattern=/") and "ACL" in word for word in command)
+    assert not any(word.startswith("--test-name-pattern") for word in command)
 
 
 def test_pytest_results_are_node_ids_that_pytest_takes(tmp_path: Path) -> None:

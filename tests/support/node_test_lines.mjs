@@ -5,7 +5,7 @@ export default async function * lines (events) {
       if (data.details?.type === 'suite') continue
       const result = type === 'test:pass' ? 'passed' : 'failed'
       const skip = data.skip !== undefined || data.todo !== undefined
-      const error = String(data.details?.error?.cause?.message ?? data.details?.error?.message ?? '').slice(0, 400)
+      const error = String(data.details?.error?.cause?.message ?? data.details?.error?.message ?? '').slice(0, 1500)
       yield JSON.stringify({ file: data.file ?? '', name: data.name, result, skip, error }) + '\n'
     }
   }

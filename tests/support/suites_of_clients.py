@@ -52,7 +52,7 @@ class Suite:
     """Broker settings by Kafka's name, over those of every suite."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     addresses: tuple[tuple[str, str, str], ...] = ()
-    """(files, regular expression, what replaces it); `{1}` is the port of broker 1. Ids of brokers, too."""
+    """(files, regular expression, what replaces it); `{1}` is the port of broker 1, `{0}` the one before; ids, too."""
     unchanged: tuple[str, ...] = ()
     """Files of these names keep their addresses: they test the addresses themselves."""
     prepare: tuple[tuple[str, ...], ...] = ()
@@ -159,9 +159,11 @@ JEST_LEFT_OUT = (
 )
 """The last of them adds partitions by a script that calls Docker."""
 JEST_BROKER_IDS = (
-    ("src/*/__tests__/*Reassignments.spec.js", r"(eplicas: \[[^\]]*)\b0\b", r"\g<1>3"),
+    ("src/broker/__tests__/list*.spec.js", r"replicas: \[0, 1, 2\]", "replicas: [1, 2, 3]"),
+    ("src/*/__tests__/*Reassignments.spec.js", r"(eplicas: \[[^\]]*)\b0\b(?!, 'a')", r"\g<1>3"),
     ("src/*/__tests__/createTopics.spec.js", r"(replicas: \[[^\]]*)\b0\b", r"\g<1>3"),
     ("src/broker/__tests__/createTopics.spec.js", r"name: '0'", "name: '1'"),
+    ("src/broker/__tests__/deleteRecords.spec.js", r"partitionLeader = 0", "partitionLeader = 1"),
     ("src/cluster/__tests__/findBroker.spec.js", r"nodeId = 0", "nodeId = 1"),
     ("src/cluster/__tests__/findGroupCoordinator.spec.js", r"brokers\[2\]", "brokers[3]"),
     ("src/cluster/__tests__/findGroupCoordinator.spec.js", r"brokers\[1\]", "brokers[2]"),
@@ -195,6 +197,15 @@ def jest_results(selection: Selection) -> Iterator[tuple[str, str]]:
 
 
 NODE_LEFT_OUT = "SASL|TLS|ACL|Acls|Scram|SCRAM|GSSAPI|[Kk]erberos|[Rr]egistry|OAUTH|DelegationToken"
+NODE_ADDRESSES = (
+    *(
+        (files, rf"localhost({between}){port}\b", rf"127.0.0.1\g<1>{{{broker}}}")
+        for files in ("test/helpers.ts", "test/clients/*/*.test.ts")
+        for between in (":", "', port: ")
+        for port, broker in ((9001, 1), (9011, 1), (9012, 2), (9013, 3))
+    ),
+    ("test/clients/admin/admin.test.ts", r"port! - 9010\b", "port! - {0}"),
+)
 NODE_REACHES = re.compile(r"\b(create(Base|Admin|Producer|Consumer)\w*|kafka\w*BootstrapServers)\b")
 NODE_NOT = re.compile(r"sasl|registr|memory")
 
@@ -212,25 +223,28 @@ def node_files(folder: Path) -> list[str]:
 def node_command(selection: Selection) -> list[str]:
     chosen = [file for file in node_files(selection.folder) if re.search(selection.part, file)]
     files = files_of(selection.only) or chosen
-    names = either(selection.only) if selection.only else f"^(?!.*({NODE_LEFT_OUT}))"
     report = [
         f"--test-reporter={NODE_REPORTER}",
         f"--test-reporter-destination={selection.results}",
     ]
     some = ["--test-concurrency=1" if selection.only else "--test-concurrency=2"]
-    words = ["--test-force-exit", f"--test-name-pattern=/{names}/"]
+    named = [f"--test-name-pattern=/{either(selection.only)}/"] if selection.only else []
+    words = ["--test-force-exit", f"--test-skip-pattern=/{NODE_LEFT_OUT}/", *named]
     return ["node", "--test", *some, *words, *report, *files]
 
 
 def node_results(selection: Selection) -> Iterator[tuple[str, str]]:
-    """Read the lines of the reporter."""
-    for line in selection.results.read_text().splitlines():
-        row = json.loads(line)
+    """Read the lines of the reporter; a file is a result only if it failed before a test of it ended."""
+    rows = [json.loads(line) for line in selection.results.read_text().splitlines()]
+    tests = [row for row in rows if not row["file"].endswith(row["name"])]
+    files = {row["file"] for row in tests}
+    for row in rows:
         file = Path(row["file"])
-        if row["name"] in (str(file), file.name):
-            continue
         path = file.relative_to(selection.folder) if file.is_absolute() else file
-        yield f"{path}: {row['name']}", SKIPPED if row["skip"] else row["result"]
+        if row in tests:
+            yield f"{path}: {row['name']}", SKIPPED if row["skip"] else row["result"]
+        elif row["result"] == FAILED and row["file"] not in files:
+            yield f"{path}: (file)", FAILED
 
 
 PYTEST_LEFT_OUT = ("test_user_scram_credentials.py", "test_describe_operations.py")
@@ -324,12 +338,7 @@ SUITES = (
             "transaction.partition.verification.enable": "false",
         },
         environment={"KAFKA_VERSION": "8.1.0"},
-        addresses=tuple(
-            (files, rf"localhost({between}){port}\b", rf"127.0.0.1\g<1>{{{broker}}}")
-            for files in ("test/helpers.ts", "test/clients/*/*.test.ts")
-            for between in (":", "', port: ")
-            for port, broker in ((9001, 1), (9011, 1), (9012, 2), (9013, 3))
-        ),
+        addresses=NODE_ADDRESSES,
         prepare=(NPM,), command=node_command, read=node_results,
     ),
     CONFLUENT,
