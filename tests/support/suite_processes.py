@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 INTERRUPTED_S = 15.0
@@ -25,7 +25,7 @@ def bounded(
     limit_s: float,
 ) -> bool:
     """Run a command in a process group of its own; return whether it ended before the limit."""
-    with output.open("w") as file, subprocess.Popen(
+    with output.open("w") as file, interruptible(), subprocess.Popen(
         command, cwd=folder, env={**os.environ, **environment}, stdout=file, stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL, start_new_session=True,
     ) as process:  # fmt: skip
@@ -40,3 +40,13 @@ def bounded(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return True
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Let processes that start here be interrupted; a shell starts background commands with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
