@@ -108,18 +108,29 @@ class ProduceHandler:
                 refused[index] = ProduceResult.refused(problem)
             elif tp in entries:
                 refused[index] = ProduceResult.refused(ErrorCode.invalid_request)
-            elif entry.records is None:
-                refused[index] = ProduceResult.refused(ErrorCode.invalid_record)
-            elif version < ZSTD_FROM_VERSION and _is_zstd(entry.records):
-                refused[index] = ProduceResult.refused(
-                    ErrorCode.unsupported_compression_type,
-                    f"Produce version {version} does not allow batches in zstd; "
-                    f"version {ZSTD_FROM_VERSION} does",
-                )
+            elif entry.records is None or (version < ZSTD_FROM_VERSION and _is_zstd(entry.records)):
+                assert tp is not None
+                refused[index] = self._unreadable(tp, entry, version)
             else:
                 assert tp is not None
                 entries[tp] = entry.records
         return entries, refused, keys
+
+    def _unreadable(self, tp: TopicPartition, entry: ProduceEntry, version: int) -> ProduceResult:
+        """Refuse an entry without records, or in a codec that its version does not have.
+
+        As in Kafka, a partition that does not exist is named first.
+        """
+        if self._directory.partition(tp) is None:
+            code = self._directory.missing(tp)
+            if code is ErrorCode.unknown_topic_or_partition:
+                return ProduceResult.refused(code)
+        if entry.records is None:
+            return ProduceResult.refused(ErrorCode.invalid_record)
+        return ProduceResult.refused(
+            ErrorCode.unsupported_compression_type,
+            f"Produce version {version} does not allow batches in zstd; version {ZSTD_FROM_VERSION} does",
+        )
 
     def _append(
         self,

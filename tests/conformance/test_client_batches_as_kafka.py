@@ -67,6 +67,12 @@ def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(
     assert raw.list_offset(topic, 0, -1).offset == 2
 
 
+def test_a_partition_that_does_not_exist_is_named_before_the_lack_of_records(kafka: Any) -> None:
+    topic, raw = kafka.topic("no-records", 1), kafka.raw(1)
+    # Apache Kafka never responds where the partition exists; Harrow refuses the records.
+    assert Code(raw.produce(topic, 9, None).error_code) is Code.unknown_topic_or_partition
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
 def test_a_batch_whose_records_do_not_parse_is_refused_and_not_stored(
     kafka: Any, codec: int

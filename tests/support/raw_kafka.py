@@ -104,10 +104,10 @@ class RawKafka:
     # ---------------------------------------------------------------- requests
 
     def produce(
-        self, topic: str, partition: int, values: Sequence[str] | bytes, *, acks: int = -1,
+        self, topic: str, partition: int, values: Sequence[str] | bytes | None, *, acks: int = -1,
         timeout_ms: int = 30_000, version: int = 9,
     ) -> Any:  # fmt: skip
-        """Produces a batch, or these bytes, to a partition; returns its row of the response."""
+        """Produces a batch, these bytes, or null, to a partition; returns its row of the response."""
         answer = self.ask(
             ApiKey.PRODUCE,
             version,
@@ -199,14 +199,14 @@ def batch(values: Sequence[str], **fields: Any) -> bytes:
 def produce_request(
     topic: str,
     partition: int,
-    values: Sequence[str] | bytes,
+    values: Sequence[str] | bytes | None,
     acks: int,
     timeout_ms: int,
     version: int,
 ) -> Any:
-    """Builds a Produce request with a batch of these values, or with these bytes."""
+    """Builds a Produce request with a batch of these values, with these bytes, or with null."""
     s = messages.schema(ApiKey.PRODUCE, version, "request")
-    records = values if isinstance(values, bytes) else batch(values)
+    records = values if values is None or isinstance(values, bytes) else batch(values)
     row = s.PartitionProduceData(index=partition, records=records)
     return s.ProduceRequest(
         transactional_id=None, acks=acks, timeout=messages.milliseconds(timeout_ms),
