@@ -121,9 +121,8 @@ class TopicsApi:
             configs=tuple(
                 s.CreatableTopicConfigs(
                     name=entry.name,
-                    value=plan.config.get(
-                        entry.name, entry.value
-                    ),  # as in Kafka, the text that was given
+                    # as in Kafka, the text that was given
+                    value=plan.config.get(entry.name, entry.value),
                     read_only=entry.read_only,
                     config_source=entry.source,
                     is_sensitive=False,
@@ -150,7 +149,7 @@ class TopicsApi:
         both = self._asked_by_name_and_id(rows)
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
-        once = list(dict.fromkeys(row for row in rows if not _is_malformed(row)))
+        once = [row for row in counts if not _is_malformed(row)]
         for name, topic_id in (*once, *filter(_is_malformed, rows)):
             if name is None and topic_id in both:
                 continue  # the row of its name has the error

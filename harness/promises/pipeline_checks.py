@@ -174,8 +174,10 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
             compare.may_overwrite and _overwritten(at, classes, matched)
         )
         missing.append([] if excused or not lacking else list(members[-lacking:]))
-        for output in matched[at][len(members) :]:
-            findings.add(DUPLICATE, members[0].place, output.place, **sent_again(rows.retries))
+        more_often = matched[at][len(members) :]
+        again = sent_again(rows.retries) if more_often else {}
+        for output in more_often:
+            findings.add(DUPLICATE, members[0].place, output.place, **again)
     wrong = list(reversed(unmatched))
     retry = last_retry(rows.retries)
     for absent in missing:

@@ -1,7 +1,8 @@
 """Apache Kafka as the reference: runs Kafka's own DumpLogSegments on our files.
 
 Owns: the place of the tool (`HARROW_APACHE_KAFKA`, or `../shared/tools/apache-kafka` beside the project), the check
-whether it can run here without the network, and the call. A test that needs it has the mark `needs_kafka`.
+whether it can run here without the network, and the call. A test that needs it has the mark `needs_kafka`; one that
+needs only the message files in the jar of Kafka's clients has `needs_jar`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ def _missing() -> str | None:
 
 
 needs_kafka = pytest.mark.skipif(_missing() is not None, reason=_missing() or "")
+needs_jar = pytest.mark.skipif(
+    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
+)
 
 
 FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}

@@ -18,6 +18,7 @@ from retry_stage import ATTEMPTS, EMBEDDED, NAMES, REDIS, RetryQueue, long_run
 Scenario = Callable[[RetryQueue], None]
 ONE_HOUR_S = 3_600
 SMALL_BYTES = 2_000
+LOST = "and nothing followed: its members took them and lost them"
 
 
 def twins(
@@ -50,18 +51,25 @@ def twins(
     return decorate
 
 
+def place_while_the_scheduler_dies(
+    queue: RetryQueue, *, before: str | None = None, after: str | None = None
+) -> None:
+    """Place orders until the scheduler was killed before or after one of its own requests."""
+    fault = kill_program(
+        "scheduler", before=before, after=after, client="retry-scheduler", seconds=0.1
+    )
+    with queue.harrow.chaos(fault) as chaos:
+        queue.place_while(lambda: chaos.running, usual_order)
+
+
 @long_run
 @twins(
     "lost_after_taking",
     finds="missing-output",
-    says="and nothing followed: its members took them and lost them",
+    says=LOST,
 )
 def test_what_was_taken_is_sent_although_the_scheduler_dies(queue: RetryQueue) -> None:
-    before_the_send = kill_program(
-        "scheduler", before="Produce", client="retry-scheduler", seconds=0.1
-    )
-    with queue.harrow.chaos(before_the_send) as chaos:
-        queue.place_while(lambda: chaos.running, usual_order)
+    place_while_the_scheduler_dies(queue, before="Produce")
 
 
 @long_run
@@ -84,28 +92,20 @@ def test_what_was_sent_is_not_sent_again_after_a_restart(queue: RetryQueue) -> N
 @twins(
     "committed_before_stored",
     finds="missing-output",
-    says="and nothing followed: its members took them and lost them",
+    says=LOST,
 )
 def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
-    after_the_commit = kill_program(
-        "scheduler", after="OffsetCommit", client="retry-scheduler", seconds=0.1
-    )
-    with queue.harrow.chaos(after_the_commit) as chaos:
-        queue.place_while(lambda: chaos.running, usual_order)
+    place_while_the_scheduler_dies(queue, after="OffsetCommit")
 
 
 @long_run
 @twins(
     "restored_in_part",
     finds="missing-output",
-    says="and nothing followed: its members took them and lost them",
+    says=LOST,
 )
 def test_a_scheduler_that_starts_finds_everything_that_waits(queue: RetryQueue) -> None:
-    before_the_send = kill_program(
-        "scheduler", before="Produce", client="retry-scheduler", seconds=0.1
-    )
-    with queue.harrow.chaos(before_the_send) as chaos:
-        queue.place_while(lambda: chaos.running, usual_order)
+    place_while_the_scheduler_dies(queue, before="Produce")
 
 
 @long_run

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from confluent_kafka import Consumer, TopicPartition
 from retry_queue.reading import record_of
 from retry_queue.records import Record
+from retry_queue.restoring import keep_last
 from retry_queue.stores import embedded
 
 SHORT_S = 0.001
@@ -26,12 +27,7 @@ def plant() -> None:
         reading.assign([TopicPartition(topic, partition, 0)])
         found: dict[bytes, Record] = {}
         while (message := reading.poll(SHORT_S)) is not None:
-            record = record_of(message)
-            assert record.key is not None
-            if record.value is None:
-                found.pop(record.key, None)
-            else:
-                found[record.key] = record
+            keep_last(record_of(message), found)
         reading.close()
         return found
 

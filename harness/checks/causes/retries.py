@@ -59,28 +59,23 @@ def retries_lost(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterabl
 def _at_the_end(rows: Sequence[tuple[int, int, int]], evidence: RunEvidence) -> str:
     """Return which program was ended after the first of these commits, and how many of them were due then."""
     first_ns = min(committed_ns for _, committed_ns, _ in rows)
-    ended = [
-        (fault.effect_ns, fault)
-        for fault in evidence.faults
-        if fault.kind in ENDS_PROGRAM and fault.effect_ns is not None and fault.beside
-    ]
-    at_ns, fault = min(
-        (pair for pair in ended if pair[0] >= first_ns), default=(0, None), key=_time
-    )
-    if fault is None:
+    ended = {
+        fault.effect_ns: fault
+        for fault in reversed(evidence.faults)  # of several at one time the first counts
+        if fault.kind in ENDS_PROGRAM and fault.beside
+        if fault.effect_ns is not None and fault.effect_ns >= first_ns
+    }
+    if not ended:
         return ""
+    at_ns = min(ended)
     kept = [row for row in rows if row[1] <= at_ns]
     last_ns = max(committed_ns for _, committed_ns, _ in kept)
     due = sum(records for records, _, due_ns in kept if due_ns <= at_ns)
     how_many = "all" if due == sum(records for records, _, _ in kept) else due or "none"
     return (
-        f"; {_ended(fault)} at {evidence.at(at_ns)}, {(at_ns - last_ns) / NS_PER_S:.2f} s after the last commit, when "
-        f"{how_many} of them were due"
+        f"; {_ended(ended[at_ns])} at {evidence.at(at_ns)}, {(at_ns - last_ns) / NS_PER_S:.2f} s after the last "
+        f"commit, when {how_many} of them were due"
     )
-
-
-def _time(pair: tuple[int, RecordedFault | None]) -> int:
-    return pair[0]
 
 
 def _ended(fault: RecordedFault) -> str:

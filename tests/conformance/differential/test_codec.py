@@ -6,15 +6,11 @@ import json
 from random import Random
 
 import pytest
-from kafka_reference import HAS_JARS
+from kafka_reference import needs_jar
 
 from . import batches
 from .codec import Decoder, Encoder, UndecodableError, request_bytes, unsigned_varint
 from .message_files import Message, Range, messages, parse
-
-needs_jar = pytest.mark.skipif(
-    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
-)
 
 SAMPLE = parse(
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka_reference import HAS_JARS
+from kafka_reference import needs_jar
 
 from .cases import Case, Step
 from .known import Known
@@ -19,9 +19,6 @@ from .runner import Run
 from .world import is_changed_by
 
 WAIT_S = 20.0
-needs_jar = pytest.mark.skipif(
-    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
-)
 
 
 def case(api: str, body: dict[str, Any], role: str = "target") -> Case:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
-from kafka_reference import HAS_JARS
+from kafka_reference import needs_jar
 
 from .cases import Case, Step, look_up
 from .known import Known
@@ -16,9 +15,7 @@ from .normal import Difference, Normaliser, walk
 from .runner import Run
 from .shrink import smallest, without
 
-pytestmark = pytest.mark.skipif(
-    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
-)
+pytestmark = needs_jar
 
 WANTED = Difference(
     step=0, api="OffsetCommit", version=8, role="target", path="errorCode", kafka=0, harrow=25

@@ -48,6 +48,15 @@ def _high_watermark(settings: dict[str, Any], topic: str, partition: int) -> int
     return end
 
 
+def keep_last(record: Record, found: dict[bytes, Record]) -> None:
+    """Put a record of a compacted topic in the place of the last one with its key; a tombstone removes it."""
+    assert record.key is not None
+    if record.value is None:
+        found.pop(record.key, None)
+    else:
+        found[record.key] = record
+
+
 def _read(consumer: Consumer, end: int, name: str) -> dict[bytes, Record]:
     found: dict[bytes, Record] = {}
     deadline = time.monotonic() + RESTORE_S
@@ -60,12 +69,7 @@ def _read(consumer: Consumer, end: int, name: str) -> dict[bytes, Record]:
         assert offset is not None
         if error is None:
             deadline = time.monotonic() + RESTORE_S
-            record = record_of(message)
-            assert record.key is not None
-            if record.value is None:
-                found.pop(record.key, None)
-            else:
-                found[record.key] = record
+            keep_last(record_of(message), found)
             offset += 1
         elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name of confluent's
             raise KafkaException(error)
