@@ -1,7 +1,7 @@
 """Faults of the user's programs (`harrow.program`): kill, pause, terminate; by name, or a program that the seed draws.
 
 `kill_program`       SIGKILL: now, or at the n-th request of an API (`before="OffsetCommit"`: the request is held, so
-                     that it has no effect; `after="OffsetCommit"`: it takes effect, and its response is lost). Healed:
+                     that it has no effect; `after="OffsetCommit"`: it takes effect, and its response is held). Healed:
                      the program is started again (`restart=False`: it stays dead)
 `pause_program`      SIGSTOP, later SIGCONT: longer than its session or its transaction's timeout, it is a zombie
 `terminate_program`  SIGTERM, and a start when it has ended: a deployment
@@ -182,14 +182,11 @@ class KillProgram(EndingFault):
         return self.needs if self.api is None else self.needs | {"responses"}
 
     def arm(self, broker: BrokerControl) -> ArmedRule:
-        """Arm the rule on one broker: the request is held, or its response is lost."""
+        """Arm the rule on one broker: it holds the request, or its response: the program waits."""
         assert self.api is not None
         key = int(api_key(self.api, self.kind))
-        if self.before is None:
-            return broker.fault_request(
-                action="lose_response", api_key=key, nth=self.nth, client=self.client
-            )
-        return broker.fault_request(action="drop", api_key=key, nth=self.nth, client=self.client)
+        action = "hold_response" if self.before is None else "drop"
+        return broker.fault_request(action=action, api_key=key, nth=self.nth, client=self.client)
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill the program, or arm the rule on every broker that runs."""
@@ -309,8 +306,8 @@ def kill_program(
     """SIGKILL to a program of `harrow.program`; it is started again after `seconds`.
 
     `before="OffsetCommit"`: when its n-th OffsetCommit has reached a broker, which does not serve it: the crash between
-    the work and the commit. `after="OffsetCommit"`: the broker serves it, and its response is lost. `client`: a pattern
-    of the `client.id` whose requests count. `restart=False`: it stays dead. Without a name the seed draws a program.
+    the work and the commit. `after="OffsetCommit"`: the broker serves it, and its response does not leave. `client`: a
+    pattern of the `client.id` whose requests count. `restart=False`: it stays dead. Without a name the seed draws one.
     """
     return KillProgram(
         program=program, before=before, after=after, nth=nth, client=client, restart=restart, seconds=seconds

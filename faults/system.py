@@ -29,8 +29,10 @@ from .errors import CapabilityError
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
 DEFAULT_OFFSETS_PARTITIONS = 50
 
-REQUEST_ACTIONS = ("refuse", "lose", "drop", "delay", "duplicate", "lose_response", "fail_response")
-"""What `BrokerControl.fault_request` can do with a request, or (the last two) with its response."""
+REQUEST_ACTIONS = (
+    "refuse", "lose", "drop", "delay", "duplicate", "lose_response", "hold_response", "fail_response"
+)  # fmt: skip
+"""What `BrokerControl.fault_request` can do with a request, or (the last three) with its response."""
 
 DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 

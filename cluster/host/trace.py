@@ -57,6 +57,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.reset              peers, links
     links.frozen             peers, links
     response.lost            rule, peer, api_key
+    response.held            rule, peer, api_key
     response.failed          rule, peer, api_key, error
     request.refused          rule, peer, api_key, error
     request.lost             rule, peer, api_key, error

@@ -35,6 +35,7 @@ from typing import Any
 from ..authorizer import CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import (
+    HOLD_RESPONSE,
     LOSE_RESPONSE,
     Host,
     Link,
@@ -307,9 +308,8 @@ class Connection:
         elif fault.action == "lose":
             self._shut(reset=True)
         elif fault.action == "drop":
-            self._busy = self._dropping = True
             self._end_unanswered(slot)
-            self._drop_waiting()
+            self._drop_later()
         else:
             self._busy = True
             serve = self._serve_late if fault.action == "delay" else self._serve_twice
@@ -356,8 +356,9 @@ class Connection:
             self._host.tasks.out_of_memory(error)
         except Exception as error:  # as above
             self._handler_failed(request, error)
-        self._busy = False
-        self._next()
+        if not self._dropping:
+            self._busy = False
+            self._next()
 
     def _next(self) -> None:
         try:
@@ -394,12 +395,29 @@ class Connection:
         self._drop()
         self._link.close(reset=reset)
 
+    def _drop_later(self) -> None:
+        """Serve no request any more; the connection stays open."""
+        self._busy = self._dropping = True
+        self._drop_waiting()
+
+    def _fall_silent(self) -> None:
+        """Send nothing any more, and serve no request; the connection stays open, and is read: its end is seen."""
+        self._drop_later()
+        self._drop_slots()
+        if self._full:
+            self._full = False
+            if not self._held:
+                self._link.resume()
+
     def _drop(self) -> None:
         self._open = False
+        self._drop_slots()
+        self._drop_waiting()
+
+    def _drop_slots(self) -> None:
         while self._slots:
             self._end_unanswered(self._slots.popleft())
         self._unanswered_bytes = 0
-        self._drop_waiting()
 
     def _drop_waiting(self) -> None:
         dropped = len(self._waiting)
@@ -435,7 +453,7 @@ class Connection:
             None if slot.refused
             else self._host.network.response_fault(self._link.peer, slot, self)
         )  # fmt: skip
-        lost = fault is not None and fault.action == LOSE_RESPONSE
+        lost = fault is not None and fault.action in (LOSE_RESPONSE, HOLD_RESPONSE)
         slot.hit = slot.hit or (fault is not None and not lost)
         injected = slot.error if fault is None else fault.error
         if injected:
@@ -448,6 +466,9 @@ class Connection:
                 self._tapped.sent(slot, parts, injected or error, lost=lost)
         except Exception as problem:  # a record that the tap cannot write must not be acknowledged
             self._refuse(f"response to API {slot.api_key} withheld: {problem!r}")
+            return False
+        if fault is not None and fault.action == HOLD_RESPONSE:
+            self._fall_silent()
             return False
         if lost:
             self._shut(reset=True)

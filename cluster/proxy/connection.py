@@ -20,7 +20,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..host.seam import LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
+from ..host.seam import (
+    HOLD_RESPONSE,
+    LOSE_RESPONSE,
+    Link,
+    Peer,
+    RequestBody,
+    RequestFacts,
+    RequestFault,
+)
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
 from ..wire.api_errors import code_at
@@ -67,8 +75,8 @@ class ProxiedConnection:
     """A FrameHandler of the client's link; `UpstreamHandler` is that of the broker's."""
 
     __slots__ = (
-        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_tapped",
-        "_upstream", "_upstream_held",
+        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_silent",
+        "_tapped", "_upstream", "_upstream_held",
     )  # fmt: skip
 
     def __init__(self, services: ConnectionServices, client: Link) -> None:
@@ -81,6 +89,8 @@ class ProxiedConnection:
         self._named = False
         self._dropping = False
         """Whether a fault drops every request from now on."""
+        self._silent = False
+        """Whether a fault holds every response from now on."""
         self._open = True
         self._upstream_held = False
         self._holds = 0
@@ -158,7 +168,9 @@ class ProxiedConnection:
             self._forward(copy)
 
     def _forward_late(self, request: PendingRequest) -> None:
-        if self._open:
+        if self._dropping:
+            self._end_unanswered(request, hit=True)
+        elif self._open:
             self._forward(request)
             self._release(DELAYED)
 
@@ -213,16 +225,17 @@ class ProxiedConnection:
 
     def response_received(self, frame: bytes) -> None:
         """Forward one response of the broker."""
-        if not self._open:
+        if not self._open or self._silent:
             return
         request = self._pending.answered(frame)
         key, version = request.api_key, request.version
         _, body_at = parse_response_header(key, version, frame)
-        lost = request.dropped
+        lost, held = request.dropped, False
         if not lost and not request.refused:
             fault = self._services.host.network.response_fault(self._client.peer, request, self)
             if fault is not None:
-                lost = fault.action == LOSE_RESPONSE
+                held = fault.action == HOLD_RESPONSE
+                lost = held or fault.action == LOSE_RESPONSE
                 request.hit = request.hit or not lost
                 request.error = 0 if lost else int(code_at(key, version, fault.error))
         error = self._services.tap.answered(request, frame, body_at, lost=lost)
@@ -231,6 +244,9 @@ class ProxiedConnection:
             self._tapped.sent(request, body, request.error or error, lost=lost)
         if request.dropped:
             pass
+        elif held:
+            self._dropping = self._silent = True
+            self._drop_pending()
         elif lost:
             self._end()
             self._client.close(reset=True)
@@ -308,14 +324,18 @@ class ProxiedConnection:
         """Forward nothing more; the broker's link ends after the requests that were forwarded."""
         if self._open:
             self._open = False
-            for request in self._pending:
-                self._services.tap.unanswered(request)
-                self._end_unanswered(request)
-            self._pending.clear()
+            self._drop_pending()
             if self._tapped is not None:
                 self._tapped.closed()
             if self._upstream is not None:
                 self._upstream.close()
+
+    def _drop_pending(self) -> None:
+        """Requests that were forwarded get no response."""
+        for request in self._pending:
+            self._services.tap.unanswered(request)
+            self._end_unanswered(request)
+        self._pending.clear()
 
 
 class UpstreamHandler:

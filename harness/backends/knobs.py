@@ -12,7 +12,9 @@ from typing import Any, Protocol
 from harrow.faults.system import LinkStatus, RuleStatus
 
 Fields = dict[str, Any]
-RESPONSE_OPERATIONS = {"lose_response": "responses.lose", "fail_response": "responses.fail"}
+RESPONSE_OPERATIONS = {
+    "lose_response": "responses.lose", "hold_response": "responses.hold", "fail_response": "responses.fail"
+}  # fmt: skip
 """The control operations of faults of responses; every other fault of a request is `requests.` and its action."""
 
 

@@ -34,6 +34,7 @@ MARKED = {
     "task.failed": "task failed",
     "partition.truncated": "log truncated",
     "response.lost": "response lost",
+    "response.held": "response held",
     "response.failed": "response failed after the effect",
 }
 

@@ -62,6 +62,22 @@ def test_a_dropped_request_ends_the_service_of_its_connection_which_stays_open(
         assert client.list_offset(topic, 0, -1).offset == 2
 
 
+def test_a_held_response_is_the_last_of_its_connection_which_stays_open(served: Served) -> None:
+    topic = served.topic()
+    rule = served.arm("hold_response")
+    with served.raw() as silent:
+        silent.send(ApiKey.PRODUCE, 9, APPEND(topic, 0, values=["held"]))
+        until(lambda: rule.status().fired, "the response is held")
+        for _ in range(3):
+            silent.send(ApiKey.PRODUCE, 9, APPEND(topic, 0, values=["behind it"]))
+        with served.raw() as client:
+            assert client.produce(topic, 0, ["of another connection"]).base_offset == 1
+        assert not silent.ready(), "neither a response nor an end"
+    with served.raw() as client:
+        assert client.list_offset(topic, 0, -1).offset == 2
+    assert served.rows(topic) == [(0, FLAG_LOST), (1, 0)]
+
+
 def test_a_duplicated_request_takes_effect_twice_and_is_answered_once(served: Served) -> None:
     topic = served.topic()
     served.arm("duplicate")

@@ -17,7 +17,7 @@ from harrow import Harrow, Topic, kill_program, pause_program, terminate_program
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults import Fault, NemesisError
 from harrow.harness.backends.local import gone
-from harrow.harness.user_program import Program
+from harrow.harness.user_program import LocalProgram, Program
 from waiting import until
 
 SETTINGS = {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0}
@@ -70,6 +70,13 @@ def committed(harrow: Harrow, topic: Topic, group: str) -> int:
     return int(place.offset)
 
 
+def end_offset(harrow: Harrow, topic: Topic) -> int:
+    consumer = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "end"})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), timeout=20)
+    consumer.close()
+    return int(end)
+
+
 def test_a_program_is_killed_before_its_third_commit_and_reads_again(
     harrow: Harrow, tmp_path: Path
 ) -> None:
@@ -97,10 +104,18 @@ def test_a_program_is_killed_before_its_third_commit_and_reads_again(
 
 
 def test_after_a_request_the_program_dies_and_the_request_has_its_effect(
-    harrow: Harrow, tmp_path: Path
+    harrow: Harrow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a busy machine the kill is late: 300 records come meanwhile, of which the program reads none."""
     topic = harrow.topic("after")
     program = worker(harrow, topic, tmp_path, "after")
+    kill = LocalProgram.kill
+
+    def kill_late(control: LocalProgram) -> None:
+        until(lambda: end_offset(harrow, topic) > 300, "300 records behind the commit")
+        kill(control)
+
+    monkeypatch.setattr(LocalProgram, "kill", kill_late)
     fault = kill_program("billing", after="OffsetCommit", client="worker", restart=False)
     rows_of(harrow, topic, fault)
     assert said(program, "read") == ["read 0"]

@@ -16,6 +16,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links              none                                           the rules, what they hold back, what left late
     responses.lose     api_key, nth, count, probability, seed,        the id of a rule: the response does not leave
                        client, where
+    responses.hold     as responses.lose                              it and all behind it do not leave
     responses.fail     the same, and error                            it has an error, although its request took effect
     responses          none                                           the rules, and which of them fired
     responses.clear    id (without id: all)                           removes rules

@@ -4,6 +4,8 @@ Owns: the rules, set over the control socket. A rule counts the responses of its
 (`request_rules.py`), without those of requests that a fault refused, and acts on them from the n-th on:
 
     lose   the response does not leave, and its connection is reset
+    hold   neither it nor any later response of its connection leaves; the connection stays open, and its later
+           requests are not served
     fail   the response has the error code `error`, as Kafka gives it, although the request took effect
 
 A broker and a proxy act alike: the tap has what took effect, and the error or the loss of the response.
@@ -17,11 +19,16 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError
-from ..seam import LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
+from ..seam import HOLD_RESPONSE, LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
 from .request_faults import ERROR_NUMBERS
 from .request_rules import RequestRule, RequestRules, rule_fields
 
 FAIL_RESPONSE = "fail"
+EVENTS = {
+    LOSE_RESPONSE: "response.lost",
+    HOLD_RESPONSE: "response.held",
+    FAIL_RESPONSE: "response.failed",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,10 +60,9 @@ class ResponseFaults:
         rule = self._rules.fire(peer, request, reader)
         if rule is not None:
             fields = {"rule": rule.id, "peer": str(peer), "api_key": request.api_key}
-            if rule.action == LOSE_RESPONSE:
-                self._trace.emit("response.lost", **fields)
-            else:
-                self._trace.emit("response.failed", **fields, error=rule.error)
+            if rule.action == FAIL_RESPONSE:
+                fields["error"] = rule.error
+            self._trace.emit(EVENTS[rule.action], **fields)
         return rule
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
@@ -64,6 +70,7 @@ class ResponseFaults:
         return {
             "responses": lambda _: {"rules": self._rules.report()},
             "responses.lose": partial(self._op_arm, LOSE_RESPONSE),
+            "responses.hold": partial(self._op_arm, HOLD_RESPONSE),
             "responses.fail": partial(self._op_arm, FAIL_RESPONSE),
             "responses.clear": self._rules.op_clear,
         }

@@ -23,6 +23,7 @@ from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
 from .network import (
     CLOSED_BY_PEER,
+    HOLD_RESPONSE,
     LOSE_RESPONSE,
     Acceptor,
     FactsReader,
@@ -70,6 +71,7 @@ __all__ = [
     "CONNECTION_OPENED",
     "END_UNKNOWN",
     "GROUP_STATES",
+    "HOLD_RESPONSE",
     "LOSE_RESPONSE",
     "OFFSET_COMMITTED",
     "OFFSET_READ",

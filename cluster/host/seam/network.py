@@ -105,8 +105,8 @@ class Acceptor(Protocol):
         ...
 
 
-LOSE_RESPONSE = "lose"
-"""The action of a response that does not leave."""
+LOSE_RESPONSE, HOLD_RESPONSE = "lose", "hold"
+"""Actions of a response that does not leave: its connection is reset, or stays open and is silent from now on."""
 
 
 class RequestFacts(NamedTuple):

@@ -367,6 +367,43 @@ def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
     run(main())
 
 
+def test_after_a_held_response_the_connection_is_open_and_serves_nothing(tmp_path: Path) -> None:
+    """The first handler ends after its response: the connection is not free for the next request then."""
+    sent: list[Fate] = []
+    served: list[int] = []
+
+    async def handler(request: Request) -> None:
+        served.append(request.correlation_id)
+        await asyncio.sleep(0)
+        request.respond_parts((b"\0\0\0\0\0\0",), on_send=sent.append)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with serving(tmp_path, listener="CLIENTS") as s:
+            s.handler = handler
+            await s.op("responses.hold", api_key=HEARTBEAT, nth=1, client="app-*")
+            async with Raw(s.port) as raw, Raw(s.port) as other:
+                raw.writer.write(frame(1, 1, "x", "app-7") + frame(1, 2, "x", "app-7"))
+                while not sent:
+                    await s.host.tasks.sleep(1)
+                raw.writer.write(frame(1, 3, "x", "app-7"))
+                await raw.writer.drain()
+                for number in range(4, 8):  # the turns of another connection pass meanwhile
+                    other.writer.write(frame(1, number, "x", "other"))
+                    assert await other.frame()
+                assert served == [1, 4, 5, 6, 7]
+                assert [fate.lost for fate in sent] == [True] + [False] * 4
+                assert s.connections() == 2
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(raw.reader.read(1), 0.05)
+            while s.connections():  # its end is seen
+                await s.host.tasks.sleep(1)
+            [rule] = (await s.op("responses"))["rules"]
+            assert (rule["seen"], rule["fired"], rule["armed"]) == (1, 1, False)
+
+    run(main())
+
+
 def test_a_response_that_the_tap_cannot_write_is_not_sent(tmp_path: Path) -> None:
     def full(_fate: Fate) -> None:
         raise OSError("disk full")
