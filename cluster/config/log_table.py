@@ -54,8 +54,8 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="internal.segment.bytes",
         default=0,
-        doc="replaces segment.bytes, and may be smaller than 1 MiB; for tests",
-        low=14,
+        doc="replaces segment.bytes, and may be smaller than 1 MiB; for tests. Kafka has no lower bound either",
+        low=-(2**31),
         high=INT_MAX,
         topic="internal.segment.bytes",
         internal=True,

@@ -150,7 +150,9 @@ class TopicConfig(_Settings):
 
         `internal.segment.bytes` replaces `segment.bytes`, but that of the broker does not replace that of the topic.
         """
-        of_topic = "segment.bytes" in self._values and "internal.segment.bytes" not in self._values
+        if "internal.segment.bytes" in self._values:
+            return self.number("internal.segment.bytes")
+        of_topic = "segment.bytes" in self._values
         internal = 0 if of_topic else self.number("internal.segment.bytes")
         return internal or self.number("segment.bytes")
 

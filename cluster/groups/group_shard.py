@@ -146,13 +146,16 @@ class GroupShard:
             del self._groups[hosted.group_id]
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> list[CommittedInTransaction]:
-        """The marker of a transaction is committed; returns the offsets that became valid, by group."""
+        """The marker of a transaction is committed; returns the offsets that became valid, by group.
+
+        As in Kafka, a group that only the offsets of an aborted transaction made stays until the next look for expired
+        offsets.
+        """
         ended: list[CommittedInTransaction] = []
         for hosted in self:
             offsets = hosted.offsets.end_transaction(producer_id, commit=commit)
             if offsets:
                 ended.append((hosted.group_id, offsets))
-            self.discard_if_idle(hosted)
         return ended
 
     # ---- expiration of offsets ---------------------------------------------------------------------

@@ -193,15 +193,15 @@ class ConfigsApi:
     ) -> None:
         name: str = row.resource_name
         left: Mapping[str, str] = {}
-        if row.resource_type in _CHANGED_FIRST:
-            left = change_of(row)({})
-        self._check_resource(row.resource_type, name)
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise KafkaError(
                 ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
             )
+        if row.resource_type in _CHANGED_FIRST:
+            left = change_of(row)({})
+        self._check_resource(row.resource_type, name)
         if row.resource_type == _TOPIC:
             if self._cache.topic(name) is None:  # as in Kafka, the settings are checked first
                 checked_topic_config(change_of(row)({}), self._config)

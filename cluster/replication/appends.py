@@ -24,6 +24,7 @@ from ..errors import ErrorCode, HarrowError, KafkaError, RecordsRefusedError, St
 from ..ids import NO_OFFSET, Offset, TopicPartition
 from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation
+from ..wire.batches import check_extent
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host
@@ -221,7 +222,9 @@ class Appends:
             refused = ProduceResult.refused(
                 ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
             )
-            done({tp: self._unknown(tp) or refused for tp in entries})
+            done(
+                {tp: self._refused_first(tp, records) or refused for tp, records in entries.items()}
+            )
             return
         for tp, records in entries.items():
             partition = self._directory.partition(tp)
@@ -244,13 +247,17 @@ class Appends:
         if not operation.try_complete():  # a try that completes nothing causes no events
             self._wake_ups.produces.watch(operation, tuple(waiting))
 
-    def _unknown(self, tp: TopicPartition) -> ProduceResult | None:
-        """The result for a partition that does not exist: Kafka looks for it before it looks at the acks."""
-        if self._directory.partition(tp) is not None:
-            return None
-        code = self._directory.missing(tp)
-        unknown = code is ErrorCode.unknown_topic_or_partition
-        return ProduceResult.refused(code) if unknown else None
+    def _refused_first(self, tp: TopicPartition, records: Buffer) -> ProduceResult | None:
+        """What Kafka looks for before acks and leader: a partition that does not exist, and bytes that are no batch."""
+        known = self._directory.partition(tp) is not None
+        missing = ErrorCode.none if known else self._directory.missing(tp)
+        if missing is ErrorCode.unknown_topic_or_partition:
+            return ProduceResult.refused(missing)
+        try:
+            check_extent(records)
+        except KafkaError as error:
+            return ProduceResult.refused(error.code, error.message)
+        return None
 
     def _append(
         self,
@@ -262,7 +269,8 @@ class Appends:
     ) -> ProduceResult:
         if partition is None:
             why = self._directory.unopened.get(tp, "")
-            return ProduceResult.refused(self._directory.missing(tp), why)
+            other = ProduceResult.refused(self._directory.missing(tp), why)
+            return self._refused_first(tp, records) or other
         try:
             info = partition.append_as_leader(records, acks=acks, origin=origin)
             try:
@@ -274,7 +282,10 @@ class Appends:
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error:
                 self._log_failed(partition, error)
-            return ProduceResult.refused(error.code, error.message)
+            first = None
+            if error.code is ErrorCode.not_leader_or_follower:
+                first = self._refused_first(tp, records)
+            return first or ProduceResult.refused(error.code, error.message)
         except StorageError as error:
             self._log_failed(partition, error)
             return ProduceResult.refused(ErrorCode.kafka_storage_error, str(error))

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode
-from ..wire.fetch import FetchPartition, FetchRequest
+from ..wire.fetch import FULL_EPOCH, FetchPartition, FetchRequest
 from .fetch_session import next_epoch
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..wire.topic_ids import UUID
 
 EVICTION_MS = 120_000
-_FULL_EPOCH, _FINAL_EPOCH = 0, -1
 _ID_BITS = 31
 
 Key = tuple["str | UUID", int]
@@ -157,9 +156,9 @@ class ConsumerSessions:
 
     def fetch(self, fetch: FetchRequest, *, by_id: bool) -> ConsumerFetch | ErrorCode:
         """The partitions that `fetch` reads; an error when it names a session that it cannot continue."""
-        if fetch.session_epoch in (_FULL_EPOCH, _FINAL_EPOCH):
+        if not fetch.continues_session:
             self._sessions.pop(fetch.session_id, None)
-            begins = (self, by_id) if fetch.session_epoch == _FULL_EPOCH else None
+            begins = (self, by_id) if fetch.session_epoch == FULL_EPOCH else None
             return ConsumerFetch(_once_each(fetch.partitions), begins=begins)
         session = self._sessions.get(fetch.session_id)
         if session is None:

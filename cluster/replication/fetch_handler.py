@@ -92,7 +92,7 @@ class FetchHandler:
         if not from_follower:
             self._handle_consumer(request, fetch)
             return
-        if fetch.session_id != 0 and fetch.session_epoch > 0:
+        if fetch.continues_session:
             self._continue_session(request, fetch)
             return
         requested = self._resolve_all(fetch.partitions, anywhere=False)
@@ -361,7 +361,7 @@ class FetchHandler:
 
 def _refuse_replica(request: Request, fetch: FetchRequest) -> None:
     """Respond to a sender that names a replica and may not act as a broker: as Kafka without CLUSTER_ACTION."""
-    if fetch.session_id != 0 and fetch.session_epoch > 0:
+    if fetch.continues_session:
         _refuse_session(request)
         return
     code = ErrorCode.topic_authorization_failed

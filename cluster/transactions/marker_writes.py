@@ -42,6 +42,7 @@ NONE = -1
 
 OnMarker = Callable[[ErrorCode], None]
 OnResults = Callable[[list[Results]], None]
+OnEach = Callable[[Marker, TopicPartition, ErrorCode], None]
 
 
 class GroupMarkers(Protocol):
@@ -65,8 +66,17 @@ class MarkerWriter:
         self._groups = groups
         self._timeout_ms = timeout_ms
 
-    def write(self, markers: Sequence[Marker], invoked_ns: int, done: OnResults) -> None:
-        """Append each marker to its partitions; `done` follows once with all results, maybe before this returns."""
+    def write(
+        self,
+        markers: Sequence[Marker],
+        invoked_ns: int,
+        done: OnResults,
+        each: OnEach = lambda _marker, _tp, _error: None,
+    ) -> None:
+        """Append each marker to its partitions; `done` follows once with all results, maybe before this returns.
+
+        `each` follows with each result, in the order in which they are known.
+        """
         self._host.failpoints.hit(BEFORE_MARKER)
         results: list[dict[TopicPartition, ErrorCode]] = [{} for _ in markers]
         wanted = [(index, tp) for index, row in enumerate(markers) for tp in row.partitions]
@@ -75,6 +85,7 @@ class MarkerWriter:
         def written(index: int, tp: TopicPartition, error: ErrorCode) -> None:
             nonlocal left
             results[index][tp] = error
+            each(markers[index], tp, error)
             left -= 1
             if not left:
                 # the markers are written, whatever the failpoint was armed with
@@ -146,17 +157,26 @@ class MarkerWriter:
             )
             for row in body.markers
         ]
-        self.write(
-            markers, request.received_ns, lambda results: _respond(request, markers, results)
-        )
+        by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        for marker in markers:
+            row = by_producer.setdefault(marker.producer_id, {})
+            row.update(dict.fromkeys(marker.partitions, ErrorCode.none))
+
+        def each(marker: Marker, tp: TopicPartition, error: ErrorCode) -> None:
+            by_producer[marker.producer_id][tp] = error
+
+        self.write(markers, request.received_ns, lambda _: _respond(request, by_producer), each)
 
 
-def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Results]) -> None:
-    """As in Kafka, a row for each producer with partitions, and in it a row for each partition: the last result."""
+def _respond(
+    request: Request, by_producer: Mapping[int, Mapping[TopicPartition, ErrorCode]]
+) -> None:
+    """As in Kafka, a row for each producer with partitions, and in it a row for each partition.
+
+    Of two markers of a producer for one partition it has the result that was known last: that of a marker which
+    followers had to take, and not that of one which was refused at once.
+    """
     s = messages.response(request)
-    by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
-    for marker, result in zip(markers, results, strict=True):
-        by_producer.setdefault(marker.producer_id, {}).update(result)
     rows = tuple(
         s.WritableTxnMarkerResult(
             producer_id=producer_id,

@@ -103,12 +103,12 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
     batches come from this broker's own coordinators.
     """
     if len(records) < HEADER_SIZE:
-        _check_extent(records)
+        check_extent(records)
     fields = _unpack(records)
     base, length, _, magic, crc, attributes, last_delta, _, _, producer, _, sequence, count = fields
     size = length + LOG_OVERHEAD
     if magic != 2 or size != len(records):
-        _check_extent(records)
+        check_extent(records)
     if base and from_client:
         raise _invalid(f"the base offset of a batch in a produce request is {base}, expected 0")
     if size > max_bytes:
@@ -132,7 +132,7 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
     return new_row(BatchHeader, fields)
 
 
-def _check_extent(records: Buffer) -> None:
+def check_extent(records: Buffer) -> None:
     """Raises KafkaError unless `records` begin with a complete batch of magic 2 and have no second complete batch."""
     view = memoryview(records)
     size = _whole(view)

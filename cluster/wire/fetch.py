@@ -78,6 +78,10 @@ class FetchPartition(NamedTuple):
     max_bytes: int
 
 
+FULL_EPOCH, FINAL_EPOCH = 0, -1
+"""Session epochs of a full fetch: it begins a session, or it belongs to none."""
+
+
 class FetchRequest(NamedTuple):
     """A decoded fetch; `replica_id` is -1 for a consumer, topics are ids (UUID) from v13 on."""
 
@@ -93,6 +97,11 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[str | UUID, int]]
     rack_id: str
     cluster_id: str | None = None
+
+    @property
+    def continues_session(self) -> bool:
+        """Whether it is a later fetch of a session, and no full fetch."""
+        return self.session_epoch not in (FULL_EPOCH, FINAL_EPOCH)
 
 
 def decode_fetch(request: RequestBytes) -> FetchRequest:

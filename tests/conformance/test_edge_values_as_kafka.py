@@ -210,10 +210,11 @@ def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
         (5_004, [*done, ("no", [(0, unknown)])])
     ]
     assert marked((5_005, [(topic, [9, 9]), (topic, [9])])) == [(5_005, [(topic, [(9, unknown)])])]
-    fenced = [(topic, [(0, int(Code.invalid_producer_epoch))])]
-    assert marked((5_006, [(topic, [0])]), (5_006, [(topic, [0])]), epochs=(1, 0)) == [
-        (5_006, fenced)
-    ]
+    # the second marker is refused at once; the first has its result later where a follower takes it
+    single, refused = kafka.topic("marked-alone", 1), int(Code.invalid_producer_epoch)
+    for name, code in ((topic, 0), (single, refused)):
+        both = [(5_006, [(name, [0])])] * 2
+        assert marked(*both, epochs=(1, 0)) == [(5_006, [(name, [(0, code)])])]
 
 
 def test_names_that_no_topic_can_have_and_filters_that_are_named_twice(kafka: Any) -> None:
@@ -336,6 +337,18 @@ def test_illegal_acks_of_an_unknown_topic_are_unknown(kafka: Any) -> None:
     for name, index in (("no-such-topic", 0), ("", 0), (topic, 7)):
         found = raw.produce(name, index, ["a"], acks=99)
         assert found.error_code is Code.unknown_topic_or_partition, (name, index)
+
+
+@pytest.mark.parametrize(("magic", "code"), [(255, Code.corrupt_message), (1, Code.invalid_record)])
+def test_bytes_that_are_no_batch_are_refused_before_the_acks_and_the_leader(
+    kafka: Any, magic: int, code: ErrorCode
+) -> None:
+    topic = kafka.topic("no-batch", 1, 2)
+    damaged = bytearray(batch(["a"]))
+    damaged[16] = magic
+    for node, acks in ((1, 99), (2, -1), (3, -1)):
+        found = kafka.raw(node).produce(topic, 0, bytes(damaged), acks=acks)
+        assert found.error_code is code, (node, acks)
 
 
 def test_a_batch_that_is_sent_again_has_its_own_time(kafka: Any) -> None:
@@ -477,3 +490,12 @@ def test_requests_without_time_are_served_when_they_are_refused_as_they_are(kafk
     s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
     answer = raw.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, s.root(topics=(), timeout=none))
     assert answer.error_code is Code.none
+
+
+@pytest.mark.parametrize("epoch", [1, 2**31 - 2, -7])
+def test_a_client_that_names_a_replica_has_no_session_to_continue(kafka: Any, epoch: int) -> None:
+    topic = kafka.topic("as-a-replica", 1, 2)
+    asked = dataclasses.replace(fetch_request(topic, 0, 0, 7, session_epoch=epoch), replica_id=1)
+    with kafka.raw(1) as raw:
+        answer = raw.ask(ApiKey.FETCH, 7, asked)
+        assert (answer.error_code, answer.responses) == (Code.fetch_session_id_not_found, ())

@@ -308,6 +308,11 @@ def offsets_that_are_pending_in_a_transaction(script: Script[RawGroup]) -> None:
     client.await_state("CompleteCommit")
     note("fetch", group.fetch(group.name, topics={topic: [0]}))
     note("listed", group.listed())
+    until(lambda: commit(9) is Code.none, "the offset is in the transaction")
+    note("end without a commit", client.end(commit=False).error_code)
+    client.await_state("CompleteAbort")
+    note("fetch", group.fetch(group.name, topics={topic: [0]}))
+    note("listed", group.listed())
 
 
 def members_that_are_too_late(script: Script[RawGroup]) -> None:

@@ -80,6 +80,8 @@ TOPIC_CHANGES: tuple[tuple[str, int, str | None, int, str | None], ...] = (
     ("segment.bytes", SET, "1048575", 40, "1073741824"),
     ("segment.bytes", SET, "1048576", 0, "1048576"),
     ("internal.segment.bytes", SET, "1000", 0, "1000"),
+    ("internal.segment.bytes", SET, "2", 0, "2"),
+    ("internal.segment.bytes", SET, "-1", 0, "-1"),
     ("internal.segment.bytes", DELETE, None, 0, None),
     ("min.compaction.lag.ms", SET, "10", 0, "10"),
     ("max.compaction.lag.ms", SET, "9", 40, "9223372036854775807"),
@@ -330,6 +332,7 @@ def test_operations_are_checked_before_the_name_of_the_resource(kafka: Any) -> N
         assert altered(raw, kind, name, ("retention.ms", SET, None)) == 42, (kind, name)
     assert altered(raw, TOPIC, "", ("retention.ms", SET, "1")) == 42
     assert altered(raw, TOPIC, "a b", ("retention.ms", SET, "1")) == 17
+    assert altered(raw, TOPIC, "a b", *[("retention.ms", SET, "1")] * 2) == 42
     assert altered(raw, 16, "any", ("interval.ms", DELETE, None)) == 0
     assert altered(raw, 16, "", ("interval.ms", DELETE, None)) == 42
     assert altered(raw, 16, "any", ("no.such", SET, "1")) == 42

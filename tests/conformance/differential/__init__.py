@@ -23,12 +23,13 @@ world of `worlds.py`. Eight lanes do so at the same time, because a case mostly 
 `normal.py` replaces what differs between any two clusters (ids, times, ports) and leaves out texts. What then differs
 is a **finding** unless a row of `docs/compatibility.toml` explains it (`known.py`); the page `docs/compatibility.md`
 has its table from the same rows. A finding is repeated in a new world, made as small as it can be (`shrink.py`),
-printed, and written as a file for `--replay` (`runner.py`). It is repeated while all other lanes wait, and counts when
-it is there again. The exit status is 1 when there is a finding, 2 without Apache Kafka.
+printed, and written as a file for `--replay` (`runner.py`). It is repeated four times while all other lanes wait, and
+counts when it is there each time. The exit status is 1 when there is a finding, 2 without Apache Kafka.
 
 Invariants: case n of a seed is the same in every run; names are new in every world and case, so no case sees another
-one's groups and transactions; after a difference, and after a case that changes the topics of its world, the lane gets
-a new world, because the systems' states may differ; a case that changes what all cases see runs alone.
+one's groups and transactions, except in the group "", whose cases follow each other; after a difference, and after a
+case that changes the topics of its world, the lane gets a new world, because the systems' states may differ; a case
+that changes what all cases see runs alone.
 
 Where the time goes (two processors, one of them busy with other work, 8 lanes): a case takes some 12 ms of processor
 time of Apache Kafka's three nodes, 12 ms of ours and 10 ms of this program, a case with a new topic six times as much,

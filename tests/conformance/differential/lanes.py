@@ -1,15 +1,16 @@
 """Lanes: cases that run at the same time, and which of them must run alone.
 
-Owns: `Gate`, which lets many cases in or one alone, and `must_be_alone`. A lane has connections and a world of its own,
-so a case sees another lane's only where it changes what the whole cluster has: the settings of brokers, default quotas,
-the leaders of all partitions. Nothing here fails.
+Owns: `Gate`, which lets many cases in or one alone, `must_be_alone` and `names_the_empty_id`. A lane has connections
+and a world of its own, so a case sees another lane's only where it changes what the whole cluster has: the settings of
+brokers, default quotas, the leaders of all partitions; and in the group "", whose name cannot be made a case's own.
+Nothing here fails.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from .cases import Case, Json, is_rows, is_struct
 
@@ -26,6 +27,16 @@ class Gate:
         self._inside = 0
         self._alone = False
         self._waiting = 0
+        self._empty_id = threading.Lock()
+
+    @contextmanager
+    def of(self, case: Case, *, alone: bool = False) -> Generator[None]:
+        """Lets a case in: alone if it must be or `alone` asks for it, and no two cases with an empty id at once."""
+        with ExitStack() as held:
+            if names_the_empty_id(case):
+                held.enter_context(self._empty_id)  # before the gate: no case waits for it inside
+            held.enter_context(self.alone() if alone or must_be_alone(case) else self.shared())
+            yield
 
     @property
     def is_wanted(self) -> bool:
@@ -65,6 +76,19 @@ def must_be_alone(case: Case) -> bool:
     return any(
         OF_THE_CLUSTER[step.api](step.body) for step in targets if step.api in OF_THE_CLUSTER
     )
+
+
+def names_the_empty_id(case: Case) -> bool:
+    """True when a step names the group "" or the transactional id ""."""
+    return any(_has_empty_id(step.body, "") for step in case.steps)
+
+
+def _has_empty_id(value: Json, name: str) -> bool:
+    if is_struct(value):
+        return any(_has_empty_id(each, key.lower()) for key, each in value.items())
+    if is_rows(value):
+        return any(_has_empty_id(each, name) for each in value)
+    return value == "" and any(part in name for part in ("group", "transactionalid", "key"))
 
 
 def _other_settings(body: Json) -> bool:

@@ -18,7 +18,7 @@ from random import Random
 from .cases import Case, Json
 from .duel import READS, Pair
 from .known import Known, unexplained
-from .lanes import Gate, must_be_alone
+from .lanes import Gate
 from .mutations import change
 from .normal import ABSENT, Difference
 from .programs import program
@@ -29,6 +29,8 @@ from .world import is_changed_by
 PROGRAM_SHARE = 0.05
 PLAIN_SHARE = 0.1
 TWO_FIELDS_SHARE = 0.25
+CONFIRMATIONS = 4
+"""How often a difference must be there again: which partitions a member of a group gets depends on random topic ids."""
 Say = Callable[[str], None]
 
 
@@ -169,16 +171,18 @@ class Run:
         pair.renew()
         if is_known:
             return
-        again = self.findings_of(self.compare(pair, case, alone=True))
-        same = [each for each in again if each.signature == first.signature]
-        if not same:
-            self._not_again(case, number, found, say)
+        for _ in range(CONFIRMATIONS):
+            again = self.findings_of(self.compare(pair, case, alone=True))
             pair.renew()
-            return
-        small = smallest(Gated(self, pair), case, same[0], self.shrink_attempts)
+            if first.signature not in {each.signature for each in again}:
+                self._not_again(case, number, found, say)
+                return
+            found = again
+        same = next(each for each in found if each.signature == first.signature)
+        small = smallest(Gated(self, pair), case, same, self.shrink_attempts)
         pair.renew()
-        others = [each for each in again if each.signature != first.signature]
-        finding = Finding(difference=same[0], case=small, others=others, number=number)
+        others = [each for each in found if each.signature != first.signature]
+        finding = Finding(difference=same, case=small, others=others, number=number)
         with self.lock:
             if first.signature in self.findings:  # another lane was first
                 self.findings[first.signature].count += 1
@@ -189,7 +193,7 @@ class Run:
 
     def compare(self, pair: Pair, case: Case, *, alone: bool = False) -> list[Difference]:
         """Compares one case beside those of other lanes, or alone."""
-        with self.gate.alone() if alone or must_be_alone(case) else self.gate.shared():
+        with self.gate.of(case, alone=alone):
             return pair.compare(case)
 
     def _not_again(self, case: Case, number: int, found: Sequence[Difference], say: Say) -> None:

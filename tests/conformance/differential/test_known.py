@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from .cases import Case, Step
 from .known import DATA, PAGE, Known, known_differences, page_with, table, unexplained
-from .normal import Difference
+from .normal import Difference, differences
 
 ROW = Known(
     request="Produce", versions="3-7", field="responses.partitions.errorCode", kafka="-1 or 2", harrow="87", reason="r"
@@ -74,3 +75,27 @@ def test_the_page_has_the_table_of_the_rows() -> None:
     page = PAGE.read_text()
     remedy = "write the page: PYTHONPATH=tests/conformance:tests/support .venv/bin/python -m differential.known"
     assert page == page_with(page, rows), remedy
+
+
+def test_an_assignment_is_the_assignors_choice_only_among_several_members() -> None:
+    def differing(*members: str) -> list[str]:
+        body = {"groupId": "g%", "memberEpoch": 0}
+        steps = [
+            Step(
+                api="ConsumerGroupHeartbeat",
+                version=1,
+                role="target",
+                body={**body, "memberId": each},
+            )
+            for each in members
+        ]
+        case = Case(steps=tuple(steps))
+        theirs, ours = (
+            {"outcome": "response", "memberEpoch": epoch, "assignment": {"topicPartitions": [{"partitions": [number]}]}}
+            for number, epoch in ((0, 1), (1, 2))
+        )  # fmt: skip
+        found = differences(case, [theirs] * len(steps), [ours] * len(steps))
+        return sorted({each.path for each in unexplained(found, known_differences())})
+
+    assert differing("a", "a") == ["assignment.topicPartitions.partitions", "memberEpoch"]
+    assert differing("a", "b") == ["memberEpoch"]

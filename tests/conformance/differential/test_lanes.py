@@ -12,7 +12,7 @@ from kafka_reference import needs_jar
 
 from .cases import Case, Step
 from .known import Known
-from .lanes import Gate, must_be_alone
+from .lanes import Gate, must_be_alone, names_the_empty_id
 from .link import Outcome
 from .normal import ABSENT, Difference, Normaliser
 from .runner import Run
@@ -91,6 +91,40 @@ def test_a_case_that_changes_the_whole_cluster_is_alone(
 ) -> None:
     assert must_be_alone(case(api, body)) == alone
     assert not must_be_alone(case(api, body, role="cleanup"))
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"groupId": "g%", "memberId": ""}, False),
+        ({"groupId": ""}, True),
+        ({"groups": [{"groupId": "g%"}, {"groupId": ""}]}, True),
+        ({"groupsNames": ["g%", ""]}, True),
+        ({"keyType": 1, "coordinatorKeys": [""]}, True),
+        ({"transactionalId": ""}, True),
+        ({"transactionalId": None}, False),
+        ({"topics": [{"name": ""}]}, False),
+    ],
+)
+def test_cases_that_name_the_empty_group_follow_each_other(
+    body: dict[str, Any], named: bool
+) -> None:
+    naming = case("OffsetCommit", body)
+    assert names_the_empty_id(naming) == named
+    gate, met = Gate(), threading.Barrier(2, timeout=0.2 if named else WAIT_S)
+
+    def enter() -> bool:
+        with gate.of(naming):
+            try:
+                met.wait()
+            except threading.BrokenBarrierError:
+                return False
+            return True
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [each.result(WAIT_S) for each in [threads.submit(enter) for _ in range(2)]] == [
+            not named
+        ] * 2
 
 
 def test_a_case_that_changes_the_topics_of_its_world_is_followed_by_a_new_one() -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from kafka_reference import needs_jar
 
 from .cases import Case, Step, look_up
 from .known import Known
 from .link import Outcome
 from .normal import Difference, Normaliser, walk
-from .runner import Run
+from .runner import CONFIRMATIONS, Run
 from .shrink import smallest, without
 
 pytestmark = needs_jar
@@ -148,9 +149,10 @@ def test_an_explained_error_explains_the_rest_of_its_response_and_what_follows()
     assert run.findings_of([other, behind]) == [other, behind]
 
 
-def test_a_difference_that_does_not_come_again_in_a_new_world_is_no_finding() -> None:
+@pytest.mark.parametrize("worlds", range(1, CONFIRMATIONS + 1))
+def test_a_difference_that_does_not_come_again_in_each_new_world_is_no_finding(worlds: int) -> None:
     pair = FakePair(lambda _: False)
-    pair.differs = lambda _: pair.worlds == 0
+    pair.differs = lambda _: pair.worlds < worlds
     run = Run(pairs=[pair], known=[], versions={}, controller=lambda: 1)
     run.one(pair, Case(steps=(commit(),)), 0, lambda _: None)
     assert (run.findings, run.unconfirmed) == ({}, 1)

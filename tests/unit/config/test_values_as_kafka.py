@@ -71,6 +71,8 @@ def test_segments_below_1_mib_are_refused_with_the_remedy() -> None:
         ({"internal.segment.bytes": 600}, {"segment.bytes": 2**21}, 2**21),
         ({"internal.segment.bytes": 600}, {"internal.segment.bytes": 700}, 700),
         ({}, {"segment.bytes": 2**21, "internal.segment.bytes": 700}, 700),
+        ({"internal.segment.bytes": 600}, {"internal.segment.bytes": -1}, -1),
+        ({}, {"internal.segment.bytes": 0}, 0),
     ],
 )
 def test_internal_segment_bytes_replaces_segment_bytes(

@@ -88,6 +88,21 @@ def test_an_abort_marker_drops_the_offset(bed: GroupTestBed) -> None:
     assert stable(bed) == (ErrorCode.none, 3)
 
 
+def listed(bed: GroupTestBed) -> list[tuple[str, str]]:
+    groups = bed.send(ApiKey.LIST_GROUPS, 5, states_filter=(), types_filter=()).response.groups
+    return [(row.group_id, row.group_state) for row in groups]
+
+
+def test_a_group_of_an_aborted_transaction_stays_until_the_look_for_expired_offsets() -> None:
+    bed = GroupTestBed(offsets_retention_check_interval_ms=1_000)
+    bed.lead(HOME)
+    commit_in_transaction(bed, 9)
+    end(bed, commit=False)
+    assert listed(bed) == [(GROUP, "Empty")]
+    bed.host.advance(1_001)
+    assert listed(bed) == []
+
+
 def test_a_marker_ends_only_the_transaction_of_its_producer(bed: GroupTestBed) -> None:
     commit_in_transaction(bed, 9)
     commit_in_transaction(bed, 20, producer=78)
