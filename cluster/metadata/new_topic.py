@@ -30,6 +30,7 @@ __all__ = [
     "already_exists",
     "check_plans",
     "check_request",
+    "prohibited",
 ]
 
 UNSET = -1
@@ -92,10 +93,7 @@ class TopicPlanner:
     def plan(self, requested: NewTopic) -> TopicPlan:
         """Complete and validate a requested topic against the metadata cache; KafkaError says why it is refused."""
         if requested.name == CLUSTER_METADATA:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"Creation of internal topic {CLUSTER_METADATA} is prohibited.",
-            )
+            raise prohibited(requested.name)
         check_topic_name(requested.name)
         if self._cache.topic(requested.name) is not None:
             raise already_exists(requested.name)
@@ -207,6 +205,13 @@ def check_plans(plans: Iterable[TopicPlan]) -> None:
             f"Unable to perform excessively large batch operation: {entries} topics, settings and "
             f"partitions, the most is {REQUEST_MOST}. Create fewer topics with a request.",
         )
+
+
+def prohibited(name: str) -> KafkaError:
+    """The refusal of `__cluster_metadata`."""
+    return KafkaError(
+        ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited."
+    )
 
 
 def already_exists(name: str) -> KafkaError:

@@ -24,7 +24,7 @@ from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
-from .new_topic import NewTopic, TopicPlan, check_plans, check_request
+from .new_topic import NewTopic, TopicPlan, check_plans, check_request, prohibited
 from .registry_retries import error_for_client
 from .topic_admin import TopicAdmin
 
@@ -95,7 +95,9 @@ class TopicsApi:
             if count > 1:
                 twice = KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
                 results[name] = _refused(s, name, twice)
-        rows = [row for row in entity.topics if counts[row.name] == 1]
+        if counts[CLUSTER_METADATA] == 1:  # its partitions do not count
+            results[CLUSTER_METADATA] = _refused(s, CLUSTER_METADATA, prohibited(CLUSTER_METADATA))
+        rows = [row for row in entity.topics if counts[row.name] == 1 and results[row.name] is None]
         plans: list[TopicPlan] = []
         try:
             requested = [_new_topic(row) for row in rows]

@@ -95,6 +95,10 @@ LEGACY_SIZE_MIN = LOG_OVERHEAD + 14
 """Size of the smallest message of any format, in bytes. Kafka checks it before it reads the magic."""
 
 
+KNOWN_ATTRIBUTES = 0x7F
+"""Codec, timestamp type, transactional, control batch, delete horizon."""
+
+
 def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> BatchHeader:
     """Validates the batch that a produce request (or a coordinator) wants to append, and returns its header.
 
@@ -187,8 +191,11 @@ def assign_offset(batch: bytearray, base_offset: int, leader_epoch: int) -> None
 
 
 def stamp(batch: bytearray, attributes: int, max_timestamp: int) -> BatchHeader:
-    """Writes new attributes (the timestamp type), a new max timestamp and the new CRC into the batch."""
-    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
+    """Writes new attributes (the timestamp type), a new max timestamp and the new CRC into the batch.
+
+    As in Kafka, bits of the attributes without a meaning are then not kept.
+    """
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes & KNOWN_ATTRIBUTES)
     _OFFSET.pack_into(batch, MAX_TIMESTAMP_AT, max_timestamp)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return header_at(batch)

@@ -145,6 +145,19 @@ def test_times_that_no_record_may_have_are_refused(kafka: Any) -> None:
         assert (stored[-1].attributes, stored[-1].max_timestamp) == (0, highest)
 
 
+def test_attributes_without_a_meaning_are_kept_where_the_header_stays(kafka: Any) -> None:
+    now, raw = time.time_ns() // 1_000_000, kafka.raw(1)
+    plain, own = (
+        kafka.topic("bits", 1),
+        kafka.topic("own-bits", 1, message_timestamp_type="LogAppendTime"),
+    )
+    for topic, most, kept in ((plain, now, 0x80), (plain, now + 9, 0), (own, now, 0x08)):
+        data = batch_of(RECORDS, 2, base_ms=now, max_ms=most, attributes=0x80)
+        row = raw.produce(topic, 0, data)
+        stored = [each.header for each in headers(raw.fetch(topic, 0, row.base_offset).records)]
+        assert stored[-1].attributes == kept, (topic, most)
+
+
 def test_a_producer_without_an_epoch_is_fenced_by_one_with_an_epoch(kafka: Any) -> None:
     topic, raw = kafka.topic("epochless", 1, 2), kafka.raw(1)
 

@@ -79,6 +79,10 @@ def test_results_of_topics_that_are_named_twice_are_the_last(kafka: Any) -> None
         assert validated(kafka, *topics, version=version) == [
             ("new", 0), (there, EXISTS), ("a b", INVALID_NAME), ("twice", REQUEST), ("__cluster_metadata", REQUEST),
         ]  # fmt: skip
+    of_kraft = topic("__cluster_metadata", 2**31 - 1, factor=0)  # its partitions do not count
+    for others in ([], [topic("new")]):
+        wanted = [*[("new", 0) for _ in others], ("__cluster_metadata", REQUEST)]
+        assert validated(kafka, of_kraft, *others) == wanted
 
 
 def test_a_topic_that_is_only_validated_has_an_id(kafka: Any) -> None:
