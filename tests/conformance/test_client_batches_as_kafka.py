@@ -158,6 +158,18 @@ def test_attributes_without_a_meaning_are_kept_where_the_header_stays(kafka: Any
         assert stored[-1].attributes == kept, (topic, most)
 
 
+@pytest.mark.parametrize(("magic", "code"), [(255, Code.corrupt_message), (1, Code.invalid_record)])
+def test_bytes_that_are_no_batch_are_refused_before_the_acks_and_the_leader(
+    kafka: Any, magic: int, code: ErrorCode
+) -> None:
+    topic = kafka.topic("no-batch", 1, 2)
+    damaged = bytearray(batch(["a"]))
+    damaged[16] = magic
+    for node, acks in ((1, 99), (2, -1), (3, -1)):
+        found = kafka.raw(node).produce(topic, 0, bytes(damaged), acks=acks)
+        assert found.error_code is code, (node, acks)
+
+
 def test_a_producer_without_an_epoch_is_fenced_by_one_with_an_epoch(kafka: Any) -> None:
     topic, raw = kafka.topic("epochless", 1, 2), kafka.raw(1)
 

@@ -339,18 +339,6 @@ def test_illegal_acks_of_an_unknown_topic_are_unknown(kafka: Any) -> None:
         assert found.error_code is Code.unknown_topic_or_partition, (name, index)
 
 
-@pytest.mark.parametrize(("magic", "code"), [(255, Code.corrupt_message), (1, Code.invalid_record)])
-def test_bytes_that_are_no_batch_are_refused_before_the_acks_and_the_leader(
-    kafka: Any, magic: int, code: ErrorCode
-) -> None:
-    topic = kafka.topic("no-batch", 1, 2)
-    damaged = bytearray(batch(["a"]))
-    damaged[16] = magic
-    for node, acks in ((1, 99), (2, -1), (3, -1)):
-        found = kafka.raw(node).produce(topic, 0, bytes(damaged), acks=acks)
-        assert found.error_code is code, (node, acks)
-
-
 def test_a_batch_that_is_sent_again_has_its_own_time(kafka: Any) -> None:
     topic, raw = kafka.topic("again", 1, 2), kafka.raw(1)
     records = batch(["a"], producer_id=77, producer_epoch=0, base_sequence=0)

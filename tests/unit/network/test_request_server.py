@@ -374,9 +374,9 @@ def test_after_a_held_response_the_connection_is_open_and_serves_nothing(tmp_pat
 
     async def handler(request: Request) -> None:
         served.append(request.correlation_id)
-        await asyncio.sleep(0)
+        await next_turn()
         request.respond_parts((b"\0\0\0\0\0\0",), on_send=sent.append)
-        await asyncio.sleep(0)
+        await next_turn()
 
     async def main() -> None:
         async with serving(tmp_path, listener="CLIENTS") as s:
