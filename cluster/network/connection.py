@@ -348,7 +348,7 @@ class Connection:
     def _fall_silent(self) -> None:
         """Send nothing any more, and serve no request; the connection stays open, and is read: its end is seen."""
         self._drop_later()
-        self._drop_slots()
+        self._drop_slots(hit=True)
         if self._full:
             self._full = False
             if not self._held:
@@ -359,9 +359,9 @@ class Connection:
         self._drop_slots()
         self._drop_waiting()
 
-    def _drop_slots(self) -> None:
+    def _drop_slots(self, *, hit: bool = False) -> None:
         while self._slots:
-            self._end_unanswered(self._slots.popleft())
+            self._end_unanswered(self._slots.popleft(), hit=hit)
         self._unanswered_bytes = 0
 
     def _drop_waiting(self) -> None:

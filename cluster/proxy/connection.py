@@ -246,7 +246,7 @@ class ProxiedConnection:
             pass
         elif held:
             self._dropping = self._silent = True
-            self._drop_pending()
+            self._drop_pending(hit=True)
         elif lost:
             self._end()
             self._client.close(reset=True)
@@ -330,11 +330,11 @@ class ProxiedConnection:
             if self._upstream is not None:
                 self._upstream.close()
 
-    def _drop_pending(self) -> None:
-        """Requests that were forwarded get no response."""
+    def _drop_pending(self, *, hit: bool = False) -> None:
+        """Requests that were forwarded get no response; `hit`: because of a fault."""
         for request in self._pending:
             self._services.tap.unanswered(request)
-            self._end_unanswered(request)
+            self._end_unanswered(request, hit=hit)
         self._pending.clear()
 
 

@@ -17,7 +17,7 @@ from harrow.harness.histories.request_rows import (
     read_connections,
     read_requests,
 )
-from served_listener import Raw, answer, frame, framed, next_turn, run, serving
+from served_listener import HEARTBEAT, Raw, answer, frame, framed, next_turn, run, serving
 
 SYNC = int(ApiKey.SYNC_GROUP)
 
@@ -135,6 +135,26 @@ def test_a_request_behind_a_dropped_one_has_a_row(tmp_path: Path) -> None:
             assert [said(row) for row in read_requests(tmp_path).rows] == [
                 ("SyncGroup", "", "billing", "unanswered", "hit"),
                 ("Heartbeat", "", "y", "unanswered", "hit"),
+            ]
+
+    run(main())
+
+
+def test_requests_behind_a_held_response_have_rows_that_name_the_fault(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with listening(tmp_path) as s, Raw(s.port) as raw:
+            await s.op("responses.hold", api_key=HEARTBEAT, nth=1, client="*")
+            raw.writer.write(frame(0, 1, "x") + frame(0, 2, "y"))
+            held, behind = [await s.requests.get() for _ in range(2)]
+            answer(held)
+            answer(behind)  # it has no place any more
+            raw.writer.write(frame(0, 3, "z"))
+            while len(rows := read_requests(tmp_path).rows) < 3:
+                await next_turn()
+            assert [said(row) for row in rows] == [
+                ("Heartbeat", "", "x", "lost"),
+                ("Heartbeat", "", "y", "unanswered", "hit"),
+                ("Heartbeat", "", "z", "unanswered", "hit"),
             ]
 
     run(main())
