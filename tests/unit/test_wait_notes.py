@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -48,13 +49,24 @@ def test_a_call_that_blocks_is_noted_from_another_thread(
     monkeypatch.setattr(wait_notes, "AFTER_S", 0.02)
     with noted("a topic", most_s=30, detail=lambda: "broker 1 is paused"):
         until(lambda: bool(notes))
-    assert notes[0] == "waits for a topic: broker 1 is paused (0 s of at most 30 s)"
+    assert re.fullmatch(
+        r"waits for a topic: broker 1 is paused \(\d+ s of at most 30 s\)", notes[0]
+    )
+
+
+class NotedError(Exception):
+    """The wait was noted."""
 
 
 class Leaderless(DescribedCluster):
-    """A cluster without a leader for its partition."""
+    """A cluster without a leader for its partition; `NotedError` ends a wait that was noted."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
 
     def describe(self) -> ClusterView:
+        if self._notes:
+            raise NotedError
         raise ClusterError("no leader")
 
     def state(self) -> dict[int, list[dict[str, object]]]:
@@ -65,9 +77,14 @@ def test_a_wait_for_convergence_is_noted_with_what_is_lacking(
     notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wait_notes, "AFTER_S", 0.0)
-    with pytest.raises(ClusterError, match=r"no full ISRs of equal logs after 0\.2 s: no leader"):
-        Leaderless().await_replicated(0.2)
-    assert notes == ["waits for full ISRs of equal logs: no leader (0 s of at most 0 s)"]
+    with pytest.raises(ClusterError, match=r"no full ISRs of equal logs after 0\.0 s: no leader"):
+        Leaderless(notes).await_replicated(0)
+    with pytest.raises(NotedError):
+        Leaderless(notes).await_replicated(60)
+    (note,) = notes
+    assert re.fullmatch(
+        r"waits for full ISRs of equal logs: no leader \(\d+ s of at most 60 s\)", note
+    )
 
 
 def test_an_error_of_the_listener_is_no_error_of_the_wait() -> None:
