@@ -150,11 +150,10 @@ class TopicConfig(_Settings):
 
         `internal.segment.bytes` replaces `segment.bytes`, but that of the broker does not replace that of the topic.
         """
-        if "internal.segment.bytes" in self._values:
-            return self.number("internal.segment.bytes")
-        of_topic = "segment.bytes" in self._values
-        internal = 0 if of_topic else self.number("internal.segment.bytes")
-        return internal or self.number("segment.bytes")
+        for name in ("internal.segment.bytes", "segment.bytes"):
+            if name in self._values:
+                return self.number(name)
+        return self.number("internal.segment.bytes") or self.number("segment.bytes")
 
 
 def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:

@@ -349,10 +349,6 @@ class Connection:
         """Send nothing any more, and serve no request; the connection stays open, and is read: its end is seen."""
         self._drop_later()
         self._drop_slots(hit=True)
-        if self._full:
-            self._full = False
-            if not self._held:
-                self._link.resume()
 
     def _drop(self) -> None:
         self._open = False
@@ -394,6 +390,7 @@ class Connection:
                 self._link.resume()
 
     def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
+        """Send a response, or do what a fault wants done with it; False when that ended the connection."""
         fault = (
             None if slot.refused
             else self._host.network.response_fault(self._link.peer, slot, self)
@@ -414,7 +411,7 @@ class Connection:
             return False
         if fault is not None and fault.action == HOLD_RESPONSE:
             self._fall_silent()
-            return False
+            return True
         if lost:
             self._shut(reset=True)
             return False

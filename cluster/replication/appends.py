@@ -222,9 +222,7 @@ class Appends:
             refused = ProduceResult.refused(
                 ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
             )
-            done(
-                {tp: self._refused_first(tp, records) or refused for tp, records in entries.items()}
-            )
+            done({tp: self._refused(tp, records, refused) for tp, records in entries.items()})
             return
         for tp, records in entries.items():
             partition = self._directory.partition(tp)
@@ -247,17 +245,18 @@ class Appends:
         if not operation.try_complete():  # a try that completes nothing causes no events
             self._wake_ups.produces.watch(operation, tuple(waiting))
 
-    def _refused_first(self, tp: TopicPartition, records: Buffer) -> ProduceResult | None:
-        """What Kafka looks for before acks and leader: a partition that does not exist, and bytes that are no batch."""
-        known = self._directory.partition(tp) is not None
-        missing = ErrorCode.none if known else self._directory.missing(tp)
-        if missing is ErrorCode.unknown_topic_or_partition:
-            return ProduceResult.refused(missing)
+    def _refused(self, tp: TopicPartition, records: Buffer, other: ProduceResult) -> ProduceResult:
+        """`other`, a refusal for acks or leader, unless Kafka finds something before it looks at them.
+
+        That is a partition that does not exist, or bytes that are no batch.
+        """
+        if self._directory.is_unknown(tp):
+            return ProduceResult.refused(ErrorCode.unknown_topic_or_partition)
         try:
             check_extent(records)
         except KafkaError as error:
             return ProduceResult.refused(error.code, error.message)
-        return None
+        return other
 
     def _append(
         self,
@@ -269,8 +268,8 @@ class Appends:
     ) -> ProduceResult:
         if partition is None:
             why = self._directory.unopened.get(tp, "")
-            other = ProduceResult.refused(self._directory.missing(tp), why)
-            return self._refused_first(tp, records) or other
+            missing = ProduceResult.refused(self._directory.missing(tp), why)
+            return self._refused(tp, records, missing)
         try:
             info = partition.append_as_leader(records, acks=acks, origin=origin)
             try:
@@ -282,10 +281,9 @@ class Appends:
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error:
                 self._log_failed(partition, error)
-            first = None
-            if error.code is ErrorCode.not_leader_or_follower:
-                first = self._refused_first(tp, records)
-            return first or ProduceResult.refused(error.code, error.message)
+            refused = ProduceResult.refused(error.code, error.message)
+            moved = error.code is ErrorCode.not_leader_or_follower
+            return self._refused(tp, records, refused) if moved else refused
         except StorageError as error:
             self._log_failed(partition, error)
             return ProduceResult.refused(ErrorCode.kafka_storage_error, str(error))

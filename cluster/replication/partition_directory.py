@@ -80,6 +80,11 @@ class PartitionDirectory:
         known = self._metadata.has_partition(tp)
         return ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition
 
+    def is_unknown(self, tp: TopicPartition) -> bool:
+        """Whether the cluster has no such partition, as far as this broker knows."""
+        unknown = ErrorCode.unknown_topic_or_partition
+        return tp not in self._partitions and self.missing(tp) is unknown
+
     def topic_elsewhere(self, topic_id: UUID) -> str | None:
         """The name of a topic of the cluster that has no replica here, by its id.
 

@@ -121,10 +121,8 @@ class ProduceHandler:
 
         As in Kafka, a partition that does not exist is named first.
         """
-        if self._directory.partition(tp) is None:
-            code = self._directory.missing(tp)
-            if code is ErrorCode.unknown_topic_or_partition:
-                return ProduceResult.refused(code)
+        if self._directory.is_unknown(tp):
+            return ProduceResult.refused(ErrorCode.unknown_topic_or_partition)
         if entry.records is None:
             return ProduceResult.refused(ErrorCode.invalid_record)
         return ProduceResult.refused(

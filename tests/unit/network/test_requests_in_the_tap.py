@@ -141,16 +141,18 @@ def test_a_request_behind_a_dropped_one_has_a_row(tmp_path: Path) -> None:
 
 
 def test_requests_behind_a_held_response_have_rows_that_name_the_fault(tmp_path: Path) -> None:
+    """Two requests fill the connection: the third is read because the fault has ended them."""
+
     async def main() -> None:
-        async with listening(tmp_path) as s, Raw(s.port) as raw:
+        async with listening(tmp_path, unanswered_most=2) as s, Raw(s.port) as raw:
             await s.op("responses.hold", api_key=HEARTBEAT, nth=1, client="*")
             raw.writer.write(frame(0, 1, "x") + frame(0, 2, "y"))
             held, behind = [await s.requests.get() for _ in range(2)]
             answer(held)
-            answer(behind)  # it has no place any more
             raw.writer.write(frame(0, 3, "z"))
             while len(rows := read_requests(tmp_path).rows) < 3:
                 await next_turn()
+            answer(behind)  # it has no place any more
             assert [said(row) for row in rows] == [
                 ("Heartbeat", "", "x", "lost"),
                 ("Heartbeat", "", "y", "unanswered", "hit"),
