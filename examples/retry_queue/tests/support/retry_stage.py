@@ -31,6 +31,7 @@ from retry_queue.records import Record
 PROJECT = Path(__file__).parents[2]
 WRONG = PROJECT / "wrong" / "run.py"
 DEADLINE_S, QUIET_S = 90.0, 6.0
+BETWEEN_ORDERS_S = 0.01
 ATTEMPTS = 4
 NAMES = Names()
 EMBEDDED, REDIS = "embedded", "redis"
@@ -159,7 +160,7 @@ class RetryQueue:
         return self.harrow.program(name, [*command, *words], environment=environment, start=False)
 
     def place(self, orders: Iterable[dict[str, Any]]) -> None:
-        """Place orders, about a hundred a second."""
+        """Place orders, a hundred a second."""
         servers = {"bootstrap.servers": self.harrow.bootstrap_servers}
         # a batch of several orders may be larger than the topic allows
         producer = Producer({**servers, "enable.idempotence": True, "batch.num.messages": 1})
@@ -169,8 +170,8 @@ class RetryQueue:
                 NAMES.source, json.dumps(order), order["customer"],
                 on_delivery=lambda error, _: errors.append(error) if error is not None else None,
             )  # fmt: skip
-            producer.poll(0.01)
             self.placed.add(order["order"])
+            _serve(producer, BETWEEN_ORDERS_S)
         assert producer.flush(DEADLINE_S) == 0
         assert not errors, errors
 
@@ -245,6 +246,13 @@ class RetryQueue:
         return witnessed(self.reading, self.placed, guarantee)
 
 
+def _serve(producer: Producer, seconds: float) -> None:
+    """Serve the delivery reports of a producer for so long, also while many of them come."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        producer.poll(left)
+
+
 class Reading:
     """Everything that the topics have, read by a consumer of the test."""
 
@@ -258,21 +266,29 @@ class Reading:
         )
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
         self.timestamps: dict[tuple[str, int, int], int] = {}
+        self._ids: defaultdict[str, set[int]] = defaultdict(set)
+        self._parsed: Counter[str] = Counter()
 
     def ids(self, topic: str) -> set[int]:
-        """Return the orders that a topic has."""
-        return {id_of(record) for record in self.records[topic]}
+        """Return the orders that a topic has; each record is parsed once, however often this is asked."""
+        records = self.records[topic]
+        self._ids[topic].update(map(id_of, records[self._parsed[topic] :]))
+        self._parsed[topic] = len(records)
+        return self._ids[topic]
 
     def until(self, condition: Callable[[], bool], quiet_s: float) -> bool:
         """Read until a condition holds; return False when nothing was written for so long."""
         last = time.monotonic()
         while not condition():
-            message = self._consumer.poll(0.05)
-            if message is not None and message.error() is None:
+            messages = [
+                message for message in self._consumer.consume(1000, 0.05) if message.error() is None
+            ]
+            for message in messages:
                 record = record_of(message)
                 self.records[record.topic].append(record)
                 place = record.topic, record.partition, record.offset
                 self.timestamps[place] = message.timestamp()[1]
+            if messages:
                 last = time.monotonic()
             elif time.monotonic() > last + quiet_s:
                 return False
