@@ -15,13 +15,11 @@ import pytest
 from apache_kafka import MISSING
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from echo_service import EchoService
 from harrow import (
     Harrow,
     VerdictError,
     WaitTimeoutError,
     delay_request,
-    dependency,
     duplicate_request,
     isolate,
     kill,
@@ -30,16 +28,15 @@ from harrow import (
     lose_response,
     pause,
     refuse_request,
-    reset,
     slow_disk,
     throttle,
 )
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
+from kafka_and_store import faults_of_a_store_act_beside_those_of_kafka
 from kafka_reference import JARS
 from load_on_cluster import produce_numbers, produce_while_faults_last
-from store_client import asking
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -112,17 +109,7 @@ def test_faults_of_requests_and_of_links_act_on_kafka(kafka: Harrow) -> None:
 
 
 def test_faults_of_a_dependency_act_beside_those_of_kafka(kafka: Harrow) -> None:
-    orders, service = kafka.topic("orders", partitions=1), EchoService()
-    faults = (
-        isolate(dependency("store"), seconds=0.2, heals_by="reset"), reset(dependency("store")),
-        pause(leader(orders, 0), seconds=0.5),
-    )  # fmt: skip
-    with asking(kafka.dependency("store", str(service.address))) as client:
-        produce_while_faults_last(kafka, "orders", *faults)
-        client.await_answer()
-    service.close()
-    assert client.errors == ["ConnectionResetError"] * 2
-    assert kafka.verify(orders, guarantee="no-loss").valid
+    faults_of_a_store_act_beside_those_of_kafka(kafka)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -18,8 +18,19 @@ from docker_leftovers import (
     processes_of,
     volumes_of,
 )
-from harrow import Harrow, VerdictError, cut, follower, isolate, kill, leader, lose_response, pause
+from harrow import (
+    Harrow,
+    VerdictError,
+    cut,
+    follower,
+    isolate,
+    kill,
+    leader,
+    lose_response,
+    pause,
+)
 from harrow.harness.backends.docker.source import DockerClusters
+from kafka_and_store import faults_of_a_store_act_beside_those_of_kafka
 from kafka_image import MISSING, kafka_image
 from load_on_cluster import produce_numbers, produce_while_faults_last
 from waiting import until
@@ -62,6 +73,10 @@ def test_faults_of_containers_links_and_requests_act_and_are_healed(kafka: Harro
     assert verdict.operation_counts["replica_logs"] == 3, "the containers' data folders are judged"
     for folder in kafka.cluster.folder.glob("broker-*/data/orders-0/*.log"):
         assert folder.stat().st_uid == os.getuid()
+
+
+def test_faults_of_a_dependency_act_beside_those_of_containers(kafka: Harrow) -> None:
+    faults_of_a_store_act_beside_those_of_kafka(kafka)
 
 
 def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> None:

@@ -40,7 +40,7 @@ def strings_read(path: Path) -> Iterator[str]:
             yield node.value
 
 
-@functools.cache  # not at import: every worker imports this module, and one or two run its tests
+@functools.cache  # not at import: every worker imports this module, and one runs these tests
 def names_read() -> set[str]:
     config = CLUSTER / "config"
     paths = [path for path in sorted(CLUSTER.rglob("*.py")) if config not in path.parents]
@@ -52,6 +52,7 @@ def is_read(setting: Setting) -> bool:
     return any(name in names_read() for name in (setting.name, setting.topic) if name)
 
 
+@pytest.mark.xdist_group("settings")  # one worker parses the cluster's modules
 @pytest.mark.parametrize("setting", [*SETTINGS, *TOPIC_SETTINGS], ids=lambda setting: setting.name)
 def test_an_accepted_setting_is_read_or_only_its_default_is_accepted(setting: Setting) -> None:
     ignored = not is_read(setting) and not setting.only_default and not setting.stored
