@@ -171,6 +171,7 @@ class Broker:
 
     async def start(self) -> None:
         """Recover, serve brokers, register, serve clients; return when the cluster knows this broker."""
+        self._host.trace.emit("broker.starting", node_id=self.node_id)
         self._register_control_operations()
         await self.logs.start()
         await self.registry.start()

@@ -53,7 +53,7 @@ class RecordingClients:
     def __init__(self) -> None:
         self._clients: list[ClientHandle] = []
         self._produced_with: dict[str, Any] = {}
-        """Settings of the last producer, by librdkafka's names; a recorded schedule has them."""
+        """Settings of the last producer, with dots in their names; a recorded schedule has them."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -126,9 +126,9 @@ class RecordingClients:
         )
         self._clients.append(client.handle())
         if kind == "producer":
-            idempotent = bool(settings.get("enable_idempotence"))
-            self._produced_with = {
-                "acks": settings.get("acks", "all"), "enable.idempotence": idempotent
+            used = client.recorder  # the libraries have different defaults
+            self._produced_with = _dotted(settings) | {
+                "acks": used.acks, "enable.idempotence": used.idempotent
             }  # fmt: skip
         return client
 

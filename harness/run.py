@@ -45,7 +45,7 @@ from .programs import RunningPrograms
 from .promises.record_ids import IdSource
 from .recording import RecordingClients
 from .recovery import least_isr_of, progress_facts, recovery_bound
-from .run_settings import ORDERS, REQUEST_TIMEOUT_MS, RunSettings
+from .run_settings import ORDERS, RunSettings, fields_of_producer
 from .seeds import child_seed
 from .terminal_notes import show_on_stderr
 from .topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
@@ -365,17 +365,13 @@ class Harrow(
         if topic is None:
             return {}
         ends_ms = [(step.fired_ms or 0) + (step.duration_ms or 0) for step in schedule.steps]
-        made = self._produced_with
-        acks = str(made.get("acks", "all"))
+        made = fields_of_producer(self._produced_with)
         return RunSettings(
             seed=self._seed, brokers=self.brokers, seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
             config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
             replication_factor=topic.replication_factor, topic_config=topic.config,
-            acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
-            in_flight=int(made.get("max.in.flight", 5)),
-            request_timeout_ms=int(made.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
             plants=self._plants, workload=self.workload,
-            guarantee=GUARANTEE_OF_SIMULATIONS if made.get("enable.idempotence") else "no-loss",
+            guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss", **made,
         ).to_json()  # fmt: skip
 
     # ---------------------------------------------------------------------------------- verdict

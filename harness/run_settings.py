@@ -33,8 +33,28 @@ READS_FROM = (LEADER, SAME_BROKER)
 OPERATIONS = ("alter", "alter", "delete-records", "elect")
 """What the operator of a simulation did before there was a choice: stored schedules mean this."""
 
-REQUEST_TIMEOUT_MS = 30_000
-"""librdkafka's default."""
+REQUEST_TIMEOUT_MS, IN_FLIGHT = 30_000, 5
+"""librdkafka's defaults."""
+
+
+ALIASES = {
+    "request.required.acks": "acks",
+    "max.in.flight.requests.per.connection": "max.in.flight",
+}
+"""Names that librdkafka, kafka-python and aiokafka have for one setting."""
+
+
+def fields_of_producer(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `RunSettings` that the settings of a producer decide."""
+    used = {ALIASES.get(name, name): value for name, value in settings.items()}
+    acks = str(used.get("acks", "all"))
+    idempotent = str(used.get("enable.idempotence", False)).lower() == "true"
+    return {
+        "acks": -1 if acks == "all" else int(acks),
+        "idempotent": idempotent or used.get("transactional.id") is not None,
+        "in_flight": int(used.get("max.in.flight", IN_FLIGHT)),
+        "request_timeout_ms": int(used.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +74,7 @@ class RunSettings:
     topic_config: Mapping[str, object] = field(default_factory=dict[str, object])
     acks: int = -1
     idempotent: bool = True
-    in_flight: int = 5
+    in_flight: int = IN_FLIGHT
     """Most batches that a producer has in flight."""
     resends: bool = False
     """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id.

@@ -43,7 +43,6 @@ from .user_spark import HARROWS_OWN, UserSpark
 if TYPE_CHECKING:
     from .checks import Verdict
 
-DEADLY = frozenset({"kill", "terminate", "restart", "power_loss", "wipe"})
 """Kinds that end the broker's process."""
 CALM_S = 0.7
 BOUND_S = 120.0
@@ -382,7 +381,7 @@ def leader_died(folder: Path, topic: str) -> bool:
     steps = Schedule.from_json(recorded.read_text()).steps if recorded.exists() else ()
     return any(
         step.fired_ms is not None
-        and step.fault.kind in DEADLY
+        and step.fault.ends_process
         and (step.fault.target.role, step.fault.target.topic) == ("leader", topic)
         for step in steps
     )

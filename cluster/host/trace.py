@@ -8,6 +8,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     event                    fields
     -----------------------  ---------------------------------------------------------------------------------------
     broker.planted           plants [{module, title}]
+    broker.starting          node_id (the first event of a process; with planted bugs the second)
     broker.ready             node_id
     broker.registered        node_id, epoch
     broker.session-expired   node_id

@@ -125,12 +125,15 @@ class SendRecorder(Recorder):
         self._lock = threading.Lock()
         self._begun = 0
         self._ended = 0
+        self.acks = -1
+        self.idempotent = False
 
     def settings(self, acks: object, *, idempotent: bool) -> None:
         """Write what the producer asks for; the verdict derives guarantees from it."""
-        number = -1 if acks == "all" else int(str(acks))
+        self.acks = -1 if acks == "all" else int(str(acks))
+        self.idempotent = idempotent
         self._append(
-            OperationFunction.CLIENT, OperationType.OK, self.history.name(""), -1, number, int(idempotent)
+            OperationFunction.CLIENT, OperationType.OK, self.history.name(""), -1, self.acks, int(idempotent)
         )  # fmt: skip
 
     def begin(

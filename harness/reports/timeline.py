@@ -5,8 +5,9 @@ leader and ISR, and by one high watermark for each time bucket. Times are second
 
 A cluster that tests share has events of earlier tests: of those, only the state at the start is shown.
 
-A `kill` leaves no trace event, so the death of a broker is taken from the effect in `faults.jsonl` (a controlled
-shutdown and a failpoint's crash have trace events). The broker is dead until its next `broker.ready`. A partition's
+A process that is killed writes no trace event. When it ended is taken from the effect of a fault that ends processes
+(`faults.jsonl`); without such a fault it is the last event before the next process of the broker starts. A controlled
+shutdown and a failpoint's crash have trace events. The broker is dead until its next `broker.ready`. A partition's
 leader leads until the next leader starts or its broker dies, whichever is first; in between there is no leader.
 """
 
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from harrow.faults.fault_kinds import fault_kind
+
 from ..histories.recorded_faults import RecordedFault, Row, json_lines
 from .recorded_run import RecordedRun
 
@@ -24,7 +27,8 @@ INTERNAL_PREFIX = "__"
 LANES_MOST = 40
 CHANGES_MOST = 400
 MARKS_MOST = 150
-DEADLY = frozenset({"kill", "terminate", "restart", "power_loss"})
+STARTING = frozenset({"broker.planted", "broker.starting"})
+"""The first events of a process."""
 MARKED = {
     "broker.session-expired": "session expired",
     "broker.registered": "registered",
@@ -77,6 +81,10 @@ class Timeline:
         self._ready: dict[int, list[float]] = {}
         self._first: dict[int, float] = {}
         self._ending: dict[int, list[float]] = {}
+        self._last: dict[int, float] = {}
+        self._silent: dict[int, list[float]] = {}
+        """By broker: the last event of each process after which another one started."""
+        self._starting: set[int] = set()
         self._marks: dict[int, list[Row]] = {}
         self._elected: list[Row] = []
         self._resigned: list[Row] = []
@@ -105,12 +113,18 @@ class Timeline:
     def _feed(self, broker: int, at: float, row: Row) -> None:
         event = str(row["event"])
         self._first.setdefault(broker, at)
+        if event in STARTING and broker not in self._starting:
+            self._starting.add(broker)
+            if broker in self._last:
+                self._silent.setdefault(broker, []).append(self._last[broker])
+        self._last[broker] = at
         if event.startswith("partition.") or "partition" in row:
             self._feed_partition(broker, at, event, row)
         if event in MARKED and len(self._marks[broker]) < MARKS_MOST:
             self._marks[broker].append({"t": at, "kind": event, "text": _mark_text(event, row)})
         if event == "broker.ready":
             self._ready.setdefault(broker, []).append(at)
+            self._starting.discard(broker)
         elif event == "broker.stopping" or _is_crash(event, row):
             self._ending.setdefault(broker, []).append(at)
         elif event == "controller.elected":
@@ -159,9 +173,14 @@ class Timeline:
         begins = [
             self.seconds(fault.effect_ns if fault.effect_ns is not None else fault.begin_ns)
             for fault in self._faults
-            if fault.kind in DEADLY and broker in fault.nodes
+            if broker in fault.nodes and _ends_processes(fault)
         ]
         begins += [at for at in self._ending.get(broker, []) if not _near(at, begins)]
+        for at in self._silent.get(broker, []):
+            life = max((t for t in ready if t <= at), default=self.end_s)
+            back = next((t for t in ready if t > at), self.end_s)
+            if not any(life < begun < back for begun in begins):
+                begins.append(at)
         for at in sorted(begins):
             if spans and at < spans[-1][1]:
                 continue
@@ -280,6 +299,12 @@ def _elections(spans: list[Row]) -> int:
 
 def _is_crash(event: str, row: Row) -> bool:
     return event == "failpoint.fired" and row.get("action") == "crash"
+
+
+def _ends_processes(fault: RecordedFault) -> bool:
+    """Whether it ended the processes of all its brokers when it took effect."""
+    kind = fault_kind(fault.kind)
+    return kind is not None and kind.ends_process and not kind.one_at_a_time
 
 
 def _order(row: Row) -> float:

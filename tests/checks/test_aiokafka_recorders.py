@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeEr
 from harrow import Harrow, Topic, leader, lose_response, pause, refuse_request
 from harrow.harness.clients.aiokafka_producer import RecordingAIOKafkaProducer
 from harrow.harness.histories.format import stable_hash
+from harrow.harness.run_settings import RunSettings
 from recorded_sends import RecordedSend, contents_of, judged, reads_of, rows_of, sends_of
 
 pytestmark = pytest.mark.harrow(scope="session", config={"auto.create.topics.enable": False})
@@ -160,6 +161,21 @@ def test_a_lost_response_and_a_refused_request_are_retried_and_recorded_once(
     assert {send.outcome for send in wanted} == {"ok"}
     verdict = judged(harrow, topic, "exactly-once, ordered")
     assert verdict.valid, verdict
+
+
+def test_a_schedule_describes_a_producer_with_the_default_of_aiokafka(harrow: Harrow) -> None:
+    topic = harrow.topic("described")
+
+    async def application() -> None:
+        async with harrow.aiokafka.producer(enable_idempotence=False, client_id="shop") as producer:
+            lost = lose_response("Produce", nth=2, client="shop")
+            async with harrow.chaos(lost) as chaos:
+                while chaos.running:
+                    await producer.send_and_wait(topic.name, b"value")
+
+    asyncio.run(application())
+    described = RunSettings.from_json(harrow.schedule.run)
+    assert (described.acks, described.idempotent) == (1, False), "without idempotence it has acks=1"
 
 
 def test_cancelled_futures_and_sends_that_time_out_may_be_in_the_log(harrow: Harrow) -> None:

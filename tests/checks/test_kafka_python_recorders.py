@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from harrow import Harrow, HarrowError, Topic, leader, lose_response, pause, refuse_request
 from harrow.harness.histories.format import BREAKS, stable_hash
+from harrow.harness.run_settings import RunSettings
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError, KafkaTimeoutError, NotEnoughReplicasError
 from kafka.serializer import Deserializer, Serializer
@@ -68,7 +69,9 @@ def test_each_send_has_the_result_that_kafka_python_reports(
 
 def test_a_lost_response_is_retried_and_recorded_once(harrow: Harrow) -> None:
     topic = harrow.topic("lost-response")
-    producer: Any = harrow.kafka_python.producer(request_timeout_ms=1000, client_id="shop")
+    producer: Any = harrow.kafka_python.producer(
+        request_timeout_ms=1000, client_id="shop", max_in_flight_requests_per_connection=2, enable_idempotence=True
+    )  # fmt: skip
     with harrow.chaos(
         lose_response("Produce", nth=3, target=leader(topic), client="shop")
     ) as chaos:
@@ -80,6 +83,9 @@ def test_a_lost_response_is_retried_and_recorded_once(harrow: Harrow) -> None:
     verdict = judged(harrow, topic, "exactly-once, ordered")
     assert verdict.valid, verdict
     assert verdict.operation_counts["acknowledged"] == len(futures)
+    described = RunSettings.from_json(harrow.schedule.run)
+    assert (described.acks, described.idempotent) == (-1, True)
+    assert (described.in_flight, described.request_timeout_ms) == (2, 1000)
 
 
 def test_a_refused_request_without_retries_is_recorded_as_info_with_kafkas_code(

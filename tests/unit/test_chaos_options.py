@@ -12,7 +12,7 @@ from harrow.cluster.errors import ConfigError
 from harrow.faults import Fault, Schedule, ScheduledFault, one, power_loss
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, random_schedule
 from harrow.harness.commands.chaos import command, folder_name, summary
-from harrow.harness.run_settings import RunSettings
+from harrow.harness.run_settings import RunSettings, fields_of_producer
 from harrow.harness.scenario import (
     REPERTOIRES,
     VARIANTS,
@@ -142,6 +142,35 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
         recorded_scenario(Schedule(steps=(step,)), "again")
     with pytest.raises(ConfigError, match="did you mean brokers"):
         RunSettings.from_json({"broker": 3})
+
+
+@pytest.mark.parametrize(
+    ("settings", "described"),
+    [
+        ({}, {"acks": -1, "idempotent": False, "in_flight": 5, "request_timeout_ms": 30_000}),
+        (
+            {"request.required.acks": "1", "max.in.flight.requests.per.connection": 2},
+            {"acks": 1, "idempotent": False, "in_flight": 2, "request_timeout_ms": 30_000},
+        ),
+        (
+            {
+                "acks": "-1",
+                "enable.idempotence": "true",
+                "max.in.flight": "1",
+                "request.timeout.ms": "9",
+            },
+            {"acks": -1, "idempotent": True, "in_flight": 1, "request_timeout_ms": 9},
+        ),
+        (
+            {"transactional.id": "billing", "enable.idempotence": "false"},
+            {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000},
+        ),
+    ],
+)
+def test_a_recorded_schedule_describes_the_producer_by_any_of_its_settings_names(
+    settings: dict[str, object], described: dict[str, object]
+) -> None:
+    assert fields_of_producer(settings) == described
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harrow.faults.fault_kinds import FAULTS
 from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.reports import terminal_summary, write_picture
@@ -271,6 +272,57 @@ def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_pat
     assert [span["state"] for span in model["brokers"][0]["spans"]] == ["up", "dead", "up"]
     assert model["brokers"][0]["marks"][0]["kind"] == "failpoint.fired"
     assert model["partitions"][0]["leaders"][1]["e"] == 3
+
+
+def trace_of_broker_1(folder: Path, *events: tuple[float, str]) -> None:
+    place = folder / "cluster" / "broker-1"
+    place.mkdir(parents=True)
+    rows = [
+        {"t_ns": START_NS + int(at * 1e9), "event": event, "plants": []} for at, event in events
+    ]
+    (place / "trace.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def lane_of_broker_1(folder: Path) -> list[tuple[str, float, float]]:
+    spans = build_model(folder)["brokers"][0]["spans"]
+    return [(span["state"], span["s"], span["e"]) for span in spans]
+
+
+def test_a_broker_that_ended_without_a_word_is_dead_from_its_last_event_on(tmp_path: Path) -> None:
+    trace_of_broker_1(
+        tmp_path, (0, "broker.starting"), (1, "broker.ready"), (3, "partition.hw"),
+        (5, "broker.planted"), (5.1, "broker.starting"), (5.5, "broker.registered"), (6, "broker.ready"),
+        (8, "partition.hw"),
+    )  # fmt: skip
+    assert lane_of_broker_1(tmp_path) == [
+        ("starting", 0, 1), ("up", 1, 3), ("dead", 3, 6), ("up", 6, 8),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind, fault in FAULTS.items() if fault.ends_process)
+)
+def test_every_fault_that_ends_a_process_shows_its_broker_dead(tmp_path: Path, kind: str) -> None:
+    later = [(4, "broker.starting"), (5, "broker.ready"), (9, "partition.hw")]
+    trace_of_broker_1(
+        tmp_path, (0, "broker.starting"), (1, "broker.ready"), (2, "partition.hw"), *later
+    )
+    rows = [
+        {
+            "t_ns": START_NS + int(at * 1e9),
+            "event": event,
+            "id": "f1",
+            "fault": kind,
+            "targets": [1],
+        }
+        for at, event in ((2.8, "inject"), (3.0, "effect"), (5.0, "heal"), (5.0, "healed"))
+    ]
+    (tmp_path / "faults.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    # a fault that hits one broker after the other has one effect for all of them: the last event says more
+    dead = 2 if FAULTS[kind].one_at_a_time else 3
+    assert lane_of_broker_1(tmp_path) == [
+        ("starting", 0, 1), ("up", 1, dead), ("dead", dead, 5), ("up", 5, 9),
+    ]  # fmt: skip
 
 
 def test_anomalies_have_the_time_of_their_lane_and_exact_texts(tmp_path: Path) -> None:

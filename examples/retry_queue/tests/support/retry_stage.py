@@ -162,8 +162,10 @@ class RetryQueue:
     def place(self, orders: Iterable[dict[str, Any]]) -> None:
         """Place orders, a hundred a second."""
         servers = {"bootstrap.servers": self.harrow.bootstrap_servers}
-        # a batch of several orders may be larger than the topic allows
-        producer = Producer({**servers, "enable.idempotence": True, "batch.num.messages": 1})
+        # a batch of several orders may be larger than the topic allows; a broker that was killed and leads again knows
+        # the last batch of a producer alone, and refuses retries of earlier ones: Apache Kafka's too
+        safe = {"enable.idempotence": True, "batch.num.messages": 1, "max.in.flight": 1}
+        producer = Producer({**servers, **safe})
         errors: list[object] = []
         for order in orders:
             producer.produce(
