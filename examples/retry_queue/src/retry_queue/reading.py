@@ -85,7 +85,11 @@ def commit(consumer: Consumer, records: Iterable[Record]) -> None:
 
 
 class Assignment:
-    """The partitions of a consumer. New ones are paused until `take_over` has made the state for them complete."""
+    """The partitions of a consumer. New ones are read from `begin` on, when the state for them is complete.
+
+    They are not paused instead: in librdkafka 2.16 a `resume` that meets the start of a partition's fetch makes this
+    start "outdated", and the partition is never read again.
+    """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -100,17 +104,16 @@ class Assignment:
         )
 
     def new(self) -> set[int]:
-        """Return the numbers of the partitions that are paused."""
+        """Return the numbers of the partitions that are not read yet."""
         return {place.partition for place in self._new}
 
-    def resume(self) -> None:
+    def begin(self) -> None:
         """Let the records of the new partitions arrive: what belongs to them was restored."""
         new, self._new = self._new, []
-        self._consumer.resume(new)
+        self._consumer.assign(new)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        consumer.assign(partitions)
-        consumer.pause(partitions)
+        consumer.assign([])
         self._new = list(partitions)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -58,7 +58,7 @@ class Scheduler:
         new = self._assignment.new()
         if new:
             self.store.take_over(new)
-            self._assignment.resume()
+            self._assignment.begin()
         records = [record_of(message) for message in messages if message.error() is None]
         records = [record for record in records if record.partition not in gone]
         if records:

@@ -132,7 +132,7 @@ class Worker:
                     partition, restored(self._servers, "retry-worker-ledger", topic, partition)
                 )
         if new:
-            self._assignment.resume()
+            self._assignment.begin()
 
     # ----------------------------------------------------------------------- at least once
 
