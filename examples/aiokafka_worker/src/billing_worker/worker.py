@@ -17,6 +17,9 @@ from aiokafka.errors import CommitFailedError
 GROUP = "billing"
 TIMEOUT_MS = 3_000
 """How long a broker may take to respond before the worker asks another."""
+METADATA_MS = 1_000
+"""How old its metadata may be. aiokafka 0.14 can miss that it must refresh them when a broker dies; then it asks the old
+leader until they are this old, by default for five minutes."""
 
 
 def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,11 +30,12 @@ def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
 async def work(servers: str, stop: asyncio.Event) -> None:
     """Bill orders until `stop` is set."""
     producer: Any = AIOKafkaProducer(
-        bootstrap_servers=servers, enable_idempotence=True, request_timeout_ms=TIMEOUT_MS
-    )
+        bootstrap_servers=servers, enable_idempotence=True, request_timeout_ms=TIMEOUT_MS,
+        metadata_max_age_ms=METADATA_MS,
+    )  # fmt: skip
     consumer: Any = AIOKafkaConsumer(
         "orders", bootstrap_servers=servers, group_id=GROUP, auto_offset_reset="earliest",
-        enable_auto_commit=False, request_timeout_ms=TIMEOUT_MS,
+        enable_auto_commit=False, request_timeout_ms=TIMEOUT_MS, metadata_max_age_ms=METADATA_MS,
     )  # fmt: skip
     async with producer, consumer:
         while not stop.is_set():
