@@ -18,8 +18,8 @@ GROUP = "billing"
 TIMEOUT_MS = 3_000
 """How long a broker may take to respond before the worker asks another."""
 METADATA_MS = 1_000
-"""How old its metadata may be. aiokafka 0.14 can miss that it must refresh them when a broker dies; then it asks the old
-leader until they are this old, by default for five minutes."""
+"""How old its metadata may be. aiokafka 0.14 can miss that it must refresh them when a broker dies; then it asks the
+old leader until they are this old, by default for five minutes."""
 
 
 def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
