@@ -277,7 +277,7 @@ def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_pat
 def trace_of_broker_1(folder: Path, *events: tuple[float, str]) -> None:
     place = folder / "cluster" / "broker-1"
     place.mkdir(parents=True)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"t_ns": START_NS + int(at * 1e9), "event": event, "plants": []} for at, event in events
     ]
     (place / "trace.jsonl").write_text("\n".join(map(json.dumps, rows)))
