@@ -15,6 +15,7 @@ from harrow.cluster.argument_types import json_object, place_of
 from harrow.cluster.errors import ConfigError
 
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
+from .clients.producer_settings import acks_of, by_first_name, is_idempotent
 
 if TYPE_CHECKING:
     from harrow.faults import Schedule
@@ -37,21 +38,12 @@ REQUEST_TIMEOUT_MS, IN_FLIGHT = 30_000, 5
 """librdkafka's defaults."""
 
 
-ALIASES = {
-    "request.required.acks": "acks",
-    "max.in.flight.requests.per.connection": "max.in.flight",
-}
-"""Names that librdkafka, kafka-python and aiokafka have for one setting."""
-
-
 def fields_of_producer(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `RunSettings` that the settings of a producer decide."""
-    used = {ALIASES.get(name, name): value for name, value in settings.items()}
-    acks = str(used.get("acks", "all"))
-    idempotent = str(used.get("enable.idempotence", False)).lower() == "true"
+    used = by_first_name(settings)
     return {
-        "acks": -1 if acks == "all" else int(acks),
-        "idempotent": idempotent or used.get("transactional.id") is not None,
+        "acks": acks_of(settings),
+        "idempotent": is_idempotent(settings),
         "in_flight": int(used.get("max.in.flight", IN_FLIGHT)),
         "request_timeout_ms": int(used.get("request.timeout.ms", REQUEST_TIMEOUT_MS)),
     }

@@ -34,6 +34,7 @@ from ..histories.format import (
     stable_hash,
     value_hash,
 )
+from .producer_settings import acks_of, is_idempotent
 from .recorder import client_name
 
 DeliveryCallback = Callable[[KafkaError | None, Message], Any]
@@ -60,11 +61,6 @@ def _calls_until(deadline: float, timeout: float) -> Iterator[float]:
             return
 
 
-def is_true(value: object) -> bool:
-    """Parse a Boolean setting like librdkafka."""
-    return str(value).lower() in {"true", "1", "yes", "on", "t"}
-
-
 class Producer:
     """A confluent-kafka Producer that records its operations. All other methods are confluent-kafka's."""
 
@@ -80,13 +76,10 @@ class Producer:
         self._raw = confluent_kafka.Producer(dict(config))
         self._lock = threading.Lock()
         self._ops = 0
-        self._idempotent = is_true(config.get("enable.idempotence")) or bool(
-            config.get("transactional.id")
-        )
-        acks = str(config.get("acks", config.get("request.required.acks", "all")))
+        self._idempotent = is_idempotent(config)
         self._history.append(
             OperationFunction.CLIENT, OperationType.OK, self._client, self._history.name(""), -1,
-            offset=-1 if acks == "all" else int(acks), op=int(self._idempotent),
+            offset=acks_of(config), op=int(self._idempotent),
         )  # fmt: skip
 
     @property

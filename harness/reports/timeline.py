@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from harrow.cluster.planting import PLANTED_EVENT
 from harrow.faults.fault_kinds import fault_kind
 
 from ..histories.recorded_faults import RecordedFault, Row, json_lines
@@ -27,7 +28,7 @@ INTERNAL_PREFIX = "__"
 LANES_MOST = 40
 CHANGES_MOST = 400
 MARKS_MOST = 150
-STARTING = frozenset({"broker.planted", "broker.starting"})
+STARTING = frozenset({PLANTED_EVENT, "broker.starting"})
 """The first events of a process."""
 MARKED = {
     "broker.session-expired": "session expired",
@@ -170,6 +171,10 @@ class Timeline:
         """Return the time spans in which a broker was dead."""
         spans: list[tuple[float, float]] = []
         ready = self._ready.get(broker, [])
+
+        def back_after(at: float) -> float:
+            return next((t for t in ready if t > at), self.end_s)
+
         begins = [
             self.seconds(fault.effect_ns if fault.effect_ns is not None else fault.begin_ns)
             for fault in self._faults
@@ -178,14 +183,12 @@ class Timeline:
         begins += [at for at in self._ending.get(broker, []) if not _near(at, begins)]
         for at in self._silent.get(broker, []):
             life = max((t for t in ready if t <= at), default=self.end_s)
-            back = next((t for t in ready if t > at), self.end_s)
-            if not any(life < begun < back for begun in begins):
+            if not any(life < begun < back_after(at) for begun in begins):
                 begins.append(at)
         for at in sorted(begins):
             if spans and at < spans[-1][1]:
                 continue
-            back = next((t for t in ready if t > at), self.end_s)
-            spans.append((at, back))
+            spans.append((at, back_after(at)))
         return spans
 
     def broker_lane(self, broker: int) -> Row:

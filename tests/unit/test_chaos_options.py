@@ -162,6 +162,10 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
             {"acks": -1, "idempotent": True, "in_flight": 1, "request_timeout_ms": 9},
         ),
         (
+            {"enable.idempotence": 1},
+            {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000},
+        ),
+        (
             {"transactional.id": "billing", "enable.idempotence": "false"},
             {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000},
         ),
