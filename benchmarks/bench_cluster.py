@@ -89,12 +89,7 @@ def measure_start(figures: Figures, rounds: int, budget: Budget) -> None:
             metadata = time.perf_counter()
             topic = load.make_topic(peer)
             producer = Producer(
-                {
-                    "bootstrap.servers": peer.bootstrap_servers,
-                    "acks": "all",
-                    "linger.ms": 0,
-                    "log_level": 0,
-                }
+                {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
             )
             producer.produce(topic, b"first")
             if producer.flush(30):
@@ -140,9 +135,7 @@ def warm_up(peer: Peer, messages: int, budget: Budget, seconds: float) -> None:
     print(f"{peer.name} warm after {rounds} rounds: {gain}", flush=True)
 
 
-def measure_load(
-    figures: Figures, running: list[Peer], options: argparse.Namespace, budget: Budget
-) -> None:
+def measure_load(figures: Figures, running: list[Peer], options: argparse.Namespace, budget: Budget) -> None:
     """Runs rounds of the load in which the peers take turns."""
     for number in range(options.rounds):
         turn = number % len(running)
@@ -158,17 +151,13 @@ def measure_load(
             figures.add("PSS of a broker after the run, MiB", peer.name, peers.pss_mib(pid))
 
 
-def _produced(
-    figures: Figures, peer: Peer, name: str, topic: str, messages: int, budget: Budget
-) -> None:
+def _produced(figures: Figures, peer: Peer, name: str, topic: str, messages: int, budget: Budget) -> None:
     rate, cpu = f"produce {name} acks=all, msg/s", f"produce {name}, broker CPU us/msg"
     count = messages if name == SMALL else messages // 2
 
     def work() -> None:
         before = peers.cpu_seconds(peer)
-        figures.add(
-            rate, peer.name, load.produce(peer, topic, SIZES[name], count, budget.step(STEP_S))
-        )
+        figures.add(rate, peer.name, load.produce(peer, topic, SIZES[name], count, budget.step(STEP_S)))
         if peer.pids:
             figures.add(cpu, peer.name, (peers.cpu_seconds(peer) - before) / count * 1e6)
 
@@ -227,16 +216,15 @@ def measure_latency(figures: Figures, running: list[Peer], budget: Budget) -> No
             if name in cpu:
                 figures.add(LATENCY[2], name, cpu[name] / len(found) * 1e6)
     middle, slowest = (load.quantile(bare, share) for share in (0.5, 0.99))
-    print(
-        f"bare hops: p50 {middle:.2f} ms, p99 {slowest:.2f} ms ({len(bare)} messages each)",
-        flush=True,
-    )
+    print(f"bare hops: p50 {middle:.2f} ms, p99 {slowest:.2f} ms ({len(bare)} messages each)", flush=True)
 
 
 FAILOVER = (
-    "failover: kill to session's end, ms", "failover: session's end to leaders, ms",
-    "failover: session's end to ack, ms", "failover: kill to ack less session timeout, ms",
-)  # fmt: skip
+    "failover: kill to session's end, ms",
+    "failover: session's end to leaders, ms",
+    "failover: session's end to ack, ms",
+    "failover: kill to ack less session timeout, ms",
+)
 OWN_REFRESH = "failover: that by librdkafka's own refresh, ms"
 
 
@@ -247,9 +235,7 @@ def measure_failover(figures: Figures, rounds: int, budget: Budget) -> None:
         with peers.harrow({"zookeeper.session.timeout.ms": SESSION_MS}) as peer:
             times = load.fail_over(peer, budget.step(STEP_S), phase_s)
         assert times.session_end is not None and times.leaders is not None
-        values = (
-            times.session_end, times.leaders, times.ack - times.session_end, times.ack - SESSION_MS
-        )  # fmt: skip
+        values = (times.session_end, times.leaders, times.ack - times.session_end, times.ack - SESSION_MS)
         for name, value in zip(FAILOVER, values, strict=True):
             figures.add(name, peer.name, value)
 
@@ -274,9 +260,7 @@ def _kafka_failover(figures: Figures, kafka: Peer, budget: Budget) -> None:
 
 def _beside(figures: Figures, options: argparse.Namespace, budget: Budget, skip: set[str]) -> None:
     """Measures everything that needs peers that keep running."""
-    makers = {
-        peers.HARROW: peers.harrow, peers.KAFKA: peers.apache_kafka, peers.MOCK: peers.librdkafka_mock
-    }  # fmt: skip
+    makers = {peers.HARROW: peers.harrow, peers.KAFKA: peers.apache_kafka, peers.MOCK: peers.librdkafka_mock}
     left_out = {peers.KAFKA: "kafka" in skip, peers.MOCK: "mock" in skip}
     with ExitStack() as stack:
         running: list[Peer] = []
@@ -305,9 +289,7 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
 
 def main() -> int:
     """Measures, prints the table, and compares with the goals."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm", type=float, default=WARM_S, help="seconds a peer at the most")

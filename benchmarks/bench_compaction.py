@@ -71,9 +71,14 @@ def real_host() -> Generator[tuple[Host, asyncio.AbstractEventLoop]]:
     quiet = Quiet()
     tasks = RealTasks(loop, cast("Trace", quiet))
     host = SimpleNamespace(
-        name="bench", clock=RealClock(), tasks=tasks, disk=RealDisk(), random=random.Random(1),
-        trace=quiet, failpoints=quiet,
-    )  # fmt: skip
+        name="bench",
+        clock=RealClock(),
+        tasks=tasks,
+        disk=RealDisk(),
+        random=random.Random(1),
+        trace=quiet,
+        failpoints=quiet,
+    )
     try:
         yield cast("Host", host), loop
     finally:
@@ -177,21 +182,15 @@ def peak_megabytes() -> float:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=64)
     parser.add_argument("--value", type=int, default=1000)
     parser.add_argument("--keys", type=int, default=20_000, help="of the mix with few keys")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", default=None, help="where to write; a disk, not memory")
     arguments: Any = parser.parse_args()
-    print(
-        f"{arguments.megabytes} MB of values of {arguments.value} B, {arguments.rounds} rounds, medians"
-    )
-    print(
-        f"{'':>20}{'compacted':>14}{'copied':>14}{'ratio':>8}{'CPU/record':>13}{'left':>7}{'memory':>10}"
-    )
+    print(f"{arguments.megabytes} MB of values of {arguments.value} B, {arguments.rounds} rounds, medians")
+    print(f"{'':>20}{'compacted':>14}{'copied':>14}{'ratio':>8}{'CPU/record':>13}{'left':>7}{'memory':>10}")
     for name, codec in CODECS.items():
         for mix, keys in (("unique", 0), ("few keys", arguments.keys)):
             idle = peak_megabytes()

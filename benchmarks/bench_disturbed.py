@@ -97,14 +97,13 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
     stall, slower = stalled[-1] / bound_ms, median(beside) / median(before)
     print(f"\n{'pause of a follower':<32}{'p50, ms':>12}{'p99, ms':>12}{'ratio':>10}")
     for name, times, ratio in (
-        ("before", before, 1.0), ("out of the ISR", beside, slower),
+        ("before", before, 1.0),
+        ("out of the ISR", beside, slower),
         ("back in it", after, median(after) / median(before)),
-    ):  # fmt: skip
+    ):
         p99 = quantile(times, 0.99)
         print(f"{name:<32}{median(times):>12.2f}{p99:>12.2f}{ratio:>9.2f}x")
-    print(
-        f"{'waited for the shrink':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms"
-    )
+    print(f"{'waited for the shrink':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms")
     missed: list[str] = []
     if stall > STALL_SLACK:
         missed.append(f"a message waited {stalled[-1]:.0f} ms for the shrink, bound {bound_ms:.0f}")
@@ -115,9 +114,7 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
 
 def main() -> int:
     """Measures, prints, and compares with the goals."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sessions", default="300,600,1500", help="session timeouts in ms")
     parser.add_argument("--lag", type=int, default=1000, help="replica.lag.time.max.ms")

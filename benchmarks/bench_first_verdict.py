@@ -86,9 +86,7 @@ def timed(command: list[str], folder: Path, environment: dict[str, str]) -> tupl
     """Run a command; return its seconds, and those of the processors for it and for what it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
@@ -123,24 +121,10 @@ def is_builder(pid: str) -> bool:
 def pytest_run(python: str, folder: Path, home: Path) -> dict[str, float]:
     """Run the user's test; return the figures of the run."""
     (folder / "test_orders.py").write_text(USERS_TEST)
-    keep = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HARROW_", "XDG_"))
-    }
+    keep = {name: value for name, value in os.environ.items() if not name.startswith(("HARROW_", "XDG_"))}
     keep.pop("CI", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:randomly",
-        "-p",
-        "no:cacheprovider",
-        "test_orders.py",
-    ]
+    command = [python, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "test_orders.py"]
     seconds, _ = timed(command, folder, {**keep, "HOME": str(home)})
     reap(builders=False)
     after_run = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -165,17 +149,21 @@ def measure(python: str) -> dict[str, float]:
         second = pytest_run(python, folder, home)
         reap(builders=True)
     return {
-        "session": session, "first": first["wall"], "second": second["wall"], "in test": second["in_test"],
-        "further": second["further"], "CPU 1": first["cpu"], "CPU 2": second["cpu"],
-        "first/session": first["wall"] / session, "second/session": second["wall"] / session,
-    }  # fmt: skip
+        "session": session,
+        "first": first["wall"],
+        "second": second["wall"],
+        "in test": second["in_test"],
+        "further": second["further"],
+        "CPU 1": first["cpu"],
+        "CPU 2": second["cpu"],
+        "first/session": first["wall"] / session,
+        "second/session": second["wall"] / session,
+    }
 
 
 def main() -> None:
     """Print a line for each round and environment, then the medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("pythons", nargs="*", default=[sys.executable])
     options = parser.parse_args()
@@ -187,19 +175,12 @@ def main() -> None:
             rows[python].append(measure(python))
             shown("round " + str(number + 1), python, rows[python][-1])
     for python, found in rows.items():
-        shown(
-            "median",
-            python,
-            {name: statistics.median(row[name] for row in found) for name in found[0]},
-        )
+        shown("median", python, {name: statistics.median(row[name] for row in found) for name in found[0]})
 
 
 def shown(title: str, python: str, row: dict[str, float]) -> None:
     """Print one row."""
-    print(
-        f"{title:8s} {python}: " + "  ".join(f"{name} {value:.2f}" for name, value in row.items()),
-        flush=True,
-    )
+    print(f"{title:8s} {python}: " + "  ".join(f"{name} {value:.2f}" for name, value in row.items()), flush=True)
 
 
 if __name__ == "__main__":

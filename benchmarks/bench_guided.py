@@ -113,11 +113,7 @@ def main() -> int:
     parser.add_argument("--features", type=float, default=60.0, help="processor seconds; 0: none")
     given = parser.parse_args()
     names = given.bugs.split(",")
-    shares = [
-        Share(name, search, given.seconds, given.budget, given.first)
-        for name in names
-        for search in COMPARED
-    ]
+    shares = [Share(name, search, given.seconds, given.budget, given.first) for name in names for search in COMPARED]
     head = f"{'finds':>5} {'a min.':>7} {'runs':>6}"
     print(f"{'':20}{'random':^20}  {'guided':^20}\n{'bug':20}{head}  {head}  ratio", flush=True)
     ratios = list[float]()

@@ -126,9 +126,7 @@ def started(stack: ExitStack, idle: int, deadline: float) -> MeasuredCluster:
     sender = OneAtATime(cluster.bootstrap_servers, LOADED)
     load.repeat(sender.send, WARM_RECORDS, deadline)
     periodic = periodic_us(cluster)
-    return MeasuredCluster(
-        idle=idle, cluster=cluster, sender=sender, leader=leader, periodic_us=periodic
-    )
+    return MeasuredCluster(idle=idle, cluster=cluster, sender=sender, leader=leader, periodic_us=periodic)
 
 
 def measure_cost(numbers: Sequence[int], records: int, rounds: int, budget: Budget) -> list[str]:
@@ -150,20 +148,11 @@ def measure_cost(numbers: Sequence[int], records: int, rounds: int, budget: Budg
             for own, leasts in pairs
         )
         periodic = measured.periodic_us[measured.leader] / 1e3
-        cells = (
-            f"{leader:,.0f}",
-            f"{leader_ratio:.2f}x",
-            f"{follower:,.0f}",
-            f"{follower_ratio:.2f}x",
-        )
-        print(
-            f"{measured.idle:<16}" + "".join(f"{cell:>20}" for cell in (*cells, f"{periodic:.1f}"))
-        )
+        cells = (f"{leader:,.0f}", f"{leader_ratio:.2f}x", f"{follower:,.0f}", f"{follower_ratio:.2f}x")
+        print(f"{measured.idle:<16}" + "".join(f"{cell:>20}" for cell in (*cells, f"{periodic:.1f}")))
         for role, ratio in (("leader", leader_ratio), ("follower", follower_ratio)):
             if ratio > DEARER_MOST:
-                missed.append(
-                    f"a record costs the {role} {ratio:.2f} times beside {measured.idle} idle partitions"
-                )
+                missed.append(f"a record costs the {role} {ratio:.2f} times beside {measured.idle} idle partitions")
     return missed
 
 
@@ -226,15 +215,14 @@ def measure_life(partitions: int, budget: Budget) -> None:
 
 
 def fail_over(
-    cluster: Cluster,
-    stage: Callable[[str, float], None],
-    until_led: Callable[[Cluster], float],
-    budget: Budget,
+    cluster: Cluster, stage: Callable[[str, float], None], until_led: Callable[[Cluster], float], budget: Budget
 ) -> None:
     """Kill the leader of partition 0 and send a record to that partition."""
     settings: dict[str, Any] = {
-        "bootstrap.servers": cluster.bootstrap_servers, **load.QUICK_CLIENT, **load.REFRESHES_OFTEN
-    }  # fmt: skip
+        "bootstrap.servers": cluster.bootstrap_servers,
+        **load.QUICK_CLIENT,
+        **load.REFRESHES_OFTEN,
+    }
     producer = Producer(settings)
     producer.produce(IDLE, b"before", partition=0)
     if producer.flush(STEP_S):
@@ -247,17 +235,12 @@ def fail_over(
         raise ExceededError("no acknowledgement after the failover")
     stage("failover: kill -9 to an acknowledged record", time.perf_counter() - began)
     until_led(cluster)
-    stage(
-        f"failover: kill -9 to all leaders (session {SESSION_MS / 1e3:g} s)",
-        time.perf_counter() - began,
-    )
+    stage(f"failover: kill -9 to all leaders (session {SESSION_MS / 1e3:g} s)", time.perf_counter() - began)
 
 
 def main() -> int:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--idle", default="1,100,1000", help="numbers of idle partitions")
     parser.add_argument("--records", type=int, default=60, help="records a turn")
     parser.add_argument("--rounds", type=int, default=61, help="turns of each cluster")

@@ -30,9 +30,7 @@ STEP_S, LIMIT_S = 120.0, 900.0
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ONE_AT_A_TIME = 300
 RATIO_MOST = 1.5
-CONFIG = {
-    "default.replication.factor": 3, "min.insync.replicas": 2, "offsets.topic.replication.factor": 3,
-}  # fmt: skip
+CONFIG = {"default.replication.factor": 3, "min.insync.replicas": 2, "offsets.topic.replication.factor": 3}
 
 
 class Way:
@@ -41,9 +39,7 @@ class Way:
     def __init__(self, cluster: KafkaCluster) -> None:
         nodes = {node: broker.pid or 0 for node, broker in cluster.brokers.items()}
         self.peer = Peer(name="kafka", bootstrap_servers=cluster.bootstrap_servers, pids=nodes)
-        self._proxy = Peer(
-            name="proxy", bootstrap_servers="", pids={0: cluster.proxy.process.pid or 0}
-        )
+        self._proxy = Peer(name="proxy", bootstrap_servers="", pids={0: cluster.proxy.process.pid or 0})
         self.values: dict[str, list[float]] = {}
 
     def measure(self, figure: str, count: int, unit: str, rate: float, before: list[float]) -> None:
@@ -60,11 +56,7 @@ class Way:
     def cpu(self) -> list[float]:
         """The CPU time so far of the proxy, the nodes and this process."""
         own = resource.getrusage(resource.RUSAGE_SELF)
-        return [
-            peers.cpu_seconds(self._proxy),
-            peers.cpu_seconds(self.peer),
-            own.ru_utime + own.ru_stime,
-        ]
+        return [peers.cpu_seconds(self._proxy), peers.cpu_seconds(self.peer), own.ru_utime + own.ru_stime]
 
 
 def measure(way: Way, messages: int, budget: Budget) -> None:

@@ -197,9 +197,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-def line(
-    name: str, size: int, ours: list[float], bare: list[float], least: float, count: int = 0
-) -> bool:
+def line(name: str, size: int, ours: list[float], bare: list[float], least: float, count: int = 0) -> bool:
     """Prints a comparison; True when the goal is met. With `count`, the number of small batches, there is no goal."""
     bare_s, ours_s = statistics.median(bare), statistics.median(ours)
     ratio = bare_s / ours_s
@@ -215,9 +213,7 @@ def line(
     return met
 
 
-async def alternating(
-    rounds: int, ours: Callable[[], Any], bare: Callable[[], Any]
-) -> tuple[list[float], list[float]]:
+async def alternating(rounds: int, ours: Callable[[], Any], bare: Callable[[], Any]) -> tuple[list[float], list[float]]:
     """Returns the times of both sides; the first round is a warm-up and does not count."""
     times: tuple[list[float], list[float]] = ([], [])
     for round_ in range(rounds + 1):
@@ -238,9 +234,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
     bench = None
     for batch in options.batch:
         bench = Bench(folder, options, batch)
-        ours, bare = await alternating(
-            options.rounds, partial(bench.append_ours, host), bench.append_bare
-        )
+        ours, bare = await alternating(options.rounds, partial(bench.append_ours, host), bench.append_bare)
         small = 0 if batch >= LOADED_BYTES else bench.count
         name = f"append {batch >> 10} KiB"
         met = line(name, bench.size, ours, bare, APPEND_LEAST, small) and met
@@ -249,9 +243,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
     for batch in islice(cycle(bench.batches), bench.count):
         log.append_as_leader(batch, LeaderEpoch(0))
     path = log.segments[0].file.path
-    ours, bare = await alternating(
-        options.rounds, lambda: bench.fetch_ours(log), lambda: bench.fetch_bare(path)
-    )
+    ours, bare = await alternating(options.rounds, lambda: bench.fetch_ours(log), lambda: bench.fetch_bare(path))
     met = line("fetch", bench.size, ours, bare, FETCH_LEAST) and met
     before = resident_mib()
     for batch in islice(cycle(bench.batches), bench.count * 3):
@@ -259,9 +251,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
     bench.size *= 4
     await bench.fetch_ours(log)
     grown = resident_mib() - before
-    print(
-        f"memory   {before:.0f} MiB private, {grown:+.1f} MiB after a log of {bench.size // MIB} MiB"
-    )
+    print(f"memory   {before:.0f} MiB private, {grown:+.1f} MiB after a log of {bench.size // MIB} MiB")
     logs.close(clean=False)
     await host.stop()
     return met and grown < 32
@@ -269,9 +259,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
 
 def main() -> int:
     """Parses the arguments, runs, and prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--batch", type=int, nargs="+", default=[1 << 20, 128 << 10, 16 << 10])
     parser.add_argument("--rounds", type=int, default=7)

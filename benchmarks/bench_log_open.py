@@ -107,10 +107,7 @@ def recovery(host: Host, folder: Path, mib: int) -> None:
             log = open_at(host, path, {}, clean=False)
             ours = min(ours, time.perf_counter() - begun)
             log.abandon()
-        print(
-            f"{size:>12} {total / ours / 1e6:>14.0f} {total / limit / 1e6:>11.0f} {limit / ours:>6.2f}",
-            flush=True,
-        )
+        print(f"{size:>12} {total / ours / 1e6:>14.0f} {total / limit / 1e6:>11.0f} {limit / ours:>6.2f}", flush=True)
         shutil.rmtree(path)
 
 

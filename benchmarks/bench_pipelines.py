@@ -57,26 +57,21 @@ def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
 def make(folder: Path, count: int) -> PipelineInputs:
     """Write a source and a sink of `count` records."""
     numbers = range(count)
-    orders: list[dict[str, Any]] = [
-        {"order": n, "customer": f"c{n % 1000}", "amount": n % 997} for n in numbers
-    ]
-    bills: list[dict[str, Any]] = [
-        {**bill_of(order), "paid": "2026-11-22T10:00:00"} for order in orders
-    ]
+    orders: list[dict[str, Any]] = [{"order": n, "customer": f"c{n % 1000}", "amount": n % 997} for n in numbers]
+    bills: list[dict[str, Any]] = [{**bill_of(order), "paid": "2026-11-22T10:00:00"} for order in orders]
     bills[WRONG]["total"] += 1
     del bills[MISSING]
     bills.append(bills[DOUBLED - 1])
     times = np.array([(p, 0, count, 1_000) for p in range(PARTITIONS)], np.int64)
     np.save(folder / "times.npy", times)
-    commits = [
-        Commit(group="billing", partition=p, offset=count, completed_ns=2_000)
-        for p in range(PARTITIONS)
-    ]
+    commits = [Commit(group="billing", partition=p, offset=count, completed_ns=2_000) for p in range(PARTITIONS)]
     return PipelineInputs(
         pairing=Pairing(relation=mapped(bill_of), record_id="order", rows=Rows()),
-        source=topic(folder / "source", "orders", orders), sink=topic(folder / "sink", "bills", bills),
-        commits=commit_times(commits), times=str(folder / "times.npy"),
-    )  # fmt: skip
+        source=topic(folder / "source", "orders", orders),
+        sink=topic(folder / "sink", "bills", bills),
+        commits=commit_times(commits),
+        times=str(folder / "times.npy"),
+    )
 
 
 def topic(folder: Path, name: str, values: list[dict[str, Any]]) -> list[OutputChunk]:
@@ -85,19 +80,21 @@ def topic(folder: Path, name: str, values: list[dict[str, Any]]) -> list[OutputC
     writer = SinkWriter(folder)
     writer.records(
         Record(
-            topic=name, partition=n % PARTITIONS, offset=n // PARTITIONS, timestamp_ms=n, key=b"k%d" % (n % 1000),
+            topic=name,
+            partition=n % PARTITIONS,
+            offset=n // PARTITIONS,
+            timestamp_ms=n,
+            key=b"k%d" % (n % 1000),
             value=json.dumps(value).encode(),
         )
         for n, value in enumerate(values)
-    )  # fmt: skip
+    )
     return writer.chunks
 
 
 def harrow(inputs: PipelineInputs, folder: Path, spark: SparkHandle | None) -> Counter[str]:
     """Check the pipeline by the stages."""
-    found = check_pipeline(
-        inputs, folder=folder, spark=spark, engine="spark" if spark else "inline"
-    )
+    found = check_pipeline(inputs, folder=folder, spark=spark, engine="spark" if spark else "inline")
     assert not found.raised, found.raised
     names = ("missing-output", "duplicate-output", "wrong-output", "unexpected-output")
     return +Counter({name: found.counts[name] for name in names})
@@ -129,9 +126,12 @@ def measure(count: int, rounds: int, spark: SparkHandle, folder: Path) -> dict[s
     """Return the median seconds of each engine, warm, in turns."""
     inputs = make(folder, count)
     by_id = PipelineInputs(
-        pairing=Pairing(relation=None, record_id="order", rows=Rows()), source=inputs.source, sink=inputs.sink,
-        commits=inputs.commits, times=inputs.times,
-    )  # fmt: skip
+        pairing=Pairing(relation=None, record_id="order", rows=Rows()),
+        source=inputs.source,
+        sink=inputs.sink,
+        commits=inputs.commits,
+        times=inputs.times,
+    )
     wanted = Counter({"missing-output": 1, "duplicate-output": 1, "wrong-output": 1})
     engines: dict[str, Callable[[], Counter[str]]] = {
         "harrow": lambda: harrow(inputs, folder, spark),
@@ -153,9 +153,7 @@ def measure(count: int, rounds: int, spark: SparkHandle, folder: Path) -> dict[s
 
 def main() -> int:
     """Print a line for each size."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sizes", default="1e3,1e6")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -163,18 +161,12 @@ def main() -> int:
     spark = SparkHandle(root)
     too_slow = False
     try:
-        print(
-            f"{'inputs and outputs':>20}"
-            + "".join(f"{n:>12}" for n in ("harrow", "by id", "local", "polars"))
-        )
+        print(f"{'inputs and outputs':>20}" + "".join(f"{n:>12}" for n in ("harrow", "by id", "local", "polars")))
         for size in (int(float(text)) for text in options.sizes.split(",")):
             folder = root / str(size)
             folder.mkdir()
             times = measure(size, options.rounds, spark, folder)
-            print(
-                f"{size:>20,}" + "".join(f"{took * 1000:>9.0f} ms" for took in times.values()),
-                flush=True,
-            )
+            print(f"{size:>20,}" + "".join(f"{took * 1000:>9.0f} ms" for took in times.values()), flush=True)
             too_slow |= size == MANY and times["harrow"] > LIMIT_S
             shutil.rmtree(folder)
     finally:

@@ -32,13 +32,7 @@ import polars as pl
 import pyarrow as pa
 from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle
-from harrow.harness.histories.contents import (
-    CHUNK_ROWS,
-    INDEX,
-    SCHEMA_VERSION,
-    ContentsChunk,
-    FinalRead,
-)
+from harrow.harness.histories.contents import CHUNK_ROWS, INDEX, SCHEMA_VERSION, ContentsChunk, FinalRead
 from harrow.harness.promises.record import Record
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
 
@@ -66,9 +60,10 @@ def make_contents(folder: Path, records: int) -> list[int]:
         for partition, high in enumerate(ends)
     ]
     body = {
-        "schema_version": SCHEMA_VERSION, "chunks": [asdict(chunk) for chunk in chunks],
+        "schema_version": SCHEMA_VERSION,
+        "chunks": [asdict(chunk) for chunk in chunks],
         "partitions": [asdict(read) for read in reads],
-    }  # fmt: skip
+    }
     (drain / INDEX).write_text(json.dumps(body))
     return list(range(records))
 
@@ -86,7 +81,8 @@ def _write(drain: Path, number: int, orders: list[int], ends: list[int]) -> Cont
     ]
     batch = arrow.record_batch(
         {
-            "partition": arrow.array(partitions, arrow.int32()), "offset": arrow.array(offsets, arrow.int64()),
+            "partition": arrow.array(partitions, arrow.int32()),
+            "offset": arrow.array(offsets, arrow.int64()),
             "timestamp_type": arrow.array([1] * len(orders), arrow.int8()),
             "timestamp_ms": arrow.array([1_700_000_000_000] * len(orders), arrow.int64()),
             "key": arrow.array([b"customer-%d" % (order % KEYS) for order in orders], arrow.binary()),
@@ -95,12 +91,9 @@ def _write(drain: Path, number: int, orders: list[int], ends: list[int]) -> Cont
                 len(orders), arrow.list_(arrow.struct([("name", arrow.string()), ("value", arrow.binary())]))
             ),
         }
-    )  # fmt: skip
+    )
     path = f"contents-{number}.arrow"
-    with (
-        arrow.OSFile(str(drain / path), "wb") as file,
-        arrow.ipc.new_file(file, batch.schema) as writer,
-    ):
+    with arrow.OSFile(str(drain / path), "wb") as file, arrow.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
     return ContentsChunk(path=path, topic=TOPIC, rows=len(orders), size=sum(map(len, values)))
 
@@ -112,9 +105,7 @@ def order_of(record: Record) -> object:
 
 def harrow(folder: Path, expected: list[int], record_id: Any, **engine: Any) -> dict[str, int]:
     """Judge with Harrow; return the counts of anomalies."""
-    promise = TopicPromise.of(
-        guarantee="exactly-once, ordered", record_id=record_id, expected=expected, order_key=None
-    )
+    promise = TopicPromise.of(guarantee="exactly-once, ordered", record_id=record_id, expected=expected, order_key=None)
     assert promise is not None
     findings = judge_topics(folder, [TOPIC], promise, **engine)
     assert not findings.reasons, findings.reasons
@@ -127,11 +118,7 @@ def polars_alone(folder: Path, expected: list[int]) -> dict[str, int]:
     records = pl.concat(pl.scan_ipc(file).drop("headers") for file in files).with_columns(
         id=pl.col("value").cast(pl.String).str.json_path_match("$.order")
     )
-    believed = (
-        pl.LazyFrame({"id": expected})
-        .with_row_index("sent")
-        .with_columns(pl.col("id").cast(pl.String))
-    )
+    believed = pl.LazyFrame({"id": expected}).with_row_index("sent").with_columns(pl.col("id").cast(pl.String))
     joined, unexpected, missing, keys = pl.collect_all(
         [
             records.join(believed, on="id", how="left").select("id", "key", "partition", "offset", "sent"),
@@ -139,19 +126,18 @@ def polars_alone(folder: Path, expected: list[int]) -> dict[str, int]:
             believed.join(records, on="id", how="anti").select(pl.len()),
             records.group_by("key").agg(pl.col("partition").n_unique()).filter(pl.col("partition") > 1),
         ]
-    )  # fmt: skip
+    )
     twice = joined.group_by("id").len().filter(pl.col("len") > 1)
-    ordered = joined.sort("key", "partition", "offset").unique(
-        "id", keep="first", maintain_order=True
-    )
-    same = (pl.col("key") == pl.col("key").shift(1)) & (
-        pl.col("partition") == pl.col("partition").shift(1)
-    )
+    ordered = joined.sort("key", "partition", "offset").unique("id", keep="first", maintain_order=True)
+    same = (pl.col("key") == pl.col("key").shift(1)) & (pl.col("partition") == pl.col("partition").shift(1))
     swapped = ordered.filter(same & (pl.col("sent") < pl.col("sent").shift(1)))
     counts = {
-        "missing": missing.item(), "unexpected": unexpected.item(), "duplicate": len(twice),
-        "out-of-order": len(swapped), "split-key": len(keys),
-    }  # fmt: skip
+        "missing": missing.item(),
+        "unexpected": unexpected.item(),
+        "duplicate": len(twice),
+        "out-of-order": len(swapped),
+        "split-key": len(keys),
+    }
     return {name: count for name, count in counts.items() if count}
 
 

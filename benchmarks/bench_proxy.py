@@ -42,9 +42,7 @@ MESSAGES_LEAST = 100_000
 STEP_S, LIMIT_S = 60.0, 600.0
 REQUESTS, RAW_REQUESTS = 500, 2_000
 RAW, RAW_ASLEEP = "one request, cores awake p50, us", "one request, cores as they are p50, us"
-CORES: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    RAW: cores_awake, RAW_ASLEEP: nullcontext,
-}  # fmt: skip
+CORES: dict[str, Callable[[], AbstractContextManager[None]]] = {RAW: cores_awake, RAW_ASLEEP: nullcontext}
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ADDED_US_MOST, LOST_MOST = 100.0, 0.3
 DIRECT, RELAYED, PROXIED = "direct", "relayed", "proxied"
@@ -57,10 +55,7 @@ class Ways:
         pid = proxy.process.pid
         assert pid is not None
         self._proxy = Peer(name=PROXIED, bootstrap_servers="", pids={0: pid})
-        self.peers = {
-            DIRECT: direct,
-            PROXIED: replace(direct, bootstrap_servers=proxy.bootstrap_servers),
-        }
+        self.peers = {DIRECT: direct, PROXIED: replace(direct, bootstrap_servers=proxy.bootstrap_servers)}
         self.values: dict[str, dict[str, list[float]]] = {}
 
     def measure(self, figure: str, count: int, work: Callable[[Peer], float]) -> None:
@@ -88,10 +83,7 @@ def proxied(peer: Peer, *, tap: bool) -> Generator[Ways]:
     """Puts a proxy in front of a peer."""
     brokers: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers}).list_topics().brokers
     upstreams = {node: (broker.host, broker.port) for node, broker in brokers.items()}
-    with (
-        tempfile.TemporaryDirectory(prefix="harrow-bench-") as folder,
-        Proxy(folder, upstreams, tap=tap) as proxy,
-    ):
+    with tempfile.TemporaryDirectory(prefix="harrow-bench-") as folder, Proxy(folder, upstreams, tap=tap) as proxy:
         yield Ways(peer, proxy)
 
 
@@ -101,9 +93,7 @@ def measure(ways: Ways, messages: int, rounds: int, budget: Budget) -> None:
     for number in range(rounds + 1):
         if number == 1:
             ways.values.clear()
-        ways.measure(
-            "one at a time p50, us", REQUESTS, partial(_latency, load.make_topic(direct), budget)
-        )
+        ways.measure("one at a time p50, us", REQUESTS, partial(_latency, load.make_topic(direct), budget))
         for name, size in SIZES.items():
             count = messages if size < SIZES["1 KiB"] else messages // 4
             ways.measure(f"produce {name}, msg/s", count, partial(_produce, size, count, budget))
@@ -132,9 +122,10 @@ def compare_requests(ways: Ways, rounds: int, budget: Budget) -> None:
     proxied_broker = proxied_admin.list_topics(topic).brokers[leader]
     with relayed((broker.host, broker.port)) as relay:
         addresses = {
-            DIRECT: (broker.host, broker.port), RELAYED: relay,
+            DIRECT: (broker.host, broker.port),
+            RELAYED: relay,
             PROXIED: (proxied_broker.host, proxied_broker.port),
-        }  # fmt: skip
+        }
         for number in range(rounds + 1):
             for figure, cores in CORES.items():
                 for way, address in addresses.items():
@@ -163,9 +154,7 @@ def report(name: str, ways: Ways) -> list[str]:
     print(f"\n{name:<50}{DIRECT:>12}{PROXIED:>12}{'':>4}change")
     for figure, values in ways.values.items():
         found = {way: median(rows) for way, rows in values.items()}
-        line = "".join(
-            f"{found[way]:>12,.2f}" if way in found else f"{'':>12}" for way in ways.peers
-        )
+        line = "".join(f"{found[way]:>12,.2f}" if way in found else f"{'':>12}" for way in ways.peers)
         change = ""
         if figure.endswith("p50, us"):
             added = found[PROXIED] - found[DIRECT]
@@ -192,9 +181,7 @@ def main() -> int:
     parser.add_argument("--no-tap", action="store_true")
     options = parser.parse_args()
     if options.messages < MESSAGES_LEAST:
-        parser.error(
-            f"--messages {options.messages}: at least {MESSAGES_LEAST:,}; a consumer reads fewer at once"
-        )
+        parser.error(f"--messages {options.messages}: at least {MESSAGES_LEAST:,}; a consumer reads fewer at once")
     skipped = set(options.skip.split(","))
     budget, missed = Budget(LIMIT_S), list[str]()
     makers = {"harrow": peers.harrow, "kafka": peers.apache_kafka}

@@ -161,11 +161,7 @@ def call_later(load: Load) -> tuple[float, int]:
     return taken, expired
 
 
-PEERS: dict[str, Callable[[Load], tuple[float, int]]] = {
-    "harrow": wheel,
-    "heapq": heap,
-    "call_later": call_later,
-}
+PEERS: dict[str, Callable[[Load], tuple[float, int]]] = {"harrow": wheel, "heapq": heap, "call_later": call_later}
 
 
 def timers(sizes: Sequence[int], rounds: int) -> list[str]:
@@ -190,10 +186,7 @@ def timers(sizes: Sequence[int], rounds: int) -> list[str]:
         cost = {name: median(times) / size * 1e9 for name, times in taken.items()}
         ours[size] = cost["harrow"]
         cells = [f"{cost['harrow']:>16,.0f}"]
-        cells += [
-            f"{cost[name]:>9,.0f} ({cost[name] / cost['harrow']:.1f}x)"
-            for name in ("heapq", "call_later")
-        ]
+        cells += [f"{cost[name]:>9,.0f} ({cost[name] / cost['harrow']:.1f}x)" for name in ("heapq", "call_later")]
         print(f"{size:>9,}  " + "  ".join(cells))
         failures += [
             f"{size} timers: {name} takes {cost[name]:.0f} ns a timer, the wheel {cost['harrow']:.0f}"
@@ -201,9 +194,7 @@ def timers(sizes: Sequence[int], rounds: int) -> list[str]:
             if size >= AHEAD_FROM and cost[name] <= cost["harrow"]
         ]
     first, last = ours[sizes[0]], ours[sizes[-1]]
-    print(
-        f"harrow from {sizes[0]:,} to {sizes[-1]:,} timers: {last / first:.2f} times the cost each"
-    )
+    print(f"harrow from {sizes[0]:,} to {sizes[-1]:,} timers: {last / first:.2f} times the cost each")
     if last > FLAT_MOST * first:
         failures.append(f"not flat: {first:.0f} ns a timer at first, {last:.0f} ns at last")
     return failures
@@ -214,9 +205,7 @@ def timers(sizes: Sequence[int], rounds: int) -> list[str]:
 
 def frame(api: tuple[int, int], correlation: int, entity: Any) -> bytes:
     """Returns a request with its size before it."""
-    body = encode_request_header(*api, correlation, "waiting") + messages.encode_request(
-        *api, entity
-    )
+    body = encode_request_header(*api, correlation, "waiting") + messages.encode_request(*api, entity)
     return len(body).to_bytes(4, "big") + body
 
 
@@ -224,14 +213,25 @@ def fetch_entity(topic: str, wait_ms: int) -> Any:
     """Returns a consumer's fetch at the end of an empty partition."""
     s = messages.schema(*FETCH, "request")
     row = s.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1,
-        log_start_offset=-1, partition_max_bytes=1 << 20,
-    )  # fmt: skip
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=0,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=1 << 20,
+    )
     return s.FetchRequest(
-        replica_id=-1, max_wait=messages.milliseconds(wait_ms), min_bytes=1, max_bytes=1 << 20,
-        isolation_level=0, session_id=0, session_epoch=-1,
-        topics=(s.FetchTopic(topic=topic, partitions=(row,)),), forgotten_topics_data=(), rack_id="",
-    )  # fmt: skip
+        replica_id=-1,
+        max_wait=messages.milliseconds(wait_ms),
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=(s.FetchTopic(topic=topic, partitions=(row,)),),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
 
 
 def answers(link: socket.socket, count: int) -> None:
@@ -246,9 +246,11 @@ def produce(port: int, topic: str) -> None:
     s = messages.schema(*PRODUCE, "request")
     row = s.PartitionProduceData(index=0, records=build_batch([(None, b"x", ())], timestamp_ms=0))
     entity = s.ProduceRequest(
-        transactional_id=None, acks=1, timeout=messages.milliseconds(10_000),
+        transactional_id=None,
+        acks=1,
+        timeout=messages.milliseconds(10_000),
         topic_data=(s.TopicProduceData(name=topic, partition_data=(row,)),),
-    )  # fmt: skip
+    )
     with socket.create_connection(("127.0.0.1", port), 10) as link:
         link.sendall(frame(PRODUCE, 1, entity))
         answers(link, 1)
@@ -257,12 +259,8 @@ def produce(port: int, topic: str) -> None:
 def create(port: int, topic: str) -> None:
     """Creates a topic with a single partition."""
     s = messages.schema(*CREATE_TOPICS, "request")
-    asked = s.CreatableTopic(
-        name=topic, num_partitions=1, replication_factor=1, assignments=(), configs=()
-    )
-    entity = s.CreateTopicsRequest(
-        topics=(asked,), timeout=messages.milliseconds(10_000), validate_only=False
-    )
+    asked = s.CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=(), configs=())
+    entity = s.CreateTopicsRequest(topics=(asked,), timeout=messages.milliseconds(10_000), validate_only=False)
     with socket.create_connection(("127.0.0.1", port), 10) as link:
         link.sendall(frame(CREATE_TOPICS, 1, entity))
         answers(link, 1)

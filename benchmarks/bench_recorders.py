@@ -57,9 +57,7 @@ def kafka_python(harrow: Harrow, topic: str, count: int, recording: bool) -> tup
 
     servers: dict[str, Any] = {"bootstrap_servers": harrow.bootstrap_servers}
     producer: Any = (
-        harrow.kafka_python.producer(linger_ms=5)
-        if recording
-        else kafka.KafkaProducer(**servers, linger_ms=5)
+        harrow.kafka_python.producer(linger_ms=5) if recording else kafka.KafkaProducer(**servers, linger_ms=5)
     )
     began = time.process_time()
     for number in range(count):
@@ -69,11 +67,7 @@ def kafka_python(harrow: Harrow, topic: str, count: int, recording: bool) -> tup
     assert not recording or producer.recorder.waiting == 0
     producer.close()
     group: dict[str, Any] = {"group_id": None, "auto_offset_reset": "earliest"}
-    consumer: Any = (
-        harrow.kafka_python.consumer(**group)
-        if recording
-        else kafka.KafkaConsumer(**servers, **group)
-    )
+    consumer: Any = harrow.kafka_python.consumer(**group) if recording else kafka.KafkaConsumer(**servers, **group)
     consumer.assign([TopicPartition(topic, 0)])
     began, left = time.process_time(), count
     while left:
@@ -92,9 +86,7 @@ def aiokafka(harrow: Harrow, topic: str, count: int, recording: bool) -> tuple[f
     async def work() -> tuple[float, float]:
         idempotent: dict[str, Any] = {"linger_ms": 5, "enable_idempotence": True}
         producer: Any = (
-            harrow.aiokafka.producer(linger_ms=5)
-            if recording
-            else AIOKafkaProducer(**servers, **idempotent)
+            harrow.aiokafka.producer(linger_ms=5) if recording else AIOKafkaProducer(**servers, **idempotent)
         )
         async with producer:
             began = time.process_time()
@@ -104,9 +96,7 @@ def aiokafka(harrow: Harrow, topic: str, count: int, recording: bool) -> tuple[f
             sent = time.process_time() - began
             assert not recording or producer.recorder.waiting == 0
         group: dict[str, Any] = {"group_id": None, "auto_offset_reset": "earliest"}
-        consumer: Any = (
-            harrow.aiokafka.consumer(**group) if recording else AIOKafkaConsumer(**servers, **group)
-        )
+        consumer: Any = harrow.aiokafka.consumer(**group) if recording else AIOKafkaConsumer(**servers, **group)
         consumer.assign([TopicPartition(topic, 0)])
         async with consumer:
             began, left = time.process_time(), count
@@ -135,8 +125,7 @@ def main() -> None:
             row = f"{library.__name__:18}"
             for at in (0, 1):
                 plain, recorded = (
-                    median(both[at] for both in times[kind]) / chosen.records * 1e6
-                    for kind in (False, True)
+                    median(both[at] for both in times[kind]) / chosen.records * 1e6 for kind in (False, True)
                 )
                 row += f"{plain:8.1f}{recorded:10.1f}{recorded - plain:8.1f}"
             print(row)

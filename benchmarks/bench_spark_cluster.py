@@ -122,9 +122,7 @@ def measure(folder: Path, run: Path, truth: Truth, workers: int, rounds: int, da
                     began = time.perf_counter()
                     layout = lay_out(run, [TOPIC])
                     laid_out = time.perf_counter()
-                    verdict = judge_laid_out(
-                        run, layout, topics=[TOPIC], guarantees=GUARANTEES, spark=spark
-                    )
+                    verdict = judge_laid_out(run, layout, topics=[TOPIC], guarantees=GUARANTEES, spark=spark)
                     ended = time.perf_counter()
                 check(verdict, truth)  # invalid, with the two planted anomalies and no others
                 best = min(best, ended - began)
@@ -143,9 +141,7 @@ def main() -> int:
     parser.add_argument("--operations", type=float, default=1e7)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument(
-        "--copies", action="store_true", help="copy the data for the executors first"
-    )
+    parser.add_argument("--copies", action="store_true", help="copy the data for the executors first")
     options = parser.parse_args()
     try:
         full_java()
@@ -157,14 +153,9 @@ def main() -> int:
         run = folder / "runs" / "large"
         truth = make_run(run, int(options.operations), partitions=options.partitions)
         took = time.perf_counter() - began
-        print(
-            f"{truth.operations:,} operations in {options.partitions} partitions, made in {took:.0f} s",
-            flush=True,
-        )
+        print(f"{truth.operations:,} operations in {options.partitions} partitions, made in {took:.0f} s", flush=True)
         data = f"file://{folder}/shared" if options.copies else ""
-        first, second = (
-            measure(folder, run, truth, workers, options.rounds, data) for workers in (1, 2)
-        )
+        first, second = (measure(folder, run, truth, workers, options.rounds, data) for workers in (1, 2))
     loads = " ".join(f"{figure:.1f}" for figure in os.getloadavg())
     print(
         f"one worker {first:.1f} s, two workers {second:.1f} s: {first / second:.2f}x; "

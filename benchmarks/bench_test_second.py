@@ -111,9 +111,12 @@ def measured_tests(folder: Path, tests: int) -> list[dict[str, float]]:
     (folder / "test_small.py").write_text(TESTS.format(tests=tests))
     (folder / "phases.py").write_text(PHASES.replace("\\\\n", "\\n"))
     subprocess.run(
-        [*PYTEST, "-p", "phases"], cwd=folder, check=True, stdout=subprocess.DEVNULL,
+        [*PYTEST, "-p", "phases"],
+        cwd=folder,
+        check=True,
+        stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])},
-    )  # fmt: skip
+    )
     return [json.loads(line) for line in (folder / "phases.jsonl").read_text().splitlines()]
 
 
@@ -130,9 +133,7 @@ def processor_time(command: Sequence[str], folder: Path) -> float:
     """Returns the processor time of a child process in seconds."""
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ | bytecode
-    )
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=os.environ | bytecode)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -168,12 +169,8 @@ def main() -> int:
         print(f"{phase:12} {took * 1000:7.0f} ms   first test {first.get(phase, 0) * 1000:7.0f} ms")
     test_s = median(test["whole"] for test in later)
     print(f"baseline     {machine * 1000:7.0f} ms   a test takes {test_s / machine:.1f} baselines")
-    print(
-        f"empty test: {without:.3f} s of processor time, with Harrow installed {with_plugin:.3f} s"
-    )
-    print(
-        f"load average {' '.join(f'{figure:.1f}' for figure in os.getloadavg())} on {os.cpu_count()} cores"
-    )
+    print(f"empty test: {without:.3f} s of processor time, with Harrow installed {with_plugin:.3f} s")
+    print(f"load average {' '.join(f'{figure:.1f}' for figure in os.getloadavg())} on {os.cpu_count()} cores")
     missed = test_s > TEST_MOST_S and test_s / machine > RATIO_MOST
     missed |= with_plugin - without > max(PLUGIN_MOST_S, PLUGIN_SHARE_MOST * without)
     return 1 if missed else 0

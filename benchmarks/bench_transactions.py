@@ -55,9 +55,7 @@ class Application:
         self.topic = load.make_topic(peer)
         self.producer = Producer({**self.common, "transactional.id": uuid4().hex, "linger.ms": 0})
         self.producer.init_transactions(CALL_S)
-        self._reader = Consumer(
-            {**self.common, "group.id": uuid4().hex, "enable.auto.commit": False}
-        )
+        self._reader = Consumer({**self.common, "group.id": uuid4().hex, "enable.auto.commit": False})
         self._wide = load.make_topic(peer, partitions=MANY)
         self._offset = 0
 
@@ -81,9 +79,7 @@ class Application:
             for count in (before, joining):
                 begun = time.perf_counter()
                 for _ in range(count):
-                    consumer = Consumer(
-                        {**self.common, "group.id": group, "enable.auto.commit": False}
-                    )
+                    consumer = Consumer({**self.common, "group.id": group, "enable.auto.commit": False})
                     stack.callback(consumer.close)
                     consumer.subscribe([self._wide])
                     members.append(consumer)
@@ -127,9 +123,7 @@ def measure(figures: Figures, app: Application, seconds: float, skip: set[str]) 
 
 def main() -> int:
     """Run the benchmark; return its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each figure in each turn")
     parser.add_argument("--skip", default="", help="transactions, commits, rebalances, kafka")

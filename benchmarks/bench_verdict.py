@@ -68,10 +68,7 @@ class Row:
         peers = ("polars", "duckdb")
         ratios = [f"{self.ratio(peer):>11.2f}x" for peer in peers]
         return (
-            f"{self.operations:>11,}{self.partitions:>11,}"
-            + "".join(map(_shown, figures))
-            + "  "
-            + "  ".join(ratios)
+            f"{self.operations:>11,}{self.partitions:>11,}" + "".join(map(_shown, figures)) + "  " + "  ".join(ratios)
         )
 
 
@@ -82,9 +79,7 @@ def _shown(seconds: float) -> str:
 def findings(verdict: Verdict, truth: Truth) -> Findings:
     """Converts the findings of Harrow to those of the peers."""
     assert verdict.status is Status.INVALID, str(verdict)
-    found_by_engine = Findings(
-        counts={name: verdict.operation_counts[name] for name in truth.counts}
-    )
+    found_by_engine = Findings(counts={name: verdict.operation_counts[name] for name in truth.counts})
     for name in verdict.anomaly_names():
         shown = [(a.partition, *a.offsets[:1]) for a in verdict.anomalies if a.name == name]
         assert len(shown) == verdict.anomaly_counts[name], str(verdict)
@@ -113,14 +108,10 @@ def measure(folder: Path, size: int, partitions: int, rounds: int, spark: SparkH
     lay_outs = [timed(lambda: lay_out(folder, [TOPIC]))[0] for _ in range(rounds)]
     times = _turns(folder, layout, truth, rounds, spark)
     whole = times.pop("whole")
-    return Row(
-        operations=truth.operations, partitions=partitions, lay_out=median(lay_outs), whole=whole, times=times
-    )  # fmt: skip
+    return Row(operations=truth.operations, partitions=partitions, lay_out=median(lay_outs), whole=whole, times=times)
 
 
-def _turns(
-    folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
-) -> dict[str, float]:
+def _turns(folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle) -> dict[str, float]:
     """Returns the median seconds of each warm engine."""
 
     def whole() -> Findings:  # lays out into the same files
@@ -132,15 +123,16 @@ def _turns(
         return findings(verdict, truth)
 
     def in_process() -> Findings:
-        verdict = judge_laid_out(
-            folder, layout, topics=[TOPIC], guarantees=PROMISED, engine="inline"
-        )
+        verdict = judge_laid_out(folder, layout, topics=[TOPIC], guarantees=PROMISED, engine="inline")
         return findings(verdict, truth)
 
     engines: dict[str, Callable[[], Findings]] = {
-        "whole": whole, "harrow": on_spark, "kernels": in_process, "polars": lambda: polars_alone(folder),
+        "whole": whole,
+        "harrow": on_spark,
+        "kernels": in_process,
+        "polars": lambda: polars_alone(folder),
         "duckdb": lambda: duckdb_alone(folder),
-    }  # fmt: skip
+    }
     times: dict[str, list[float]] = {name: [] for name in engines}
     warm = WARM_FEW if truth.operations <= FEW else 1
     for turn in range(warm + rounds):
@@ -183,9 +175,7 @@ def main() -> int:
         for text in options.sizes.split(","):
             size, _, partitions = text.partition("/")
             run = folder / "run"
-            measured = measure(
-                run, int(float(size)), int(partitions or PARTITIONS), options.rounds, spark
-            )
+            measured = measure(run, int(float(size)), int(partitions or PARTITIONS), options.rounds, spark)
             rows.append(measured)
             shutil.rmtree(run)
             print(rows[-1].line(), flush=True)

@@ -57,9 +57,7 @@ GOALS = {
 class Figures:
     """The values of a run, in the order in which the figures were first added."""
 
-    values: dict[str, dict[str, list[float]]] = field(
-        default_factory=dict[str, dict[str, list[float]]]
-    )
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def add(self, figure: str, peer: str, value: float) -> None:
@@ -93,9 +91,7 @@ class Figures:
                 missed += [] if goal.met(judged) else [f"{figure}: {judged:.2f}, goal {goal}"]
             cells = "".join(f"{self._cell(figure, name, middle):>16}" for name in PEERS)
             ratio_text = "-" if ratio is None else f"{ratio:.2f}x"
-            print(
-                f"{figure:<48}{cells}{ratio_text:>10}{'-' if goal is None else str(goal):>10}{end}"
-            )
+            print(f"{figure:<48}{cells}{ratio_text:>10}{'-' if goal is None else str(goal):>10}{end}")
         for (figure, peer), reason in self.reasons.items():
             print(f"skipped: {figure} of {peer}: {reason}")
         return missed

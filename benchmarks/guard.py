@@ -28,9 +28,7 @@ END_TIMEOUT_S = 30.0
 def guarded_folder(prefix: str) -> Generator[Path]:
     """Creates a temporary folder. When the block or this process ends, the guard removes it and its processes."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
-    guard = subprocess.Popen(
-        [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
-    )
+    guard = subprocess.Popen([sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True)
     assert guard.stdin is not None
     try:
         yield folder
@@ -60,9 +58,7 @@ def main(folder: str) -> None:
     while os.read(0, 4096):
         pass
     quiet = 0
-    while (
-        quiet < QUIET_SWEEPS
-    ):  # a script may have started another process just before it was killed
+    while quiet < QUIET_SWEEPS:  # a script may have started another process just before it was killed
         pids = naming(folder)
         for pid in pids:
             try:

@@ -42,7 +42,7 @@ def _process(role: str, ends: list[socket.socket]) -> subprocess.Popen[bytes]:
     numbers = [end.fileno() for end in ends]
     return subprocess.Popen(
         [sys.executable, __file__, role, *map(str, numbers)], pass_fds=numbers, start_new_session=True
-    )  # fmt: skip
+    )
 
 
 @contextmanager

@@ -24,10 +24,16 @@ PARTITIONS = 4
 FILL_BATCH = 500
 FAILOVER_PARTITIONS = 12
 QUICK_CLIENT = {
-    "acks": "all", "linger.ms": 0, "message.timeout.ms": 30_000, "retry.backoff.ms": 20,
-    "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
-    "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
-}  # fmt: skip
+    "acks": "all",
+    "linger.ms": 0,
+    "message.timeout.ms": 30_000,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 50,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "log_level": 0,
+}
 """Settings of the producer in a failover: back-offs far below the session timeout, so that they do not add to it."""
 REFRESHES_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
 """librdkafka refreshes its metadata once a second. librdkafka 2.16 also discards the refreshed leaders when the old
@@ -59,18 +65,19 @@ def make_topic(peer: Peer, partitions: int = PARTITIONS) -> str:
     if not peer.pids:
         return name  # the mock creates topics of four partitions when they are asked for
     admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
-    futures: Any = admin.create_topics(
-        [NewTopic(name, num_partitions=partitions, replication_factor=3)]
-    )
+    futures: Any = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=3)])
     futures[name].result(30)
     return name
 
 
 def _producer(peer: Peer, **settings: Any) -> Producer:
     common = {
-        "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "log_level": 0,
-        "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
-    }  # fmt: skip
+        "bootstrap.servers": peer.bootstrap_servers,
+        "acks": "all",
+        "log_level": 0,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+    }
     return Producer(common | settings)
 
 
@@ -119,11 +126,7 @@ def fill(peer: Peer, topic: str, size: int, count: int, deadline: float) -> None
     The rate of a consumer depends mostly on the size of the batches: the producer of a slow cluster has long queues and
     makes larger batches, which are faster to consume.
     """
-    settings = {
-        "linger.ms": 100,
-        "batch.num.messages": FILL_BATCH,
-        "batch.size": FILL_BATCH * (size + 100),
-    }
+    settings = {"linger.ms": 100, "batch.num.messages": FILL_BATCH, "batch.size": FILL_BATCH * (size + 100)}
     producer = _producer(peer, **settings)
     value = os.urandom(size)
     for number in range(count):
@@ -140,10 +143,16 @@ def consume(peer: Peer, topic: str, deadline: float) -> float:
     messages. A quick cluster fills the queue before this loop empties it; the figure would then show that second.
     """
     consumer = Consumer(
-        {"bootstrap.servers": peer.bootstrap_servers, "group.id": uuid4().hex, "auto.offset.reset": "earliest",
-         "log_level": 0,
-         "fetch.message.max.bytes": 4_194_304, "fetch.queue.backoff.ms": 1, "enable.auto.commit": False}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": peer.bootstrap_servers,
+            "group.id": uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+            "fetch.message.max.bytes": 4_194_304,
+            "fetch.queue.backoff.ms": 1,
+            "enable.auto.commit": False,
+        }
+    )
     try:
         count, starts = 0, list[TopicPartition]()
         for partition in range(PARTITIONS):
@@ -222,11 +231,7 @@ def fail_over(
     the kill within this second.
     """
     topic = make_topic(peer, FAILOVER_PARTITIONS)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": peer.bootstrap_servers,
-        **QUICK_CLIENT,
-        **look_out,
-    }
+    settings: dict[str, Any] = {"bootstrap.servers": peer.bootstrap_servers, **QUICK_CLIENT, **look_out}
     made = time.perf_counter()
     producer = Producer(settings)
     producer.produce(topic, b"before", partition=0)
@@ -248,11 +253,7 @@ def fail_over(
         return Failover(ack=ack)
     expired_ns = _expired_ns(peer.cluster, leader, killed_ns)
     elected_ns = _elected_ns(peer.cluster, topic, led, killed_ns, deadline)
-    return Failover(
-        ack=ack,
-        session_end=(expired_ns - killed_ns) / 1e6,
-        leaders=(elected_ns - expired_ns) / 1e6,
-    )
+    return Failover(ack=ack, session_end=(expired_ns - killed_ns) / 1e6, leaders=(elected_ns - expired_ns) / 1e6)
 
 
 def _trace(folder: Path, event: str, since_ns: int) -> list[dict[str, Any]]:

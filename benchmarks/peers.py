@@ -85,21 +85,12 @@ def apache_kafka() -> Generator[Peer]:
     """Runs three nodes of Apache Kafka, each both broker and controller."""
     tool = kafka_tool()
     with guarded_folder("harrow-kafka-") as folder:
-        environment = {
-            **os.environ,
-            "KAFKA_PORT": str(_free_base()),
-            "KAFKA_SET": KAFKA_SETTINGS,
-        }
+        environment = {**os.environ, "KAFKA_PORT": str(_free_base()), "KAFKA_SET": KAFKA_SETTINGS}
         command = [tool, "up", str(folder / "kafka"), str(KAFKA_NODES)]
         began = time.perf_counter()
         try:
             done = subprocess.run(
-                command,
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=KAFKA_START_S,
-                env=environment,
+                command, check=False, capture_output=True, text=True, timeout=KAFKA_START_S, env=environment
             )
         except subprocess.TimeoutExpired as error:
             raise UnavailableError(f"Apache Kafka did not start in {KAFKA_START_S:g} s") from error

@@ -43,9 +43,11 @@ class RawProducer:
         batch = build_batch([(None, b"x" * 100, ())], timestamp_ms=int(time.time() * 1000))
         row = s.PartitionProduceData(index=0, records=batch)
         entity = s.ProduceRequest(
-            transactional_id=None, acks=1, timeout=messages.milliseconds(int(TIMEOUT_S * 1000)),
+            transactional_id=None,
+            acks=1,
+            timeout=messages.milliseconds(int(TIMEOUT_S * 1000)),
             topic_data=(s.TopicProduceData(name=topic, partition_data=(row,)),),
-        )  # fmt: skip
+        )
         frame = encode_request_header(ApiKey.PRODUCE, VERSION, 1, "bench")
         frame += messages.encode_request(ApiKey.PRODUCE, VERSION, entity)
         self._frame = len(frame).to_bytes(4, "big") + frame

@@ -39,9 +39,7 @@ def full_java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not found or not Path(found).exists():
-        raise NoClusterError(
-            "no Java is installed, or JAVA_HOME names none (Spark's executors need Java 17 or later)"
-        )
+        raise NoClusterError("no Java is installed, or JAVA_HOME names none (Spark's executors need Java 17 or later)")
     listed = subprocess.run([found, "--list-modules"], capture_output=True, text=True, check=False)
     version = re.search(rf"^{MODULE}@(\d+)", listed.stdout, re.MULTILINE)
     if version is None or int(version[1]) < 17:
@@ -51,9 +49,14 @@ def full_java() -> str:
 
 @contextmanager
 def standalone_cluster(
-    folder: Path, *, workers: int = 1, cores: int = 1, memory: str = "2g", environment: Mapping[str, str] | None = None,
+    folder: Path,
+    *,
+    workers: int = 1,
+    cores: int = 1,
+    memory: str = "2g",
+    environment: Mapping[str, str] | None = None,
     wrapped_by: Sequence[str] = (),
-) -> Generator[str]:  # fmt: skip
+) -> Generator[str]:
     """Start a master and workers; yield the master's address. `folder`: for their files; it may be removed afterwards.
 
     `environment`: variables of the workers, which their executors inherit. `wrapped_by`: a command that starts the
@@ -65,34 +68,50 @@ def standalone_cluster(
     (conf / "log4j2.properties").write_text(jvm.log_settings("warn", "org.apache.spark.deploy"))
     common = [java, "-cp", os.pathsep.join([str(conf), *jvm.jars()]), "-Xmx512m", *jvm.FLAGS]
     base = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))
+        name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))
     }
     base |= {
-        "SPARK_HOME": jvm.spark_home(), "SPARK_CONF_DIR": str(conf), "JAVA_HOME": str(Path(java).parents[1]),
+        "SPARK_HOME": jvm.spark_home(),
+        "SPARK_CONF_DIR": str(conf),
+        "JAVA_HOME": str(Path(java).parents[1]),
         "SPARK_SCALA_VERSION": _scala_version(),
-    }  # fmt: skip
+    }
     with ExitStack() as stack:
-        command = [*common, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
-                   "--webui-port", "0"]  # fmt: skip
+        command = [
+            *common,
+            "org.apache.spark.deploy.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+        ]
         master = stack.enter_context(
-            _process(
-                command, r"Starting Spark master at (spark://\S+)", base, folder / "master.log"
-            )
+            _process(command, r"Starting Spark master at (spark://\S+)", base, folder / "master.log")
         )
         for number in range(workers):
             place = folder / f"worker-{number}"
             place.mkdir()
             command = [
-                *wrapped_by, *common, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores",
-                str(cores), "--memory", memory, "--webui-port", "0", "--work-dir", str(place / "work"), master,
-            ]  # fmt: skip
+                *wrapped_by,
+                *common,
+                "org.apache.spark.deploy.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--cores",
+                str(cores),
+                "--memory",
+                memory,
+                "--webui-port",
+                "0",
+                "--work-dir",
+                str(place / "work"),
+                master,
+            ]
             given = {**base, "SPARK_LOCAL_DIRS": str(place / "local"), **(environment or {})}
             stack.enter_context(
-                _process(
-                    command, r"Successfully (registered) with master", given, place / "worker.log"
-                )
+                _process(command, r"Successfully (registered) with master", given, place / "worker.log")
             )
         yield master
 
@@ -104,14 +123,18 @@ def _scala_version() -> str:
 
 
 @contextmanager
-def _process(
-    command: Sequence[str], ready: str, environment: Mapping[str, str], log: Path
-) -> Generator[str]:
+def _process(command: Sequence[str], ready: str, environment: Mapping[str, str], log: Path) -> Generator[str]:
     """Start a process; yield what the first group of `ready` matches in its output. At the end kill its whole group."""
     process = subprocess.Popen(
-        command, env=dict(environment), cwd=log.parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
+        command,
+        env=dict(environment),
+        cwd=log.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     found: queue.Queue[str] = queue.Queue()
     reader = threading.Thread(target=_read, args=(process, ready, found, log))
     reader.start()

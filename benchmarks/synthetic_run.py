@@ -32,7 +32,7 @@ LOST_IN, TWICE_IN = 3, 5
 UNKNOWN_EVERY = 1009
 FILE_RECORDS = 1 << 20
 DTYPE = np.dtype(ROW_DTYPE)
-NAMES = [TOPIC, *(f"producer-{i}" for i in range(PRODUCERS)), *(f"consumer-{i}" for i in range(CONSUMERS))]  # fmt: skip
+NAMES = [TOPIC, *(f"producer-{i}" for i in range(PRODUCERS)), *(f"consumer-{i}" for i in range(CONSUMERS))]
 Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 
@@ -67,9 +67,12 @@ def make_run(folder: Path, operations: int, *, partitions: int = PARTITIONS) -> 
     _write(folder / "drain" / "last-1", _twice_and_bounds(depth, partitions))
     unknown = -(-records // UNKNOWN_EVERY)
     counts = {
-        "acknowledged": records - unknown + 1, "unacknowledged": unknown, "failed": 0,
-        "read": records, "drained": records + 1,
-    }  # fmt: skip
+        "acknowledged": records - unknown + 1,
+        "unacknowledged": unknown,
+        "failed": 0,
+        "read": records,
+        "drained": records + 1,
+    }
     return Truth(counts=counts, lost=(LOST_IN, depth), twice=(TWICE_IN, depth // 2))
 
 
@@ -125,9 +128,7 @@ def _lost(depth: int, partitions: int) -> Rows:
 
 
 def _twice_and_bounds(depth: int, partitions: int) -> Rows:
-    again = _rows(
-        np.array([depth // 2 * partitions + TWICE_IN]), OperationFunction.POLL, partitions
-    )
+    again = _rows(np.array([depth // 2 * partitions + TWICE_IN]), OperationFunction.POLL, partitions)
     again["offset"] = depth
     bounds = _rows(np.arange(partitions, dtype=np.int64), OperationFunction.BOUNDS, partitions)
     bounds["op"], bounds["offset"] = 0, depth

@@ -79,13 +79,13 @@ def _completions_of_file(file: tuple[Path, int]) -> pl.DataFrame:
 def polars_alone(folder: Path) -> Findings:
     """Makes all checks in a single `collect_all` of the streaming engine."""
     rows = completions(folder).lazy()
-    bounds = rows.filter(
-        (pl.col("kind") == OperationFunction.BOUNDS) & (pl.col("source") == DRAINED)
-    ).select("partition", pl.col("op").alias("low"), pl.col("offset").alias("high"))
+    bounds = rows.filter((pl.col("kind") == OperationFunction.BOUNDS) & (pl.col("source") == DRAINED)).select(
+        "partition", pl.col("op").alias("low"), pl.col("offset").alias("high")
+    )
     figures, offsets, twice, sends, polls = pl.collect_all(
         [_figures(rows), _by_offset(rows, bounds), _by_value(rows), _send_order(rows), _read_order(rows)],
         engine="streaming",
-    )  # fmt: skip
+    )
     findings = Findings(counts={k: int(v) for k, v in figures.row(0, named=True).items()})
     missing = offsets.filter("missing")
     differ = offsets.filter(pl.col("differ")).select(AT)
@@ -163,14 +163,9 @@ def _send_order(rows: pl.LazyFrame) -> pl.LazyFrame:
 def _read_order(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Finds reads that do not follow the read before them."""
     read = pl.col("kind") == OperationFunction.POLL
-    same = pl.all_horizontal(
-        pl.col(name) == pl.col(name).shift(1) for name in ("partition", "client")
-    )
+    same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in ("partition", "client"))
     return (
-        rows.filter(
-            RECORDED
-            & pl.col("kind").is_in([int(OperationFunction.POLL), int(OperationFunction.BREAK)])
-        )
+        rows.filter(RECORDED & pl.col("kind").is_in([int(OperationFunction.POLL), int(OperationFunction.BREAK)]))
         .select("kind", *AT, "client", "op")
         .sort("partition", "client", "op")
         .with_columns(pl.col("offset").shift(1).alias("before"))

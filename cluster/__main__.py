@@ -41,9 +41,7 @@ def main(argv: list[str]) -> int:
         return 2
     wanted, here = options.get("version"), version("pytest-harrow")
     if wanted not in (None, here):
-        text = (
-            f"this is Harrow {here}, and the options are of Harrow {wanted}; build the image again"
-        )
+        text = f"this is Harrow {here}, and the options are of Harrow {wanted}; build the image again"
         print(json.dumps({"event": "failed", "error": text}), flush=True)
         return 2
     os.makedirs(options["folder"], exist_ok=True)

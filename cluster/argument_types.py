@@ -73,10 +73,7 @@ class Kind:
 
 
 def _kind(words: str, accepts: Callable[[Any], bool]) -> Kind:
-    return Kind(
-        words=words,
-        find=lambda value: None if accepts(value) else Problem(value=value, expected=words),
-    )
+    return Kind(words=words, find=lambda value: None if accepts(value) else Problem(value=value, expected=words))
 
 
 def is_number(value: object) -> bool:
@@ -123,16 +120,11 @@ def kind_of(hint: Any) -> Kind:
         return _of_length([kind_of(part) for part in given])
     if issubclass(bare, Mapping):
         return _mapping(*(kind_of(part) for part in given or (Any, Any)))
-    if (
-        bare is not str
-        and issubclass(bare, list | tuple | collections.abc.Sequence)
-        and (given or origin)
-    ):
+    if bare is not str and issubclass(bare, list | tuple | collections.abc.Sequence) and (given or origin):
         return _sequence(kind_of(given[0]))
     if bare in (Iterable, Collection):
         return _kind(
-            "a list or another iterable",
-            lambda value: isinstance(value, bare) and not isinstance(value, str | bytes),
+            "a list or another iterable", lambda value: isinstance(value, bare) and not isinstance(value, str | bytes)
         )
     return _instance(cast("Any", bare))
 
@@ -206,9 +198,7 @@ def _mapping(keys: Kind, values: Kind) -> Kind:
             return Problem(value=value, expected=words)
         for key, item in cast("Mapping[object, object]", value).items():
             if (problem := keys.find(key)) is not None:
-                return Problem(
-                    place=".keys()", value=problem.value, expected=f"{problem.expected} as key"
-                )
+                return Problem(place=".keys()", value=problem.value, expected=f"{problem.expected} as key")
             if (problem := values.find(item)) is not None:
                 return problem.inside(key)
         return None
@@ -233,20 +223,14 @@ def shown(value: object) -> str:
 def _remedy(name: str, problem: Problem) -> str:
     value, expected = problem.value, problem.expected
     if isinstance(value, str) and (NUMBER in expected or WHOLE_NUMBER in expected):
-        return (
-            f"; write {name}{problem.place}={value}" if value.replace(".", "", 1).isdigit() else ""
-        )
+        return f"; write {name}{problem.place}={value}" if value.replace(".", "", 1).isdigit() else ""
     if isinstance(value, float) and not math.isfinite(value):
         return "; it must be finite"
     if isinstance(value, types.FunctionType) and FUNCTION not in expected:
         return f"; {value.__name__} is a function: write {value.__name__}(…)"
     if isinstance(value, list | tuple) and TEXT in expected:
         items = cast("Sequence[object]", value)
-        return (
-            f"; write {name}{problem.place}={items[0]!r}"
-            if len(items) == 1 and isinstance(items[0], str)
-            else ""
-        )
+        return f"; write {name}{problem.place}={items[0]!r}" if len(items) == 1 and isinstance(items[0], str) else ""
     if isinstance(value, str) and "a list" in expected:
         return f"; write {name}{problem.place}=[{value!r}]"
     return ""
@@ -321,9 +305,7 @@ class _Parameters:
         """Say which other parameter takes a value that is described by its class, such as a target."""
         if isinstance(problem.value, type) or not hasattr(problem.value, WORDS):
             return ""
-        found = (
-            other for other, kind in self._kinds.items() if kind is not ANYTHING and other != name
-        )
+        found = (other for other, kind in self._kinds.items() if kind is not ANYTHING and other != name)
         taking = [other for other in found if self._kinds[other].find(problem.value) is None]
         return f"; {taking[0]}= takes it" if taking else ""
 
@@ -370,9 +352,7 @@ def _check_methods(of: type) -> None:
     for name in dir(of):
         found = inspect.getattr_static(of, name)
         function = getattr(found, "__func__", found)
-        if not isinstance(function, types.FunctionType) or (
-            name.startswith("_") and name != "__init__"
-        ):
+        if not isinstance(function, types.FunctionType) or (name.startswith("_") and name != "__init__"):
             continue
         if not function.__module__.startswith("harrow.") and function.__module__ != of.__module__:
             continue

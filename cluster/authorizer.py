@@ -17,15 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-__all__ = [
-    "ANONYMOUS",
-    "CLUSTER",
-    "Authorizer",
-    "ListenerAuthorizer",
-    "Operation",
-    "Principal",
-    "Resource",
-]
+__all__ = ["ANONYMOUS", "CLUSTER", "Authorizer", "ListenerAuthorizer", "Operation", "Principal", "Resource"]
 
 BROKER_TYPE = "Broker"
 

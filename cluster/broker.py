@@ -113,12 +113,8 @@ class Broker:
         self.isr_store = RegistryIsrStore(host, self.registry)
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, config)
         metadata = BrokerMetadata(self.cache, self.topic_admin)
-        self.replicas = ReplicaManager(
-            host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata
-        )
-        self.controller = Controller(
-            host, self.node_id, config, self.registry, self.channel, self.cache
-        )
+        self.replicas = ReplicaManager(host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata)
+        self.controller = Controller(host, self.node_id, config, self.registry, self.channel, self.cache)
         self.groups = GroupCoordinator(host, config, self.replicas, self.cache)
         self.find_coordinator = FindCoordinator(
             host,
@@ -133,14 +129,7 @@ class Broker:
         )
         self.metadata = MetadataHandlers(host, config, self.cache, self.topic_admin)
         self._connect_rooms()
-        rooms = (
-            self.metadata,
-            self.replicas,
-            self.groups,
-            self.find_coordinator,
-            self.transactions,
-            self.controller,
-        )
+        rooms = (self.metadata, self.replicas, self.groups, self.find_coordinator, self.transactions, self.controller)
         self.forwarding = Forwarding(host, self.cache, self.peer, lambda: self.controller.is_active)
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
@@ -218,9 +207,7 @@ class Broker:
     def _folder_failed(self, _folder: object, _logs: object, error: StorageError) -> None:
         """A data folder is offline: the controller moves its leaderships (B13). After the last folder, end (B11)."""
         if self.logs.online:
-            self._host.tasks.spawn(
-                report_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
-            )
+            self._host.tasks.spawn(report_log_dir_failure(self.registry, self.node_id), name="log-dir-event")
         elif not self._failure.done():
             self._host.trace.emit("broker.log-failed", error=str(error))
             text = f"the data folder failed and this broker has no other: {error}"
@@ -259,9 +246,7 @@ class Broker:
         try:
             await self._host.tasks.wait(self.controller.controlled_shutdown(), SHUTDOWN_TIMEOUT_MS)
         except (HarrowError, OSError, TimeoutError) as error:
-            self._host.trace.log(
-                "warning", f"controlled shutdown: {error}; the broker stops with its leaderships"
-            )
+            self._host.trace.log("warning", f"controlled shutdown: {error}; the broker stops with its leaderships")
 
     # ----------------------------------------------------------------- peers
 
@@ -280,11 +265,7 @@ class Broker:
 
     def purgatories(self) -> Sequence[Purgatory]:
         """Every purgatory of the broker, for the metrics."""
-        return (
-            *self.replicas.purgatories(),
-            self.cache.topic_purgatory,
-            *self.groups.purgatories(),
-        )
+        return (*self.replicas.purgatories(), self.cache.topic_purgatory, *self.groups.purgatories())
 
     async def _serve_metrics_page(self) -> None:
         wanted = self.config.number("harrow.metrics.port")
@@ -298,9 +279,7 @@ class Broker:
         register_operation = self._host.control.register
         register_operation("state", lambda _fields: self.state())
         register_operation("tree", self._tree)
-        register_operation(
-            "metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port}
-        )
+        register_operation("metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port})
 
     async def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
         """The registry's tree, read through this broker's session: the supervisor has none of a ZooKeeper."""

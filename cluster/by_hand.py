@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of all words."""
     found = argparse.ArgumentParser(
         prog="python -m harrow.cluster", description="Run Harrow's brokers by hand, or in containers."
-    )  # fmt: skip
+    )
     commands = found.add_subparsers(dest="role", required=True)
     up = commands.add_parser("up", help="a whole cluster")
     registry = commands.add_parser("registry", help="the registry alone")
@@ -60,26 +60,32 @@ def parser() -> argparse.ArgumentParser:
     broker = commands.add_parser("broker", help="one broker alone")
     broker.add_argument("--id", type=int, required=True, help="the node id")
     broker.add_argument("--registry", type=address, required=True, metavar="HOST:PORT")
-    broker.add_argument(
-        "--host", help="the name by which other brokers reach it (default: broker-ID)"
-    )
+    broker.add_argument("--host", help="the name by which other brokers reach it (default: broker-ID)")
     for command in (up, broker):
         command.add_argument(
-            "--advertise", type=address, action="append", metavar="HOST:PORT",
+            "--advertise",
+            type=address,
+            action="append",
+            metavar="HOST:PORT",
             help="where clients reach it (default: localhost:9092); the next brokers of `up` have the next ports; give "
-                 "it again for clients in another network",
-        )  # fmt: skip
+            "it again for clients in another network",
+        )
+        command.add_argument("--brokers", type=int, default=3, help="how many the cluster has (default: %(default)s)")
         command.add_argument(
-            "--brokers", type=int, default=3, help="how many the cluster has (default: %(default)s)"
+            "--set",
+            type=setting,
+            action="append",
+            default=[],
+            dest="settings",
+            metavar="NAME=VALUE",
+            help="a broker setting by Kafka's name",
         )
         command.add_argument(
-            "--set", type=setting, action="append", default=[], dest="settings", metavar="NAME=VALUE",
-            help="a broker setting by Kafka's name",
-        )  # fmt: skip
-        command.add_argument(
-            "--defaults", choices=DEFAULTS, default=HARROW,
+            "--defaults",
+            choices=DEFAULTS,
+            default=HARROW,
             help="whose defaults the other settings have: Harrow's (the default) or Apache Kafka's own",
-        )  # fmt: skip
+        )
     for command in (up, registry, broker):
         command.add_argument("--data", default=FOLDER, help="default: %(default)s")
         command.add_argument("--seed", type=int, default=0, help="of all random choices")
@@ -111,9 +117,13 @@ def settings_of(given: argparse.Namespace) -> dict[str, object]:
 def registry_options(given: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the registry's process (head of `process.py`)."""
     return {
-        "role": "registry", "name": REGISTRY, "folder": os.path.join(given.data, REGISTRY),
-        "seed": given.seed, "listeners": {"registry": given.port}, "host": ANY_HOST,
-    }  # fmt: skip
+        "role": "registry",
+        "name": REGISTRY,
+        "folder": os.path.join(given.data, REGISTRY),
+        "seed": given.seed,
+        "listeners": {"registry": given.port},
+        "host": ANY_HOST,
+    }
 
 
 def broker_options(given: argparse.Namespace) -> dict[str, Any]:
@@ -122,20 +132,21 @@ def broker_options(given: argparse.Namespace) -> dict[str, Any]:
     inside = Address(given.host or name, PEER_PORT)
     listeners = listeners_of(given.advertise or DEFAULT_ADVERTISED, inside, bound_host=ANY_HOST)
     settings = settings_of(given)
-    config = BrokerConfig.parse(
-        cluster_defaults(given.brokers, settings) | dict(listeners) | settings
-    )
+    config = BrokerConfig.parse(cluster_defaults(given.brokers, settings) | dict(listeners) | settings)
     parse_listeners(config)
     return {
-        "role": "broker", "name": name, "folder": os.path.join(given.data, name), "seed": given.seed,
-        "node_id": given.id, "registry": list(given.registry), "config": config.overrides(),
+        "role": "broker",
+        "name": name,
+        "folder": os.path.join(given.data, name),
+        "seed": given.seed,
+        "node_id": given.id,
+        "registry": list(given.registry),
+        "config": config.overrides(),
         "tap": config.flag("harrow.tap"),
-    }  # fmt: skip
+    }
 
 
-def listeners_of(
-    advertised: Sequence[Address], inside: Address, *, bound_host: str
-) -> Mapping[str, str]:
+def listeners_of(advertised: Sequence[Address], inside: Address, *, bound_host: str) -> Mapping[str, str]:
     """Return the settings of one broker's listeners: one for each address of clients, and `inside` for brokers.
 
     The listeners for clients are bound at all interfaces, that for brokers at `bound_host`.
@@ -162,11 +173,12 @@ def up(given: argparse.Namespace) -> int:
     advertised = given.advertise or DEFAULT_ADVERTISED
     with stop_signals() as wait_for_stop:
         cluster = Cluster(
-            brokers=given.brokers, config=settings_of(given), folder=given.data, seed=given.seed,
-            broker_config={
-                node: shared_listeners(node, advertised) for node in range(1, given.brokers + 1)
-            },
-        )  # fmt: skip
+            brokers=given.brokers,
+            config=settings_of(given),
+            folder=given.data,
+            seed=given.seed,
+            broker_config={node: shared_listeners(node, advertised) for node in range(1, given.brokers + 1)},
+        )
         try:
             cluster.start()
             _say({"event": "ready", "bootstrap_servers": cluster.bootstrap_servers})

@@ -28,9 +28,7 @@ def isr_not_full(cluster: ClusterView) -> str:
     return ""
 
 
-def unconverged(
-    state: Mapping[int, Sequence[dict[str, Any]]], cluster: ClusterView, *, followers: bool = True
-) -> str:
+def unconverged(state: Mapping[int, Sequence[dict[str, Any]]], cluster: ClusterView, *, followers: bool = True) -> str:
     """Return a partition whose LEOs, epochs or HWs differ; `followers`: whether the HWs of followers count."""
     replicas: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
     for node_id, partitions in state.items():
@@ -44,8 +42,7 @@ def unconverged(
         judged = rows.values() if followers else [rows[view.leader]]
         if len(ends) > 1 or any(row["leo"] != row["hw"] for row in judged):
             found = sorted(
-                (row["leo"], -1 if row["hw"] is None else row["hw"], row["leader_epoch"])
-                for row in rows.values()
+                (row["leo"], -1 if row["hw"] is None else row["hw"], row["leader_epoch"]) for row in rows.values()
             )
             return f"{where}: (LEO, HW, leader epoch) {found}"
     return ""

@@ -16,10 +16,7 @@ DEFAULTS = (HARROW, KAFKA)
 """The words for the two."""
 KAFKA_SESSION_TIMEOUT_MS = 9_000
 """`broker.session.timeout.ms` of Apache Kafka 4, which has no ZooKeeper."""
-OF_TESTS: Mapping[str, object] = {
-    "offsets.topic.num.partitions": 6,
-    "transaction.state.log.num.partitions": 6,
-}
+OF_TESTS: Mapping[str, object] = {"offsets.topic.num.partitions": 6, "transaction.state.log.num.partitions": 6}
 """What the fixtures have over that. Kafka's 50 partitions of `__consumer_offsets` are 150 replicas, which the brokers
 would create in each test when its first consumer looks for its group's coordinator (0.2 s on two cores)."""
 SILENCE_MS = 1500

@@ -88,9 +88,7 @@ class KafkaError(HarrowError):
 class RecordsRefusedError(KafkaError):
     """A batch is refused because of some of its records (KIP-467): `record_errors` has their indexes and faults."""
 
-    def __init__(
-        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
-    ) -> None:
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
 

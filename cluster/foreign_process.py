@@ -24,12 +24,15 @@ class ForeignProcess(ManagedProcess):
     """One process that executes `program`; `serves` returns at once whether it serves."""
 
     def __init__(
-        self, label: str, folder: Path, program: Sequence[str], *, serves: Callable[[], bool],
+        self,
+        label: str,
+        folder: Path,
+        program: Sequence[str],
+        *,
+        serves: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
-        options = {
-            "folder": str(folder), "program": list(program), "environment": dict(environment or {}),
-        }  # fmt: skip
+    ) -> None:
+        options = {"folder": str(folder), "program": list(program), "environment": dict(environment or {})}
         super().__init__(fork_server(), label, folder, options)
         self._serves = serves
         self._starting = False

@@ -109,13 +109,7 @@ class ForkServer:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        command = [
-            sys.executable,
-            "-m",
-            "harrow.cluster.forkserver",
-            str(theirs.fileno()),
-            str(os.getpid()),
-        ]
+        command = [sys.executable, "-m", "harrow.cluster.forkserver", str(theirs.fileno()), str(os.getpid())]
         environment = {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid()))}
         # -m puts the current folder first on sys.path, where a user's own cluster/ would shadow ours
         environment["PYTHONSAFEPATH"] = "1"

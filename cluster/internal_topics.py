@@ -75,9 +75,7 @@ TRANSACTIONS = InternalTopic(
 )
 """State of each transactional id."""
 
-INTERNAL_TOPICS: Mapping[str, InternalTopic] = {
-    topic.name: topic for topic in (OFFSETS, TRANSACTIONS)
-}
+INTERNAL_TOPICS: Mapping[str, InternalTopic] = {topic.name: topic for topic in (OFFSETS, TRANSACTIONS)}
 """By name. Clients may read these topics, but only brokers write them."""
 
 

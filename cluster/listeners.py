@@ -52,9 +52,7 @@ BROKERS = "BROKERS"
 ANY_HOST = "0.0.0.0"  # noqa: S104 - compared, not bound
 PORT_MOST = 65_535
 
-_ADDRESS = re.compile(
-    r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.\-]*)):(\d{1,5})"
-)
+_ADDRESS = re.compile(r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.\-]*)):(\d{1,5})")
 
 
 class SecurityProtocol(IntEnum):
@@ -110,9 +108,7 @@ def parse_listeners(config: BrokerConfig) -> tuple[Listener, ...]:
     """The listeners of a broker, in the order of the setting; ConfigError for what cannot be used."""
     bound = _addresses("listeners", config.text("listeners"))
     if not bound:
-        raise ConfigError(
-            "listeners='': expected at least one listener, as CLIENTS://127.0.0.1:9092"
-        )
+        raise ConfigError("listeners='': expected at least one listener, as CLIENTS://127.0.0.1:9092")
     _refuse_shared_ports(bound)
     advertised = _advertised(config.text("advertised.listeners"), bound)
     inter_broker = inter_broker_listener_name(config)
@@ -182,9 +178,7 @@ def _advertised(text: str, bound: dict[str, Address]) -> dict[str, Address]:
     advertised = _addresses("advertised.listeners", text) if text.strip() else dict(bound)
     for name, address in advertised.items():
         if name not in bound:
-            raise ConfigError(
-                f"advertised.listeners names {name}, which is none of listeners {', '.join(bound)}"
-            )
+            raise ConfigError(f"advertised.listeners names {name}, which is none of listeners {', '.join(bound)}")
         if address.host == ANY_HOST:
             raise ConfigError(
                 f"listener {name} binds every interface ({ANY_HOST}), an address that no client can connect to: "
@@ -202,9 +196,7 @@ def _protocols(text: str) -> dict[str, str]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")
         if not colon or not name or not protocol:
-            raise ConfigError(
-                f"listener.security.protocol.map: {part!r} is not NAME:PROTOCOL, as CLIENTS:PLAINTEXT"
-            )
+            raise ConfigError(f"listener.security.protocol.map: {part!r} is not NAME:PROTOCOL, as CLIENTS:PLAINTEXT")
         found[name.strip().upper()] = protocol.strip().upper()
     return found
 
@@ -213,8 +205,7 @@ def _protocol_of(name: str, protocols: dict[str, str]) -> SecurityProtocol:
     text = protocols.get(name)
     if text is None:
         raise ConfigError(
-            f"listener {name} has no security protocol: add {name}:PLAINTEXT to "
-            "listener.security.protocol.map"
+            f"listener {name} has no security protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
         )
     if text not in SecurityProtocol.__members__:
         raise ConfigError(

@@ -94,9 +94,7 @@ class ManagedProcess:
             finally:
                 os.close(theirs)
             self._status, self._status_bytes = ours, b""
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # it has ended already: its status line says why
+            with contextlib.suppress(ProcessLookupError):  # it has ended already: its status line says why
                 self._pidfd = os.pidfd_open(self.pid)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -112,9 +110,7 @@ class ManagedProcess:
         if line.get("event") != "ready":
             error = line.get("error", "it ended without a status line")
             self.kill()
-            raise ClusterError(
-                f"{self.label} did not start: {error}; see {self.folder}{self._tail()}"
-            )
+            raise ClusterError(f"{self.label} did not start: {error}; see {self.folder}{self._tail()}")
 
     def check_ready(self) -> None:
         """Read what a starting process said, if it said anything; never waits.
@@ -212,9 +208,7 @@ class ManagedProcess:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self.alive and (_proc_state(self.pid) in ("T", "t")) is not paused:
             if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"{self.label} (pid {self.pid}) did not {'stop' if paused else 'go on'}"
-                )
+                raise ClusterError(f"{self.label} (pid {self.pid}) did not {'stop' if paused else 'go on'}")
             time.sleep(0.0005)
 
     def _read_status(self, timeout_s: float) -> dict[str, Any]:

@@ -148,9 +148,7 @@ def _load(name: str) -> Plant:
     title: object = getattr(module, "TITLE", None)
     plant: Any = getattr(module, "plant", None)
     if not isinstance(title, str) or not title or not callable(plant):
-        raise ConfigError(
-            f"plant {name!r}: the module needs TITLE (a line that names the bug) and plant(planter)"
-        )
+        raise ConfigError(f"plant {name!r}: the module needs TITLE (a line that names the bug) and plant(planter)")
     return Plant(module=name, title=title, plant=cast("Callable[[Planter], None]", plant))
 
 
@@ -167,11 +165,6 @@ def _function_of(wrapper: Any) -> Any:
 def _check_parameters(where: str, before: object, after: Callable[..., Any]) -> None:
     if not callable(before):
         raise ConfigError(f"plant: {where} is a {type(before).__name__}, not a method")
-    expected, given = (
-        list(inspect.signature(before).parameters),
-        list(inspect.signature(after).parameters),
-    )
+    expected, given = (list(inspect.signature(before).parameters), list(inspect.signature(after).parameters))
     if expected != given:
-        raise ConfigError(
-            f"plant: {where} takes ({', '.join(expected)}), the replacement ({', '.join(given)})"
-        )
+        raise ConfigError(f"plant: {where} takes ({', '.join(expected)}), the replacement ({', '.join(given)})")

@@ -113,7 +113,5 @@ def _refuse_a_port_in_use(host: str, port: int) -> None:
 
 def _explained(host: str, port: int, error: OSError) -> ClusterError:
     if error.errno == errno.EADDRINUSE:
-        return ClusterError(
-            f"port {port} of {host} is in use; choose another base port, or none for free ones"
-        )
+        return ClusterError(f"port {port} of {host} is in use; choose another base port, or none for free ones")
     return ClusterError(f"port {port} of {host} cannot be bound: {error}")

@@ -66,14 +66,7 @@ def preload() -> None:
     from .registry import process as registry
     from .relay import process as relay
 
-    _ = (
-        encodings.idna,
-        host,
-        proxy,
-        registry,
-        relay,
-        tracked_disk,
-    )  # only their import is needed
+    _ = (encodings.idna, host, proxy, registry, relay, tracked_disk)  # only their import is needed
     broker.preload()
 
 

@@ -86,13 +86,17 @@ class Proxy:
         folder.mkdir(parents=True, exist_ok=True)
         self._ports = {node_id: ReservedPort() for node_id in self.upstreams}
         options: dict[str, Any] = {
-            "role": "proxy", "name": PROXY, "folder": str(folder), "seed": self._seed, "tap": self._tap,
+            "role": "proxy",
+            "name": PROXY,
+            "folder": str(folder),
+            "seed": self._seed,
+            "tap": self._tap,
             "brokers": [
                 {"node_id": node_id, "upstream": list(upstream), "address": list(self._address(node_id))}
                 for node_id, upstream in self.upstreams.items()
             ],
             "peer_links": [row._asdict() for row in self._peer_links],
-        }  # fmt: skip
+        }
         self._process = ManagedProcess(fork_server(), "proxy", folder, options)
         try:
             self._process.start()

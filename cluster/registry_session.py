@@ -13,9 +13,7 @@ from .network.kazoo_link import KazooLink
 from .registry import RegistryClient, ZooKeeperClient
 
 
-def registry_session(
-    host: Host, node_id: NodeId, config: BrokerConfig, address: tuple[str, int]
-) -> RegistryClient:
+def registry_session(host: Host, node_id: NodeId, config: BrokerConfig, address: tuple[str, int]) -> RegistryClient:
     """The client of broker `node_id`; `address` is that of Harrow's registry. `start` opens the session."""
     name = f"broker {node_id}"
     session_ms = config.number("zookeeper.session.timeout.ms")

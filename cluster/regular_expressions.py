@@ -46,6 +46,5 @@ def compile_regex(regex: str, field: str) -> Pattern:
 
 def _invalid(regex: str, field: str, problem: str) -> KafkaError:
     return KafkaError(
-        ErrorCode.invalid_regular_expression,
-        f"{field} `{regex}` is not a valid regular expression: {problem}.",
+        ErrorCode.invalid_regular_expression, f"{field} `{regex}` is not a valid regular expression: {problem}."
     )

@@ -48,9 +48,13 @@ class Relay:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port = ReservedPort()
         options: dict[str, Any] = {
-            "role": "relay", "name": self.name, "folder": str(self.folder), "seed": self._seed,
-            "listeners": {"relay": self._port.number}, "upstream": list(self.upstream),
-        }  # fmt: skip
+            "role": "relay",
+            "name": self.name,
+            "folder": str(self.folder),
+            "seed": self._seed,
+            "listeners": {"relay": self._port.number},
+            "upstream": list(self.upstream),
+        }
         self._process = ManagedProcess(fork_server(), f"relay {self.name!r}", self.folder, options)
         try:
             self._process.start()
@@ -71,9 +75,7 @@ class Relay:
     def address(self) -> Address:
         """Where clients of the service connect."""
         if self._port is None:
-            raise ClusterError(
-                f"the relay {self.name!r} is not started; call start() or use `with`"
-            )
+            raise ClusterError(f"the relay {self.name!r} is not started; call start() or use `with`")
         return Address(LOOPBACK, self._port.number)
 
     def control(self, op: str, **fields: object) -> dict[str, Any]:

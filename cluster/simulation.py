@@ -48,9 +48,7 @@ Server = Broker | RegistryProcess
 class SimulatedProcess:
     """The registry or a broker across its incarnations on one machine."""
 
-    def __init__(
-        self, machine: Machine, make: Callable[[ProcessHost], Server], folders: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server], folders: Sequence[str] = ()) -> None:
         self.machine = machine
         self._folders = folders
         self.server: Server | None = None
@@ -161,9 +159,7 @@ class SimulatedCluster:
         self._planter = apply_plants(self.plants)
         self.world = World(seed, latency=latency, log_level=log_level)
         self._store = ObservedStore()
-        machine = Machine(
-            self.world, "registry", Peer("registry", ""), listeners={"registry": REGISTRY_PORT}
-        )
+        machine = Machine(self.world, "registry", Peer("registry", ""), listeners={"registry": REGISTRY_PORT})
         self.registry = SimulatedProcess(machine, self._make_registry)
         self.brokers: dict[int, SimulatedProcess] = {}
         for node_id in range(1, brokers + 1):
@@ -179,21 +175,20 @@ class SimulatedCluster:
     def _broker(self, node_id: int, *, expect: int) -> SimulatedProcess:
         ports = {CLIENTS: CLIENT_PORTS + node_id, BROKERS: BROKER_PORTS + node_id}
         listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
-        machine = Machine(
-            self.world, f"broker-{node_id}", Peer("broker", str(node_id)), listeners=ports
-        )
+        machine = Machine(self.world, f"broker-{node_id}", Peer("broker", str(node_id)), listeners=ports)
 
         def make(host: ProcessHost) -> Broker:
             first = machine.network_node.incarnations == 1
             return Broker(
                 host,
                 {
-                    "node_id": node_id, "folder": f"/{machine.name}",
+                    "node_id": node_id,
+                    "folder": f"/{machine.name}",
                     "registry": [LOOPBACK, REGISTRY_PORT],
                     "config": {**self.config, "listeners": listeners},
                     "expect": expect if first else 1,
                 },
-            )  # fmt: skip
+            )
 
         folders = log_folders(BrokerConfig.parse(self.config), f"/{machine.name}")
         return SimulatedProcess(machine, make, folders)
@@ -202,10 +197,7 @@ class SimulatedCluster:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 
@@ -214,9 +206,7 @@ class SimulatedCluster:
     def start(self, limit_ms: float = START_MS) -> None:
         """Start all processes and run until all of them are ready."""
         if self.plants:
-            self.world.record_event(
-                PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants]
-            )
+            self.world.record_event(PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants])
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()

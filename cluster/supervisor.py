@@ -45,12 +45,8 @@ BROKERS_MOST = 64
 class BrokerProcess(ManagedProcess):
     """One broker: a managed process with a node id and an address for clients."""
 
-    def __init__(
-        self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]
-    ) -> None:
-        super().__init__(
-            cluster.starter, f"broker {node_id}", cluster.folder / broker_name(node_id), options
-        )
+    def __init__(self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]) -> None:
+        super().__init__(cluster.starter, f"broker {node_id}", cluster.folder / broker_name(node_id), options)
         self.node_id = node_id
         self.listeners = {listener.name: listener for listener in listeners}
         self.address = client_address(listeners)
@@ -89,9 +85,7 @@ class Cluster(DescribedCluster):
         if port is not None and not 0 < port <= 65535 - brokers:
             raise ConfigError(f"port={port}: expected a number from 1 to {65535 - brokers}")
         self.config = BrokerConfig.parse(cluster_defaults(brokers, config) | dict(config or {}))
-        self._own_config = {
-            node: BrokerConfig.parse(own).overrides() for node, own in (broker_config or {}).items()
-        }
+        self._own_config = {node: BrokerConfig.parse(own).overrides() for node, own in (broker_config or {}).items()}
         self.plants = load_plants(plants)
         """Bugs planted in every broker; empty for brokers as they are."""
         for node_id in range(1, brokers + 1):
@@ -140,9 +134,7 @@ class Cluster(DescribedCluster):
                     self._registry.wait_ready()
                 for broker in self.brokers.values():
                     broker.wait_ready()
-                    broker.options["expect"] = (
-                        1  # a broker that starts again does not wait for the others
-                    )
+                    broker.options["expect"] = 1  # a broker that starts again does not wait for the others
             except BaseException:
                 self.stop(graceful=False)
                 raise
@@ -184,10 +176,7 @@ class Cluster(DescribedCluster):
         if not self.config.text("zookeeper.connect"):
             registry_port = self._hold()
             self._registry = ManagedProcess(
-                self.starter,
-                "registry",
-                self.folder / REGISTRY,
-                self._options("registry", REGISTRY),
+                self.starter, "registry", self.folder / REGISTRY, self._options("registry", REGISTRY)
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
@@ -296,9 +285,7 @@ class Cluster(DescribedCluster):
         """The registry's state: live brokers, controller, and each partition's leader, epoch and ISR."""
         if self._registry is not None or not self.brokers:
             return parse(self.registry_control("tree")["tree"])
-        error = ClusterError(
-            "no broker is running through which ZooKeeper can be read; start a broker"
-        )
+        error = ClusterError("no broker is running through which ZooKeeper can be read; start a broker")
         for node_id, broker in self.brokers.items():
             if broker.state == "running":
                 try:
@@ -334,9 +321,7 @@ class Cluster(DescribedCluster):
         deadline = time.monotonic() + timeout_s
         self.await_full_isr(timeout_s)
         self.wait_until(
-            "convergence",
-            lambda: unconverged(self.state(), self.describe()),
-            max(0.1, deadline - time.monotonic()),
+            "convergence", lambda: unconverged(self.state(), self.describe()), max(0.1, deadline - time.monotonic())
         )
 
 
@@ -371,14 +356,7 @@ def sweep_orphans() -> list[int]:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        owner = next(
-            (
-                row[len(MARKER) + 1 :]
-                for row in environment
-                if row.startswith(f"{MARKER}=".encode())
-            ),
-            b"",
-        )
+        owner = next((row[len(MARKER) + 1 :] for row in environment if row.startswith(f"{MARKER}=".encode())), b"")
         ours = b"harrow.cluster.forkserver" in command
         if ours and owner.isdigit() and not Path(f"/proc/{int(owner)}").exists():
             os.kill(int(entry.name), signal.SIGKILL)
@@ -386,10 +364,4 @@ def sweep_orphans() -> list[int]:
     return swept
 
 
-__all__ = [
-    "STOP_TIMEOUT_S",
-    "BrokerProcess",
-    "Cluster",
-    "fork_server",
-    "sweep_orphans",
-]
+__all__ = ["STOP_TIMEOUT_S", "BrokerProcess", "Cluster", "fork_server", "sweep_orphans"]

@@ -10,12 +10,7 @@ from collections.abc import Iterable
 
 from .errors import ErrorCode, KafkaError
 
-__all__ = [
-    "CLUSTER_METADATA",
-    "check_topic_name",
-    "colliding_names",
-    "is_valid_topic_name",
-]
+__all__ = ["CLUSTER_METADATA", "check_topic_name", "colliding_names", "is_valid_topic_name"]
 
 CLUSTER_METADATA = "__cluster_metadata"
 """The name of KRaft's log of metadata: no topic may have it."""
@@ -41,10 +36,7 @@ def _problem(name: str) -> str:
     if name in (".", ".."):
         return "Topic name is invalid: '.' or '..' is not allowed"
     if len(name) > _LENGTH_MAX:
-        return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
-            f"{_LENGTH_MAX}"
-        )
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {_LENGTH_MAX}"
     if not _LEGAL.fullmatch(name):
         return (
             f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "

@@ -49,9 +49,7 @@ def short_places() -> list[Path]:
     return [Path(place) for place in (*named, "/tmp", "/var/tmp", "/dev/shm")]  # noqa: S108  (of mode 0700 below them)
 
 
-def folder_near(
-    folder: Path, *, name_bytes: int, prefix: str, places: Sequence[Path] | None = None
-) -> Path:
+def folder_near(folder: Path, *, name_bytes: int, prefix: str, places: Sequence[Path] | None = None) -> Path:
     """Return `folder`, or a new private folder with a shorter path, for sockets with names of `name_bytes` at most."""
     if fits(folder, name_bytes):
         return folder

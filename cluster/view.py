@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .ids import TopicPartition
-from .registry.paths import (
-    BROKER_IDS,
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    TOPICS,
-    partition_of_state_path,
-)
+from .registry.paths import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, TOPICS, partition_of_state_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +32,7 @@ class ClusterView:
     live: frozenset[int] = frozenset()
     controller: int | None = None
     controller_epoch: int = 0
-    topics: Mapping[str, Mapping[int, PartitionView]] = field(
-        default_factory=dict[str, dict[int, PartitionView]]
-    )
+    topics: Mapping[str, Mapping[int, PartitionView]] = field(default_factory=dict[str, dict[int, PartitionView]])
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
         """One partition, or None when the registry has no state of it."""

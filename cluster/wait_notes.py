@@ -43,9 +43,7 @@ def has_listener() -> bool:
 class WaitNotes:
     """The notes of one waiter, which calls `look` again and again with what it waits for; empty: it does not wait."""
 
-    def __init__(
-        self, *, most_s: float | None = None, clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, most_s: float | None = None, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._most_s = most_s
         self._clock_s = clock_s
         self._key = ""
@@ -68,9 +66,7 @@ class WaitNotes:
 
 
 @contextlib.contextmanager
-def noted(
-    what: str, *, most_s: float | None = None, detail: Callable[[], str] | None = None
-) -> Generator[None]:
+def noted(what: str, *, most_s: float | None = None, detail: Callable[[], str] | None = None) -> Generator[None]:
     """Note the wait of a call that blocks, from a thread of its own; `detail` is called there for each note."""
     over = threading.Event()
 

@@ -55,10 +55,7 @@ def reference() -> str:
     harrow: Any = import_module("harrow")
     strategies = (ROOT / "package" / "strategies.py").read_text(encoding="utf-8")
     names = {name: f"{home}.{name}" for name, home in sorted(harrow.public_homes().items())}
-    parts = [
-        "# Public names",
-        "What `harrow` and `harrow.strategies` export. Everything else may change.",
-    ]
+    parts = ["# Public names", "What `harrow` and `harrow.strategies` export. Everything else may change."]
     for title, homes in SECTIONS.items():
         found = [path for path in names.values() if path.startswith(homes)]
         parts += [f"## {title}", *(f"::: {path}" for path in found)]

@@ -157,10 +157,6 @@ class BackgroundNemesis:
 
     def _append(self, row: Row) -> None:
         if self._log is not None:
-            line: dict[str, Any] = {
-                "t_ns": self._clock_ns(),
-                "schema_version": SCHEMA_VERSION,
-                **row,
-            }
+            line: dict[str, Any] = {"t_ns": self._clock_ns(), "schema_version": SCHEMA_VERSION, **row}
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, default=str) + "\n")

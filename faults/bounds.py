@@ -26,9 +26,7 @@ NO_TRAFFIC = (
     "no record was acknowledged or delivered; produce or consume inside the chaos block, on the addresses of this "
     "cluster"
 )
-FIRST_TRAFFIC = (
-    "the first traffic: no record was acknowledged or delivered since the chaos block began"
-)
+FIRST_TRAFFIC = "the first traffic: no record was acknowledged or delivered since the chaos block began"
 
 
 def longest_ms(schedule: Schedule, session_timeout_ms: int) -> int:
@@ -53,9 +51,7 @@ def _duration_ms(step: ScheduledFault, session_timeout_ms: int) -> int:
     return max(UNTIL_MOST_MS if step.until else 0, round(SESSIONS_MOST * session_timeout_ms))
 
 
-def waiting_for(
-    active: Iterable[ActiveFault], late: Iterable[ScheduledFault], now_ms: int, *, closing: bool
-) -> str:
+def waiting_for(active: Iterable[ActiveFault], late: Iterable[ScheduledFault], now_ms: int, *, closing: bool) -> str:
     """Return what a nemesis waits for beyond the durations of its faults; `closing`: those count, too.
 
     `late`: steps that are due, or that wait for events.

@@ -184,9 +184,7 @@ class IsolateClient(NamedFault):
         NamedFault.__post_init__(self)
         checked_name(self.client, self.kind, "client")
         if self.heals_by not in MODES:
-            raise ConfigError(
-                f"isolate_client(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
-            )
+            raise ConfigError(f"isolate_client(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}")
 
     @property
     def peers(self) -> str:
@@ -221,9 +219,7 @@ class IsolateClient(NamedFault):
         facts: dict[str, Any] = {"held_bytes": held}
         if not held:
             hint = nearest(self.client, others)
-            facts["clients"] = (
-                f"no client {self.client!r} is connected{hint}; connected: {listed(others)}"
-            )
+            facts["clients"] = f"no client {self.client!r} is connected{hint}; connected: {listed(others)}"
         return Evidence(proved=sum(held.values()) > 0, facts=facts)
 
     def heal(self, system: System, injection: Injection) -> None:
@@ -235,20 +231,14 @@ class IsolateClient(NamedFault):
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether no broker has the rule."""
         left = [
-            node
-            for node in self._rule_holders(system, injection)
-            if self.peers in system.broker(node).links().patterns
+            node for node in self._rule_holders(system, injection) if self.peers in system.broker(node).links().patterns
         ]
         return Evidence(proved=not left, facts={"blocking": left})
 
     def _rule_holders(self, system: System, injection: Injection) -> list[int]:
         """Return the brokers whose incarnation has the rule."""
         blocked: dict[int, int] = injection.notes.get("incarnations", {})
-        return [
-            node
-            for node, incarnation in blocked.items()
-            if not is_over(system.broker(node).status(), incarnation)
-        ]
+        return [node for node, incarnation in blocked.items() if not is_over(system.broker(node).status(), incarnation)]
 
 
 def listed(names: Iterable[str]) -> str:
@@ -257,17 +247,13 @@ def listed(names: Iterable[str]) -> str:
 
 
 @checked
-def hijack_transactional_id(
-    transactional_id: str, *, seconds: Seconds | None = 0.0
-) -> HijackTransactionalId:
+def hijack_transactional_id(transactional_id: str, *, seconds: Seconds | None = 0.0) -> HijackTransactionalId:
     """Fence the producer that has this transactional id, as a second instance of the application does."""
     return HijackTransactionalId(transactional_id=transactional_id, seconds=seconds)
 
 
 @checked
-def rebalance_storm(
-    group: str, *, every_s: Seconds = STORM_S, seconds: Seconds | None = None
-) -> RebalanceStorm:
+def rebalance_storm(group: str, *, every_s: Seconds = STORM_S, seconds: Seconds | None = None) -> RebalanceStorm:
     """Let a member of Harrow's join the group and leave it again and again, for `seconds`.
 
     It stays, and stays away, for times from `every_s`, which the seed draws. In a classic group it subscribes to
@@ -284,9 +270,7 @@ def stuck_consumer(group: str, *, seconds: Seconds | None = None) -> StuckConsum
 
 
 @checked
-def isolate_client(
-    client: str, *, seconds: Seconds | None = None, heals_by: str = "deliver"
-) -> IsolateClient:
+def isolate_client(client: str, *, seconds: Seconds | None = None, heals_by: str = "deliver") -> IsolateClient:
     """Let no byte pass between the brokers and the clients whose `client.id` matches, for `seconds`.
 
     `client`: a pattern such as `"orders-*"`. Afterwards what was held back is delivered, as from a zombie whose

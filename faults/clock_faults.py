@@ -23,15 +23,7 @@ from harrow.cluster.host.knobs.clock_faults import BY_MS_MOST, RATE_MOST
 from .errors import ConfigError
 from .evidence import Evidence
 from .rules import all_fired, arm_once, disarm, disarmed
-from .spec import (
-    Fault,
-    Injection,
-    Milliseconds,
-    Seconds,
-    amount_within,
-    least_and_most,
-    pair_within,
-)
+from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most, pair_within
 from .system import ClusterSnapshot, System
 from .targets import Target
 
@@ -161,17 +153,13 @@ class StrobeClock(ClockFault):
 
 
 @checked
-def jump_clock(
-    target: Target | int, *, by_s: Seconds = JUMP_S, seconds: Seconds | None = None
-) -> JumpClock:
+def jump_clock(target: Target | int, *, by_s: Seconds = JUMP_S, seconds: Seconds | None = None) -> JumpClock:
     """Let a broker's wall clock show `by_s` seconds more than the true time, or less."""
     return JumpClock(target=target, by_s=by_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 @checked
-def skew_clock(
-    target: Target | int, *, rate: Rate = SKEW_RATES, seconds: Seconds | None = None
-) -> SkewClock:
+def skew_clock(target: Target | int, *, rate: Rate = SKEW_RATES, seconds: Seconds | None = None) -> SkewClock:
     """Let a broker's wall clock run `rate` times as fast."""
     return SkewClock(target=target, rate=rate, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
@@ -184,11 +172,7 @@ def freeze_clock(target: Target | int, *, seconds: Seconds | None = None) -> Fre
 
 @checked
 def strobe_clock(
-    target: Target | int,
-    *,
-    by_s: Seconds = JUMP_S,
-    period_ms: Milliseconds = STROBE_MS,
-    seconds: Seconds | None = None,
+    target: Target | int, *, by_s: Seconds = JUMP_S, period_ms: Milliseconds = STROBE_MS, seconds: Seconds | None = None
 ) -> StrobeClock:
     """Let a broker's wall clock alternate between the true time and `by_s` seconds more, every `period_ms`."""
     return StrobeClock(target=target, by_s=by_s, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -164,9 +164,7 @@ class PartitionFault(OperatorFault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.target.topic is None:
-            raise ConfigError(
-                f"{self.kind}({self.target}): expected a topic, as in {self.kind}('orders', 0)"
-            )
+            raise ConfigError(f"{self.kind}({self.target}): expected a topic, as in {self.kind}('orders', 0)")
 
     def __str__(self) -> str:
         partition = "" if self.target.partition is None else f", {self.target.partition}"
@@ -175,9 +173,13 @@ class PartitionFault(OperatorFault):
 
     @abc.abstractmethod
     def draw_replicas(
-        self, snapshot: ClusterSnapshot, leader_now: int, isr: tuple[int, ...], replicas: tuple[int, ...],
+        self,
+        snapshot: ClusterSnapshot,
+        leader_now: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
         rng: random.Random,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Draw the new replicas, the preferred leader first; TargetError where there are none at this moment."""
 
     def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
@@ -191,9 +193,10 @@ class PartitionFault(OperatorFault):
         if row.leader not in snapshot.running or set(row.isr) != set(row.replicas):
             raise TargetError(f"{self}: partition {number} has no full ISR at this moment")
         details = {
-            "partition": number, "former": list(row.replicas),
+            "partition": number,
+            "former": list(row.replicas),
             "replicas": self.draw_replicas(snapshot, row.leader, row.isr, row.replicas, rng),
-        }  # fmt: skip
+        }
         duration_ms = self.draw_duration_ms(snapshot, rng)
         return Injection(id=id, fault=self, nodes=(), duration_ms=duration_ms, details=details)
 
@@ -219,13 +222,9 @@ class PartitionFault(OperatorFault):
         topic = str(self.target.topic)
         system.reassign(topic, int(injection.details["partition"]), injection.details[name])
 
-    def replicas_now(
-        self, system: System, injection: Injection
-    ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    def replicas_now(self, system: System, injection: Injection) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Return leader, ISR and replicas of the partition at this moment."""
-        row = system.describe().partition(
-            str(self.target.topic), int(injection.details["partition"])
-        )
+        row = system.describe().partition(str(self.target.topic), int(injection.details["partition"]))
         return (-1, (), ()) if row is None else (row.leader, row.isr, row.replicas)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -242,9 +241,13 @@ class MoveLeader(PartitionFault):
     kind: ClassVar[str] = "move_leader"
 
     def draw_replicas(
-        self, snapshot: ClusterSnapshot, leader_now: int, isr: tuple[int, ...], replicas: tuple[int, ...],
+        self,
+        snapshot: ClusterSnapshot,
+        leader_now: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
         rng: random.Random,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Draw a member of the ISR that runs, and put it before the other replicas."""
         able = sorted((set(isr) & snapshot.running) - snapshot.disturbed - {leader_now})
         if not able:
@@ -259,9 +262,7 @@ class MoveLeader(PartitionFault):
         if now == wanted[0] or list(replicas) != wanted:
             PartitionFault.advance(self, system, injection, now_ms)
         elif is_due(injection, now_ms, "elected_ms"):
-            system.elect_preferred_leader(
-                str(self.target.topic), int(injection.details["partition"])
-            )
+            system.elect_preferred_leader(str(self.target.topic), int(injection.details["partition"]))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the drawn broker leads."""
@@ -278,9 +279,13 @@ class Reassign(PartitionFault):
     kind: ClassVar[str] = "reassign"
 
     def draw_replicas(
-        self, snapshot: ClusterSnapshot, leader_now: int, isr: tuple[int, ...], replicas: tuple[int, ...],
+        self,
+        snapshot: ClusterSnapshot,
+        leader_now: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
         rng: random.Random,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Draw a broker that has no replica, and the replica that it takes over: any, the leader's too."""
         del leader_now, isr
         able = sorted(snapshot.running - snapshot.disturbed - set(replicas))
@@ -318,16 +323,12 @@ def expire_session(target: Target | int) -> ExpireSession:
 
 
 @checked
-def move_leader(
-    topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0
-) -> MoveLeader:
+def move_leader(topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0) -> MoveLeader:
     """Move the leader of a partition to another member of its ISR; without a number the seed draws the partition."""
     return MoveLeader(target=leader(topic, partition), seconds=seconds)
 
 
 @checked
-def reassign(
-    topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0
-) -> Reassign:
+def reassign(topic: TopicLike, partition: int | None = None, *, seconds: Seconds | None = 0.0) -> Reassign:
     """Move one replica of a partition to another broker, and back after `seconds`."""
     return Reassign(target=leader(topic, partition), seconds=seconds)

@@ -68,9 +68,7 @@ class DamageDisk(Terminate):
         """Draw the broker, the damages and partitions in the order in which they are tried, and the seed."""
         nodes = self.target.resolve(snapshot, rng)
         if len(nodes) != 1:
-            raise TargetError(
-                f"{self}: the target is brokers {list(nodes)}; damage one broker at a time"
-            )
+            raise TargetError(f"{self}: the target is brokers {list(nodes)}; damage one broker at a time")
         partitions = sorted(
             f"{tp.topic}-{tp.partition}"
             for tp, row in snapshot.view.partitions()
@@ -97,12 +95,15 @@ class DamageDisk(Terminate):
         """End the broker once, and damage its files when it is dead."""
         details = injection.details
         hit_once(
-            system, injection,
+            system,
+            injection,
             lambda _, broker: broker.damage_disk(
-                damages=details["damages"], partitions=details["partitions"],
-                seed=str(details["seed"]), clean=self.damage in OF_CHECKPOINTS,
+                damages=details["damages"],
+                partitions=details["partitions"],
+                seed=str(details["seed"]),
+                clean=self.damage in OF_CHECKPOINTS,
             ),
-        )  # fmt: skip
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the incarnation has ended, and what was damaged."""
@@ -136,9 +137,7 @@ def has_good_copies(row: PartitionView, node: int, snapshot: ClusterSnapshot) ->
 
 
 @checked
-def damage_disk(
-    damage: str | None, target: Target | int, *, seconds: Seconds | None = None
-) -> DamageDisk:
+def damage_disk(damage: str | None, target: Target | int, *, seconds: Seconds | None = None) -> DamageDisk:
     """Kill a broker, and damage its files before it starts again; None: the seed draws the damage.
 
     At the tail of a log that no fsync has reached, and only where other replicas have the records.

@@ -31,13 +31,7 @@ from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 from .client_faults import NamedFault, checked_name, listed
 from .errors import ConfigError, TargetError, nearest
 from .evidence import Evidence
-from .network_faults import (
-    CLIENTS,
-    MODES,
-    SLOW_LINK_MS,
-    THROTTLE_BYTES_PER_S,
-    BytesPerSecond,
-)
+from .network_faults import CLIENTS, MODES, SLOW_LINK_MS, THROTTLE_BYTES_PER_S, BytesPerSecond
 from .spec import Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, LinkControl, LinkStatus, System
 
@@ -158,9 +152,7 @@ class IsolateDependency(DependencyFault):
     def __post_init__(self) -> None:
         DependencyFault.__post_init__(self)
         if self.heals_by not in (None, *MODES):
-            raise ConfigError(
-                f"{self.written}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
-            )
+            raise ConfigError(f"{self.written}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}")
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals."""
@@ -230,9 +222,7 @@ class ThrottleDependency(DependencyFault):
 
     def __post_init__(self) -> None:
         DependencyFault.__post_init__(self)
-        amount = amount_within(
-            self.bytes_per_s, BYTES_PER_S_MOST, "throttle(bytes_per_s", "bytes a second"
-        )
+        amount = amount_within(self.bytes_per_s, BYTES_PER_S_MOST, "throttle(bytes_per_s", "bytes a second")
         object.__setattr__(self, "bytes_per_s", amount)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -297,8 +287,13 @@ class ResetDependency(DependencyFault):
 
 
 DEPENDENCY_FAULTS = (
-    IsolateDependency, CutDependency, SlowDependency, ThrottleDependency, HalfOpenDependency, ResetDependency,
-)  # fmt: skip
+    IsolateDependency,
+    CutDependency,
+    SlowDependency,
+    ThrottleDependency,
+    HalfOpenDependency,
+    ResetDependency,
+)
 
 
 def of_dependency(kind: type[DependencyFault], name: str, **given: Any) -> DependencyFault:

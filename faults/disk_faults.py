@@ -54,9 +54,7 @@ class PowerLoss(Kill):
 
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do."""
-        return frozenset(
-            {"power-loss", *(() if self.kept_fraction is None else ("power-loss-kept-fraction",))}
-        )
+        return frozenset({"power-loss", *(() if self.kept_fraction is None else ("power-loss-kept-fraction",))})
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Draw the seed of the roll-back."""
@@ -69,9 +67,7 @@ class PowerLoss(Kill):
         hit_once(
             system,
             injection,
-            lambda node, broker: broker.lose_power(
-                seed=f"{seed}/{node}", kept_fraction=self.kept_fraction
-            ),
+            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", kept_fraction=self.kept_fraction),
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
@@ -123,9 +119,7 @@ class DiskError(ProcessFault):
         Fault.__post_init__(self)
         if self.operation not in OPERATIONS:
             renamed = "; it is now called 'rename'" if self.operation == "name" else ""
-            raise ConfigError(
-                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}{renamed}"
-            )
+            raise ConfigError(f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}{renamed}")
         if self.error not in ERRORS:
             raise ConfigError(f"disk_error(error={self.error!r}): expected one of {ERRORS}")
         if self.nth < 1 or self.count < 0 or self.delay_ms < 0 or not (self.error or self.delay_ms):
@@ -146,12 +140,17 @@ class DiskError(ProcessFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
         arm_once(
-            system, injection,
+            system,
+            injection,
             lambda broker: broker.fail_disk(
-                operation=self.operation, error=self.error, nth=self.nth, count=self.count, path=self.path,
+                operation=self.operation,
+                error=self.error,
+                nth=self.nth,
+                count=self.count,
+                path=self.path,
                 delay_ms=self.delay_ms,
             ),
-        )  # fmt: skip
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it acted on at least one broker."""
@@ -183,8 +182,7 @@ class DiskError(ProcessFault):
         """Observe whether brokers run, in a new incarnation where healing needed it, and nothing is armed."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         over = all(
-            is_over(system.broker(node).status(), incarnations[node])
-            for node in injection.notes.get("restarted", [])
+            is_over(system.broker(node).status(), incarnations[node]) for node in injection.notes.get("restarted", [])
         )
         return disarmed(system, injection, running_again(system, injection), over=over)
 

@@ -48,9 +48,7 @@ class UncleanElection(ProcessFault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.target.topic is None:
-            raise ConfigError(
-                f"{self.kind}({self.target}): expected a topic, as in {self.kind}('orders', 0)"
-            )
+            raise ConfigError(f"{self.kind}({self.target}): expected a topic, as in {self.kind}('orders', 0)")
         where = f"{self.kind}(behind_s"
         checked = amount_within(self.behind_s, BEHIND_S_MOST, where, "seconds", least=0)
         object.__setattr__(self, "behind_s", checked)
@@ -80,10 +78,12 @@ class UncleanElection(ProcessFault):
         heir = rng.choice([node for node in row.replicas if node != row.leader])
         behind_ms = round(1000 * rng.uniform(*least_and_most(self.behind_s)))
         return Injection(
-            id=id, fault=self, nodes=tuple(sorted(row.replicas)),
+            id=id,
+            fault=self,
+            nodes=tuple(sorted(row.replicas)),
             duration_ms=self.draw_duration_ms(snapshot, rng),
             details={"partition": number, "heir": heir, "behind_ms": behind_ms},
-        )  # fmt: skip
+        )
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill the follower once."""
@@ -142,11 +142,7 @@ class UncleanElection(ProcessFault):
 
 @checked
 def unclean_election(
-    topic: TopicLike,
-    partition: int | None = None,
-    *,
-    behind_s: Seconds = BEHIND_S,
-    seconds: Seconds | None = LEADS_S,
+    topic: TopicLike, partition: int | None = None, *, behind_s: Seconds = BEHIND_S, seconds: Seconds | None = LEADS_S
 ) -> UncleanElection:
     """Let a replica outside the ISR lead a partition; without a number the seed draws the partition.
 

@@ -15,16 +15,7 @@ from collections.abc import Iterable
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
-__all__ = [
-    "CapabilityError",
-    "ConfigError",
-    "FaultError",
-    "NemesisError",
-    "TargetError",
-    "absent",
-    "listed",
-    "nearest",
-]
+__all__ = ["CapabilityError", "ConfigError", "FaultError", "NemesisError", "TargetError", "absent", "listed", "nearest"]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -99,9 +99,7 @@ class Event:
         values = json_object(raw, cls)
         if "event" not in values:
             known = ", ".join(row.name for row in fields(cls) if row.name != "event")
-            raise ConfigError(
-                f"event {values!r}: expected the field event, and of {known} what it needs"
-            )
+            raise ConfigError(f"event {values!r}: expected the field event, and of {known} what it needs")
         return cls(**values)
 
 

@@ -161,7 +161,7 @@ class Extensions:
 
     def _read(
         self, loaded: _Loaded, hook: str, read: Callable[[Any], Iterable[tuple[str, T]]], own: frozenset[str]
-    ) -> dict[str, T]:  # fmt: skip
+    ) -> dict[str, T]:
         table: dict[str, T] = {}
         owners: dict[str, Extension] = {}
         for implementation in getattr(loaded.manager.hook, hook).get_hookimpls():
@@ -172,10 +172,7 @@ class Extensions:
                 raise owner.error(f"has a hook {hook}() that cannot be used: {error}") from error
             for name, value in found:
                 if name in own:
-                    raise owner.error(
-                        f"adds {name!r} by {hook}(), which Harrow has already",
-                        "choose another name",
-                    )
+                    raise owner.error(f"adds {name!r} by {hook}(), which Harrow has already", "choose another name")
                 if name in owners:
                     raise owner.error(
                         f"adds {name!r} by {hook}(), and so does {owners[name].name}",
@@ -195,20 +192,14 @@ def _installed() -> Iterable[EntryPoint]:
 def _imported(point: EntryPoint) -> Extension:
     """Import an entry point; ConfigError names its distribution."""
     distribution = point.dist
-    name = (
-        "of an unknown distribution"
-        if distribution is None
-        else f"{distribution.name} {distribution.version}"
-    )
+    name = "of an unknown distribution" if distribution is None else f"{distribution.name} {distribution.version}"
     where = f"{name} (entry point {point.name} = {point.value})"
     remedy = f"pip uninstall {distribution.name}" if distribution is not None else "remove it"
     try:
         hooks: object = point.load()
     except Exception as error:
         problem = f"cannot be imported: {type(error).__name__}: {error}"
-        raise Extension(name=where, remedy=f"install what it needs, or {remedy}", hooks=None).error(
-            problem
-        ) from error
+        raise Extension(name=where, remedy=f"install what it needs, or {remedy}", hooks=None).error(problem) from error
     return Extension(name=where, remedy=remedy, hooks=hooks)
 
 
@@ -221,18 +212,13 @@ def _register(loaded: _Loaded, extension: Extension) -> None:
     try:
         loaded.manager.register(extension.hooks, key)
     except pluggy.PluginValidationError as error:
-        raise extension.error(
-            f"has a hook with other parameters than this Harrow calls: {error}"
-        ) from error
+        raise extension.error(f"has a hook with other parameters than this Harrow calls: {error}") from error
 
 
 def _of_another_version(version: object) -> tuple[str, str]:
     """Return the problem, and the remedy."""
     if version is None:
-        return (
-            "does not say for which interface it was written",
-            f"it must have {INTERFACE_NAME} = {INTERFACE}",
-        )
+        return ("does not say for which interface it was written", f"it must have {INTERFACE_NAME} = {INTERFACE}")
     problem = f"was written for the interface {version!r}, and this Harrow has {INTERFACE}"
     newer = isinstance(version, int) and version > INTERFACE
     return problem, f"upgrade {'pytest-harrow' if newer else 'the extension'}"
@@ -280,7 +266,5 @@ def added_roles(own: Iterable[str]) -> Mapping[str, Role]:
 def _name_of(value: object, attribute: str) -> str:
     name: object = getattr(value, attribute, None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise TypeError(
-            f"{value!r} has {attribute} = {name!r}, expected a name such as 'stop_service'"
-        )
+        raise TypeError(f"{value!r} has {attribute} = {name!r}, expected a name such as 'stop_service'")
     return name

@@ -23,16 +23,7 @@ from harrow.cluster.host.seam.failpoints import DECLARED, RECOVERY
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process_faults import (
-    ProcessFault,
-    hit_once,
-    is_over,
-    restarted,
-    running_again,
-    shown,
-    start_again,
-    statuses,
-)
+from .process_faults import ProcessFault, hit_once, is_over, restarted, running_again, shown, start_again, statuses
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
@@ -90,11 +81,12 @@ class Failpoint(ProcessFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
         arm_once(
-            system, injection,
+            system,
+            injection,
             lambda broker: broker.arm_failpoint(
                 name=self.point, action=self.action, nth=self.nth, delay_ms=self.delay_ms
             ),
-        )  # fmt: skip
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it acted on at least one broker."""
@@ -178,9 +170,7 @@ class FailpointAtStart(ProcessFault):
         places = (*OF_EACH_START, *OF_A_REPLICA) if has_logs else OF_EACH_START
         drawn = rng.choice(places)
         details = {**injection.details, "point": self.point or drawn, "seed": rng.getrandbits(32)}
-        return Injection(
-            id=id, fault=self, nodes=injection.nodes, duration_ms=injection.duration_ms, details=details
-        )  # fmt: skip
+        return Injection(id=id, fault=self, nodes=injection.nodes, duration_ms=injection.duration_ms, details=details)
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
@@ -199,16 +189,12 @@ class FailpointAtStart(ProcessFault):
             if start.hits < self.times and not start.missed:
                 self._advance_broker(system.broker(node), injection, node, start)
 
-    def _advance_broker(
-        self, broker: BrokerControl, injection: Injection, node: int, start: _ArmedStart
-    ) -> None:
+    def _advance_broker(self, broker: BrokerControl, injection: Injection, node: int, start: _ArmedStart) -> None:
         status = broker.status()
         if start.rule is None:
             if status.state == DEAD:
                 point = injection.details["point"]
-                start.rule = broker.start_armed(
-                    name=point, action=self.action, nth=self.nth, delay_ms=self.delay_ms
-                )
+                start.rule = broker.start_armed(name=point, action=self.action, nth=self.nth, delay_ms=self.delay_ms)
                 start.incarnation = broker.status().incarnation
         elif is_over(status, start.incarnation):
             start.hits, start.rule = start.hits + 1, None

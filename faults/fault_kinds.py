@@ -27,14 +27,7 @@ from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRi
 from .process_faults import Kill, Pause, Restart, Terminate
 from .program_faults import KillProgram, PauseProgram, TerminateProgram
 from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import (
-    DelayRequest,
-    DuplicateRequest,
-    FailResponse,
-    LoseRequest,
-    LoseResponse,
-    RefuseRequest,
-)
+from .request_faults import DelayRequest, DuplicateRequest, FailResponse, LoseRequest, LoseResponse, RefuseRequest
 from .resource_faults import ExhaustConnections, ExhaustDescriptors, LimitMemory, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
@@ -62,16 +55,64 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, Wipe, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
-    Reset, RestartRegistry, PauseRegistry, LoseResponse, FailResponse, LoseRequest, RefuseRequest, DelayRequest,
+    Kill,
+    Terminate,
+    Pause,
+    Restart,
+    PowerLoss,
+    Wipe,
+    DiskError,
+    SlowDisk,
+    Isolate,
+    OneWayCut,
+    SlowLink,
+    Throttle,
+    Reset,
+    RestartRegistry,
+    PauseRegistry,
+    LoseResponse,
+    FailResponse,
+    LoseRequest,
+    RefuseRequest,
+    DelayRequest,
     DuplicateRequest,
-    Failpoint, FailpointAtStart, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge,
-    MajoritiesRing, HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
-    SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors, UncleanElection, LimitMemory,
-    ExhaustConnections, AddBroker, RemoveBroker,
-    HijackTransactionalId, RebalanceStorm, StuckConsumer, IsolateClient, KillProgram, PauseProgram, TerminateProgram,
+    Failpoint,
+    FailpointAtStart,
+    RollingRestart,
+    CrashLoop,
+    CrashDuringRecovery,
+    SlowStart,
+    Disconnect,
+    Halves,
+    Bridge,
+    MajoritiesRing,
+    HalfOpen,
+    ElectController,
+    ZombieController,
+    ExpireSession,
+    MoveLeader,
+    Reassign,
+    JumpClock,
+    SkewClock,
+    FreezeClock,
+    StrobeClock,
+    DamageDisk,
+    ThrottleCpu,
+    ExhaustDescriptors,
+    UncleanElection,
+    LimitMemory,
+    ExhaustConnections,
+    AddBroker,
+    RemoveBroker,
+    HijackTransactionalId,
+    RebalanceStorm,
+    StuckConsumer,
+    IsolateClient,
+    KillProgram,
+    PauseProgram,
+    TerminateProgram,
     *DEPENDENCY_FAULTS,
-):  # fmt: skip
+):
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)
 """The faults of Harrow itself."""

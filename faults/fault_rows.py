@@ -26,19 +26,27 @@ class FaultRows:
         """Write a row of a fault that was injected."""
         self._emit(
             {
-                "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
-                "targets": list(injection.nodes), "evidence": dict(evidence),
+                "event": event,
+                "id": injection.id,
+                "fault": injection.fault.kind,
+                "label": str(injection.fault),
+                "targets": list(injection.nodes),
+                "evidence": dict(evidence),
             }
-        )  # fmt: skip
+        )
 
     def skipped(self, step: ScheduledFault, reason: str) -> None:
         """Write the row of a step that never fired."""
         self._emit(
             {
-                "event": "skipped", "id": step.id, "fault": step.fault.kind, "label": str(step.fault),
-                "targets": list(step.nodes or ()), "evidence": {"reason": reason},
+                "event": "skipped",
+                "id": step.id,
+                "fault": step.fault.kind,
+                "label": str(step.fault),
+                "targets": list(step.nodes or ()),
+                "evidence": {"reason": reason},
             }
-        )  # fmt: skip
+        )
 
     def _emit(self, row: Row) -> None:
         if self._write is None:

@@ -42,9 +42,7 @@ def not_in_effect(view: ClusterView, moves: Sequence[Move]) -> list[Move]:
     found: list[Move] = []
     for topic, partition, replicas in moves:
         row = view.partition(topic, partition)
-        if row is not None and (
-            list(row.replicas) != list(replicas) or set(row.isr) != set(replicas)
-        ):
+        if row is not None and (list(row.replicas) != list(replicas) or set(row.isr) != set(replicas)):
             found.append((topic, partition, list(replicas)))
     return found
 
@@ -108,8 +106,7 @@ class AddBroker(Fault):
         """Draw the partitions that move a replica, and the replicas that leave."""
         topic = self.target.topic
         rows = sorted(
-            ((tp.topic, tp.partition, row) for tp, row in snapshot.view.partitions()),
-            key=lambda row: row[:2],
+            ((tp.topic, tp.partition, row) for tp, row in snapshot.view.partitions()), key=lambda row: row[:2]
         )
         able = [
             row
@@ -120,9 +117,7 @@ class AddBroker(Fault):
         if not able:
             raise TargetError(f"{self}: no partition has a full ISR at this moment")
         drawn = rng.sample(able, min(MOVED_MOST, len(able)))
-        moves = [
-            [name, number, list(row.replicas), rng.choice(row.replicas)] for name, number, row in drawn
-        ]  # fmt: skip
+        moves = [[name, number, list(row.replicas), rng.choice(row.replicas)] for name, number, row in drawn]
         duration_ms = self.draw_duration_ms(snapshot, rng)
         details = {"moves": moves, "seed": rng.getrandbits(32)}
         return Injection(id=id, fault=self, nodes=(), duration_ms=duration_ms, details=details)
@@ -180,9 +175,7 @@ class AddBroker(Fault):
         rng = random.Random(injection.details["seed"])  # noqa: S311 - repeatable, not secret
         former = {(t, p): list(replicas) for t, p, replicas, _ in injection.details["moves"]}
         able = sorted(view.live - {node})
-        system.reassign_all(
-            [(t, p, former.get((t, p)) or without(row, node, able, rng)) for t, p, row in left]
-        )
+        system.reassign_all([(t, p, former.get((t, p)) or without(row, node, able, rng)) for t, p, row in left])
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker has left."""
@@ -215,13 +208,9 @@ class RemoveBroker(ProcessFault):
         rows = hosted(snapshot.view, node)
         details = {
             "former": [[topic, number, list(row.replicas)] for topic, number, row in rows],
-            "moves": [
-                [topic, number, without(row, node, able, rng)] for topic, number, row in rows
-            ],
+            "moves": [[topic, number, without(row, node, able, rng)] for topic, number, row in rows],
         }
-        return Injection(
-            id=id, fault=self, nodes=injection.nodes, duration_ms=injection.duration_ms, details=details
-        )  # fmt: skip
+        return Injection(id=id, fault=self, nodes=injection.nodes, duration_ms=injection.duration_ms, details=details)
 
     def inject(self, system: System, injection: Injection) -> None:
         """Note the incarnation; `advance` sends the requests."""
@@ -265,18 +254,13 @@ class RemoveBroker(ProcessFault):
         other = [
             (topic, partition)
             for topic, partition, replicas in former
-            if (row := view.partition(topic, partition)) is not None
-            and list(row.replicas) != replicas
+            if (row := view.partition(topic, partition)) is not None and list(row.replicas) != replicas
         ]
-        return Evidence(
-            proved=running.proved and not other, facts={**running.facts, "moves_left": len(other)}
-        )
+        return Evidence(proved=running.proved and not other, facts={**running.facts, "moves_left": len(other)})
 
 
 @checked
-def add_broker(
-    topic: TopicLike | None = None, *, seconds: Seconds | None = (0.0, 1.0)
-) -> AddBroker:
+def add_broker(topic: TopicLike | None = None, *, seconds: Seconds | None = (0.0, 1.0)) -> AddBroker:
     """Start one more broker, move a replica of up to two partitions (of `topic`) to it; it leaves after `seconds`."""
     target = all_brokers if topic is None else leader(topic)
     return AddBroker(target=target, seconds=seconds)

@@ -59,14 +59,7 @@ from .bounds import (
 from .event_watch import EventWatch
 from .evidence import Evidence
 from .fault_rows import FaultRows, Row
-from .schedule import (
-    EVENTS,
-    UNTIL_MOST_MS,
-    Schedule,
-    ScheduledFault,
-    check_events,
-    check_nodes,
-)
+from .schedule import EVENTS, UNTIL_MOST_MS, Schedule, ScheduledFault, check_events, check_nodes
 from .spec import Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
 from .target_checks import check_created
@@ -217,9 +210,9 @@ class Nemesis:
             self._heal(active)
         elif active.heal_at_ms is None:
             self._probe_effect(active)
-        elif (
-            self._now_ms >= active.heal_at_ms or self._events.ends(active.step)
-        ) and self._is_done(active, active.heal_at_ms):
+        elif (self._now_ms >= active.heal_at_ms or self._events.ends(active.step)) and self._is_done(
+            active, active.heal_at_ms
+        ):
             self._heal(active)
 
     def _advance_fault(self, active: ActiveFault) -> None:
@@ -311,9 +304,7 @@ class Nemesis:
         if not all(self._events.waits(self._steps[number]) for number in self._waiting):
             return False
         since_ms = self._traffic_ms if self._healed_ms is None else self._healed_ms
-        return not self._active and (
-            self._closing_ms is not None or self._now_ms > since_ms + self._wait_timeout_ms
-        )
+        return not self._active and (self._closing_ms is not None or self._now_ms > since_ms + self._wait_timeout_ms)
 
     def _due_ms(self, step: ScheduledFault) -> int | None:
         assert self._traffic_ms is not None
@@ -327,9 +318,7 @@ class Nemesis:
         since_ms = self._traffic_ms if self._healed_ms is None else self._healed_ms
         return max(since_ms + step.at_ms, self._traffic_ms + recorded_ms)
 
-    def _resolve(
-        self, step: ScheduledFault, disturbed: frozenset[int], held: frozenset[int]
-    ) -> Injection | None:
+    def _resolve(self, step: ScheduledFault, disturbed: frozenset[int], held: frozenset[int]) -> Injection | None:
         """Return the injection: brokers, none of `held`, and duration; None while the cap forbids it."""
         snapshot = self._look(held)
         if step.overlaps and step.fault.reaches_dead:
@@ -375,9 +364,7 @@ class Nemesis:
             deadline_ms=self._now_ms + injection.effect_within_ms(self._effect_timeout_ms),
         )
         self._active.append(active)
-        self._rows.report(
-            "inject", injection, {"duration_ms": injection.duration_ms, **injection.details}
-        )
+        self._rows.report("inject", injection, {"duration_ms": injection.duration_ms, **injection.details})
         self._guarded(active, self._begin)
 
     def _begin(self, active: ActiveFault) -> None:
@@ -486,9 +473,7 @@ class Nemesis:
 
     def _hidden_from(self, active: ActiveFault) -> bool:
         """Whether another fault hides the cluster: a broker that starts now cannot begin to run."""
-        return any(
-            other.injection.fault.hides_cluster for other in self._active if other is not active
-        )
+        return any(other.injection.fault.hides_cluster for other in self._active if other is not active)
 
     def _skip(self, number: int, reason: str) -> None:
         step = self._steps[number]

@@ -31,14 +31,7 @@ from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
-from .spec import (
-    Fault,
-    Injection,
-    Milliseconds,
-    Seconds,
-    amount_within,
-    least_and_most,
-)
+from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import REGISTRY, Target, all_brokers, dependency_of
 
@@ -134,9 +127,7 @@ class Isolate(LinkFault):
             allowed = ", ".join(map(str, self.directions))
             raise ConfigError(f"{self.kind}(direction={self.direction!r}): expected {allowed}")
         if self.heals_by not in (None, *MODES):
-            raise ConfigError(
-                f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
-            )
+            raise ConfigError(f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}")
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals."""
@@ -147,9 +138,7 @@ class Isolate(LinkFault):
         """Set the rules."""
         direction = str(injection.details.get("direction", self.direction))
         hit_once(
-            system,
-            injection,
-            lambda node, broker: broker.block(self.peers_of(system, injection, node), direction),
+            system, injection, lambda node, broker: broker.block(self.peers_of(system, injection, node), direction)
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
@@ -191,11 +180,7 @@ class SlowLink(LinkFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         delay_ms = int(injection.details["delay_ms"])
-        hit_once(
-            system,
-            injection,
-            lambda node, broker: broker.slow(self.peers_of(system, injection, node), delay_ms),
-        )
+        hit_once(system, injection, lambda node, broker: broker.slow(self.peers_of(system, injection, node), delay_ms))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
@@ -211,9 +196,7 @@ class Throttle(LinkFault):
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
-        checked = amount_within(
-            self.bytes_per_s, BYTES_PER_S_MOST, "throttle(bytes_per_s", "bytes a second"
-        )
+        checked = amount_within(self.bytes_per_s, BYTES_PER_S_MOST, "throttle(bytes_per_s", "bytes a second")
         object.__setattr__(self, "bytes_per_s", checked)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -224,11 +207,7 @@ class Throttle(LinkFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         rate = int(injection.details["bytes_per_s"])
-        hit_once(
-            system,
-            injection,
-            lambda node, broker: broker.throttle(self.peers_of(system, injection, node), rate),
-        )
+        hit_once(system, injection, lambda node, broker: broker.throttle(self.peers_of(system, injection, node), rate))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
@@ -309,14 +288,7 @@ def isolate(
                 f"isolate(dependency({name!r}), direction={direction!r}): write cut(dependency({name!r}), "
                 f"direction={direction!r})"
             )
-        return of_dependency(
-            IsolateDependency,
-            name,
-            seconds=seconds,
-            clients=clients,
-            peers=peers,
-            heals_by=heals_by,
-        )
+        return of_dependency(IsolateDependency, name, seconds=seconds, clients=clients, peers=peers, heals_by=heals_by)
     if target == REGISTRY:
         target, peers = all_brokers, "registry"
     return Isolate(
@@ -347,13 +319,7 @@ def cut(
         from .dependency_faults import CutDependency, of_dependency
 
         return of_dependency(
-            CutDependency,
-            name,
-            seconds=seconds,
-            clients=clients,
-            peers=peers,
-            heals_by=heals_by,
-            direction=direction,
+            CutDependency, name, seconds=seconds, clients=clients, peers=peers, heals_by=heals_by, direction=direction
         )
     return OneWayCut(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
@@ -378,9 +344,7 @@ def slow_link(
     if name := dependency_of(target):
         from .dependency_faults import SlowDependency, of_dependency
 
-        return of_dependency(
-            SlowDependency, name, seconds=seconds, clients=clients, peers=peers, delay_ms=delay_ms
-        )
+        return of_dependency(SlowDependency, name, seconds=seconds, clients=clients, peers=peers, delay_ms=delay_ms)
     return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
@@ -398,12 +362,7 @@ def throttle(
         from .dependency_faults import ThrottleDependency, of_dependency
 
         return of_dependency(
-            ThrottleDependency,
-            name,
-            seconds=seconds,
-            clients=clients,
-            peers=peers,
-            bytes_per_s=bytes_per_s,
+            ThrottleDependency, name, seconds=seconds, clients=clients, peers=peers, bytes_per_s=bytes_per_s
         )
     return Throttle(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

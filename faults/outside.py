@@ -34,9 +34,12 @@ class OutsideFault(Fault):
         """Draw the duration and the other parameters; there is no broker to draw."""
         self.check_ready()
         return Injection(
-            id=id, fault=self, nodes=(), duration_ms=self.draw_duration_ms(snapshot, rng),
+            id=id,
+            fault=self,
+            nodes=(),
+            duration_ms=self.draw_duration_ms(snapshot, rng),
             details=self.draw_details(snapshot, rng),
-        )  # fmt: skip
+        )
 
     def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
         """Raise TargetError while the fault cannot be injected."""

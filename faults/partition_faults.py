@@ -55,9 +55,7 @@ class Partition(Fault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.heals_by not in (None, *MODES):
-            raise ConfigError(
-                f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
-            )
+            raise ConfigError(f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}")
         if self.has_fixed_target and self.target != all_brokers:
             raise ConfigError(f"{self.kind}(target={self.target}): it is about all brokers")
 
@@ -81,20 +79,24 @@ class Partition(Fault):
         if not set(nodes) <= snapshot.running - snapshot.disturbed:
             raise TargetError(f"{self}: brokers {list(nodes)} do not all run undisturbed now")
         return Injection(
-            id=id, fault=self, nodes=nodes, duration_ms=self.draw_duration_ms(snapshot, rng),
+            id=id,
+            fault=self,
+            nodes=nodes,
+            duration_ms=self.draw_duration_ms(snapshot, rng),
             details={"cuts": cuts, "mode": self.heals_by or rng.choice(MODES)},
-        )  # fmt: skip
+        )
 
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         cuts: Mapping[str, Sequence[str]] = injection.details["cuts"]
         known = "registry-links" in system.capabilities
         hit_once(
-            system, injection,
+            system,
+            injection,
             lambda node, broker: broker.block(
                 [peer for peer in cuts[str(node)] if known or peer != REGISTRY_PEER], self.direction
             ),
-        )  # fmt: skip
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force, and at least one holds bytes back."""
@@ -113,8 +115,7 @@ def cuts_replication(cuts: Cuts, snapshot: ClusterSnapshot) -> bool:
     """Whether a follower and its leader are on different sides: only then something is sent on the links."""
     pairs = {(f"broker {node}", peer) for node, peers in cuts.items() for peer in peers}
     return any(
-        (f"broker {row.leader}", f"broker {node}") in pairs
-        or (f"broker {node}", f"broker {row.leader}") in pairs
+        (f"broker {row.leader}", f"broker {node}") in pairs or (f"broker {node}", f"broker {row.leader}") in pairs
         for _, row in snapshot.view.partitions()
         for node in row.replicas
     )
@@ -185,9 +186,7 @@ class Halves(Partition):
     def __post_init__(self) -> None:
         Partition.__post_init__(self)
         if self.registry_side not in SIDES:
-            raise ConfigError(
-                f"halves(registry_side={self.registry_side!r}): expected {', '.join(SIDES)}"
-            )
+            raise ConfigError(f"halves(registry_side={self.registry_side!r}): expected {', '.join(SIDES)}")
 
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do."""
@@ -265,11 +264,7 @@ class HalfOpen(LinkFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Freeze the connections that are open now."""
-        hit_once(
-            system,
-            injection,
-            lambda node, broker: broker.freeze_links(self.peers_of(system, injection, node)),
-        )
+        hit_once(system, injection, lambda node, broker: broker.freeze_links(self.peers_of(system, injection, node)))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections are frozen and hold bytes back."""
@@ -278,11 +273,7 @@ class HalfOpen(LinkFault):
 
 @checked
 def disconnect(
-    target: Target | int,
-    peer: Target | int,
-    *,
-    seconds: Seconds | None = None,
-    heals_by: str | None = None,
+    target: Target | int, peer: Target | int, *, seconds: Seconds | None = None, heals_by: str | None = None
 ) -> Disconnect:
     """Cut the links between two brokers, or between a broker and `registry()`: both directions."""
     if target == REGISTRY:
@@ -297,11 +288,7 @@ def disconnect(
 
 @checked
 def halves(
-    *,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    registry_side: str = "larger",
-    heals_by: str | None = None,
+    *, seconds: Seconds | None = None, clients: bool = False, registry_side: str = "larger", heals_by: str | None = None
 ) -> Halves:
     """Split the brokers into two halves; with `clients=True` only the registry's side can be reached by clients."""
     return Halves(seconds=seconds, clients=clients, registry_side=registry_side, heals_by=heals_by)
@@ -314,26 +301,18 @@ def bridge(*, seconds: Seconds | None = None, heals_by: str | None = None) -> Br
 
 
 @checked
-def majorities_ring(
-    *, seconds: Seconds | None = None, heals_by: str | None = None
-) -> MajoritiesRing:
+def majorities_ring(*, seconds: Seconds | None = None, heals_by: str | None = None) -> MajoritiesRing:
     """Let each broker receive from a majority of the brokers only, each from another one."""
     return MajoritiesRing(seconds=seconds, heals_by=heals_by)
 
 
 @checked
 def half_open(
-    target: Target | int,
-    *,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    peers: str = "all",
+    target: Target | int, *, seconds: Seconds | None = None, clients: bool = False, peers: str = "all"
 ) -> Fault:
     """Let the open connections of a broker carry nothing any more, without an end; new ones do."""
     if name := dependency_of(target):
         from .dependency_faults import HalfOpenDependency, of_dependency
 
-        return of_dependency(
-            HalfOpenDependency, name, seconds=seconds, clients=clients, peers=peers
-        )
+        return of_dependency(HalfOpenDependency, name, seconds=seconds, clients=clients, peers=peers)
     return HalfOpen(target=target, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

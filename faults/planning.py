@@ -30,28 +30,12 @@ from .partition_faults import HalfOpen
 from .process_faults import Kill, Pause, Restart, Terminate
 from .program_faults import KillProgram, PauseProgram, TerminateProgram
 from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import (
-    DelayRequest,
-    DuplicateRequest,
-    FailResponse,
-    LoseRequest,
-    LoseResponse,
-    RequestFault,
-)
+from .request_faults import DelayRequest, DuplicateRequest, FailResponse, LoseRequest, LoseResponse, RequestFault
 from .resource_faults import ExhaustDescriptors, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .schedule import Schedule, ScheduledFault, timed_step
 from .spec import Fault, Seconds
-from .targets import (
-    Target,
-    TopicLike,
-    all_brokers,
-    controller,
-    follower,
-    group_coordinator,
-    leader,
-    one,
-)
+from .targets import Target, TopicLike, all_brokers, controller, follower, group_coordinator, leader, one
 
 GAP_MS = (0, 400)
 """Between two faults without times of their own: long enough for traffic to continue."""
@@ -73,12 +57,7 @@ def check_faults(faults: Sequence[object]) -> tuple[Fault, ...]:
 
 
 def in_turn(
-    faults: Sequence[Fault],
-    seed: int,
-    *,
-    duration_s: float | None = None,
-    first_id: int = 1,
-    cap: int = 1,
+    faults: Sequence[Fault], seed: int, *, duration_s: float | None = None, first_id: int = 1, cap: int = 1
 ) -> Schedule:
     """Build a schedule of `faults` in turn; with `duration_s` again and again for so long."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
@@ -92,9 +71,7 @@ def in_turn(
             number = first_id + len(steps)
             gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
             first_round = len(steps) < len(faults)
-            steps.append(
-                ScheduledFault(id=str(number), fault=fault, at_ms=gap, required=first_round)
-            )
+            steps.append(ScheduledFault(id=str(number), fault=fault, at_ms=gap, required=first_round))
             planned_ms += gap + _least_ms(fault)
     duration_ms = None if duration_s is None else round(duration_s * 1000)
     return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=duration_ms)
@@ -109,20 +86,66 @@ def _least_ms(fault: Fault) -> float:
 RANDOM_FAULTS: Mapping[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
-        Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, SlowLink, Restart, RestartRegistry, PauseRegistry, Reset,
-        SlowDisk, Throttle, LoseResponse, FailResponse, LoseRequest, DelayRequest, DuplicateRequest,
-        RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, HalfOpen, ElectController, ZombieController,
-        ExpireSession, DamageDisk, JumpClock, SkewClock, FreezeClock, StrobeClock, ThrottleCpu, ExhaustDescriptors,
-        FailpointAtStart, AddBroker, RemoveBroker,
-        KillProgram, PauseProgram, TerminateProgram, *DEPENDENCY_FAULTS,
+        Kill,
+        Pause,
+        Isolate,
+        Terminate,
+        PowerLoss,
+        OneWayCut,
+        SlowLink,
+        Restart,
+        RestartRegistry,
+        PauseRegistry,
+        Reset,
+        SlowDisk,
+        Throttle,
+        LoseResponse,
+        FailResponse,
+        LoseRequest,
+        DelayRequest,
+        DuplicateRequest,
+        RollingRestart,
+        CrashLoop,
+        CrashDuringRecovery,
+        SlowStart,
+        HalfOpen,
+        ElectController,
+        ZombieController,
+        ExpireSession,
+        DamageDisk,
+        JumpClock,
+        SkewClock,
+        FreezeClock,
+        StrobeClock,
+        ThrottleCpu,
+        ExhaustDescriptors,
+        FailpointAtStart,
+        AddBroker,
+        RemoveBroker,
+        KillProgram,
+        PauseProgram,
+        TerminateProgram,
+        *DEPENDENCY_FAULTS,
     )
-}  # fmt: skip
+}
 """Kinds that need no more than a target; partitions of several brokers are written out, with the cap that they need."""
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 ALL_RANDOM = (
-    "kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry", "terminate", "restart",
-    "reset", "slow_disk", "throttle", "lose_request", "delay_request",
-)  # fmt: skip
+    "kill",
+    "pause",
+    "isolate",
+    "cut",
+    "slow_link",
+    "restart_registry",
+    "pause_registry",
+    "terminate",
+    "restart",
+    "reset",
+    "slow_disk",
+    "throttle",
+    "lose_request",
+    "delay_request",
+)
 """Every kind that any cluster supports; a power loss needs a cluster that writes the journal of unsynced writes."""
 
 
@@ -194,9 +217,7 @@ def random_schedule(
     """
     check_drawable(faults)
     if not faults or duration_s <= 0:
-        raise ConfigError(
-            f"faults={list(faults)}, duration_s={duration_s}: expected a fault and a time"
-        )
+        raise ConfigError(f"faults={list(faults)}, duration_s={duration_s}: expected a fault and a time")
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     kinds = rng.sample(list(faults), rng.randint(1, len(faults))) if swarm else list(faults)
     drawn = [name for name in kinds for _ in range(_weight(name, faults))]
@@ -215,9 +236,7 @@ def random_schedule(
             steps.append(replace(step, at_ms=gap))
             planned_ms += gap + max(_least_ms(fault), 1000.0)
     notes = {"kinds": kinds, "duration_s": duration_s}
-    return Schedule(
-        steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes
-    )
+    return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes)
 
 
 def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> Fault:
@@ -258,9 +277,7 @@ def random_roles(topic: TopicLike | None = None, group: str | None = None) -> li
 def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
     weight: Any = given[name] if isinstance(given, Mapping) else _drawable(name).random_weight
     if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= WEIGHT_MAX:
-        raise ConfigError(
-            f"fault {name!r}: its weight is {weight!r}, expected a number from 1 to {WEIGHT_MAX}"
-        )
+        raise ConfigError(f"fault {name!r}: its weight is {weight!r}, expected a number from 1 to {WEIGHT_MAX}")
     return weight
 
 
@@ -324,7 +341,7 @@ def overlapping_schedule(
     steps = tuple(
         timed_step(number, at_ms, fault, 0 if isinstance(fault, Reset) else lasts_ms)
         for number, (at_ms, fault, lasts_ms) in enumerate(sorted(drawn, key=lambda row: row[0]), 1)
-    )  # fmt: skip
+    )
     notes = {"planned_by": "overlapping_schedule", "kinds": kinds}
     return Schedule(steps=steps, seed=seed, cap=brokers, duration_ms=duration_ms, notes=notes)
 

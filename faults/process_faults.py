@@ -18,9 +18,7 @@ from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
 from .targets import REGISTRY, Target, dependency_of
 
 
-def hit_once(
-    system: System, injection: Injection, act: Callable[[int, BrokerControl], object]
-) -> None:
+def hit_once(system: System, injection: Injection, act: Callable[[int, BrokerControl], object]) -> None:
     """Call `act` for each broker that is alive and not affected yet, and note its incarnation."""
     incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
     for node in injection.nodes:
@@ -51,9 +49,7 @@ def ended(system: System, injection: Injection) -> Evidence:
     """Observe whether every affected incarnation has ended."""
     incarnations: dict[int, int] = injection.notes.get("incarnations", {})
     found = statuses(system, injection)
-    proved = bool(found) and all(
-        is_over(status, incarnations[node]) for node, status in found.items()
-    )
+    proved = bool(found) and all(is_over(status, incarnations[node]) for node, status in found.items())
     return Evidence(proved=proved, facts=shown(found))
 
 
@@ -75,9 +71,7 @@ def running_again(system: System, injection: Injection) -> Evidence:
     return Evidence(proved=proved, facts=shown(found))
 
 
-def restarted(
-    system: System, injection: Injection, killed: Mapping[int, int] | None = None
-) -> Evidence:
+def restarted(system: System, injection: Injection, killed: Mapping[int, int] | None = None) -> Evidence:
     """Observe whether every broker of the target runs, and each affected one in a later incarnation.
 
     `killed`: the incarnations that must be over, where these are not those that were affected first.
@@ -153,9 +147,7 @@ class Restart(Terminate):
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
-        hit_once(
-            system, injection, lambda _, broker: broker.kill() if self.kill else broker.terminate()
-        )
+        hit_once(system, injection, lambda _, broker: broker.kill() if self.kill else broker.terminate())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,16 +27,7 @@ from .process_faults import is_over
 from .request_checks import api_key
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import Injection, Seconds
-from .system import (
-    DEAD,
-    PAUSED,
-    RUNNING,
-    ArmedRule,
-    BrokerControl,
-    ClusterSnapshot,
-    ProgramControl,
-    System,
-)
+from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, ProgramControl, System
 from .unreached import no_request
 
 HIT = "hit"
@@ -61,9 +52,7 @@ class ProgramFault(NamedFault):
         """Raise ConfigError for a program that does not exist, or where there is none to draw."""
         names = system.programs
         if self.program is None and not names:
-            raise ConfigError(
-                f"{self}: there is no program; start one first: harrow.program('billing', [...])"
-            )
+            raise ConfigError(f"{self}: there is no program; start one first: harrow.program('billing', [...])")
         if self.program is not None and self.program not in names:
             raise ConfigError(
                 f"{self}: there is no program {self.program!r}; programs: {listed(names)}. "
@@ -91,21 +80,13 @@ class ProgramFault(NamedFault):
         program = self.control(system, injection)
         if HIT in injection.notes or program.status().state != DEAD:
             return ""
-        return (
-            f"the program {self.name_in(injection)!r} had ended by itself: {program.last_words()}"
-        )
+        return f"the program {self.name_in(injection)!r} had ended by itself: {program.last_words()}"
 
     def facts(self, system: System, injection: Injection) -> dict[str, Any]:
         """Return what the kernel says of the program."""
-        return {
-            "programs": {
-                self.name_in(injection): self.control(system, injection).status().to_json()
-            }
-        }
+        return {"programs": {self.name_in(injection): self.control(system, injection).status().to_json()}}
 
-    def hit(
-        self, system: System, injection: Injection, act: Callable[[ProgramControl], None]
-    ) -> None:
+    def hit(self, system: System, injection: Injection, act: Callable[[ProgramControl], None]) -> None:
         """Call `act` for the program that lives, once."""
         program = self.control(system, injection)
         status = program.status()
@@ -166,9 +147,7 @@ class KillProgram(EndingFault):
         if self.api is not None:
             api_key(self.api, self.kind)
         elif (self.nth, self.client) != (1, "*"):
-            raise ConfigError(
-                "kill_program(nth=…, client=…): name a request too: before='OffsetCommit'"
-            )
+            raise ConfigError("kill_program(nth=…, client=…): name a request too: before='OffsetCommit'")
         if self.nth < 1:
             raise ConfigError(f"kill_program(nth={self.nth}): expected a number from 1 up")
 
@@ -311,7 +290,7 @@ def kill_program(
     """
     return KillProgram(
         program=program, before=before, after=after, nth=nth, client=client, restart=restart, seconds=seconds
-    )  # fmt: skip
+    )
 
 
 @checked
@@ -321,8 +300,6 @@ def pause_program(program: str | None = None, *, seconds: Seconds | None = None)
 
 
 @checked
-def terminate_program(
-    program: str | None = None, *, seconds: Seconds | None = 0.0
-) -> TerminateProgram:
+def terminate_program(program: str | None = None, *, seconds: Seconds | None = 0.0) -> TerminateProgram:
     """SIGTERM to a program, and a start `seconds` after it has ended: a deployment."""
     return TerminateProgram(program=program, seconds=seconds)

@@ -97,9 +97,7 @@ class RestartRegistry(RegistryFault):
         """Observe whether the incarnation that was hit is over."""
         status = system.registry.status()
         incarnation: int | None = injection.notes.get("incarnation")
-        return Evidence(
-            proved=incarnation is not None and is_over(status, incarnation), facts=status.to_json()
-        )
+        return Evidence(proved=incarnation is not None and is_over(status, incarnation), facts=status.to_json())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,9 +50,7 @@ def check_refusal(api: str | int, error: str, kind: str) -> None:
     given = errors_of(key)
     if code.name.upper() not in given:
         known = f"It gives {_listed(given)}" if given else "Harrow does not know which it gives"
-        raise ConfigError(
-            f"{kind}({api!r}, {error!r}): Kafka never gives this error for this API. {known}; {STUBBORN}"
-        )
+        raise ConfigError(f"{kind}({api!r}, {error!r}): Kafka never gives this error for this API. {known}; {STUBBORN}")
 
 
 def check_failure(api: str | int, error: str, kind: str) -> None:
@@ -83,9 +81,7 @@ def check_choice(kind: str, *, nth: Any, count: Any, probability: Any) -> None:
     if not _is_number(count, int) or not 1 <= count <= COUNT_MOST:
         raise ConfigError(f"{kind}(count={count!r}): expected a number from 1 to {COUNT_MOST}")
     if not _is_number(probability, int, float) or not 0 < probability <= 1:
-        raise ConfigError(
-            f"{kind}(probability={probability!r}): expected more than 0, and at most 1"
-        )
+        raise ConfigError(f"{kind}(probability={probability!r}): expected more than 0, and at most 1")
 
 
 def _is_number(value: Any, *types: type) -> bool:
@@ -105,7 +101,5 @@ def check_where(api: str | int, given: Mapping[str, Any], kind: str) -> dict[str
     for name in where:
         if name not in possible:
             known = f"it names {', '.join(sorted(possible))}" if possible else "it names nothing"
-            raise ConfigError(
-                f"{kind}({api!r}, where={dict(given)!r}): a request to this API names no {name}; {known}"
-            )
+            raise ConfigError(f"{kind}({api!r}, where={dict(given)!r}): a request to this API names no {name}; {known}")
     return where

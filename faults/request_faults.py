@@ -27,23 +27,9 @@ from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .request_checks import (
-    api_key,
-    check_choice,
-    check_failure,
-    check_refusal,
-    check_where,
-    error_code,
-)
+from .request_checks import api_key, check_choice, check_failure, check_refusal, check_where, error_code
 from .rules import arm_once, disarm, disarmed, fired
-from .spec import (
-    Fault,
-    Injection,
-    Milliseconds,
-    Seconds,
-    amount_within,
-    least_and_most,
-)
+from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers
 from .unreached import no_request
@@ -106,10 +92,16 @@ class RequestFault(Fault):
     def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
         """Arm the rule for the API `key` on one broker."""
         return broker.fault_request(
-            action=self._action(), api_key=key, nth=self.nth, count=self.count, client=self.client,
-            probability=self.probability, seed=int(injection.details.get("seed", 0)), where=self.where,
+            action=self._action(),
+            api_key=key,
+            nth=self.nth,
+            count=self.count,
+            client=self.client,
+            probability=self.probability,
+            seed=int(injection.details.get("seed", 0)),
+            where=self.where,
             **self.arguments(injection),
-        )  # fmt: skip
+        )
 
     def _action(self) -> str:
         return self.action
@@ -279,9 +271,15 @@ def lose_response(
 ) -> LoseResponse:
     """Lose the n-th response to an API's request after it took effect."""
     return LoseResponse(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,
-    )  # fmt: skip
+    )
 
 
 @checked
@@ -300,9 +298,17 @@ def fail_response(
 ) -> FailResponse:
     """Serve the n-th request to an API, and respond with an error that Kafka gives after the effect."""
     return FailResponse(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
-        seconds=seconds, error=error, any_error=any_error,
-    )  # fmt: skip
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        error=error,
+        any_error=any_error,
+    )
 
 
 @checked
@@ -321,9 +327,17 @@ def refuse_request(
 ) -> RefuseRequest:
     """Refuse the n-th request to an API with an error of Kafka's, without serving it."""
     return RefuseRequest(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
-        seconds=seconds, error=error, any_error=any_error,
-    )  # fmt: skip
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        error=error,
+        any_error=any_error,
+    )
 
 
 @checked
@@ -345,9 +359,16 @@ def lose_request(
     packets; the client finds out by its own timeout (`request.timeout.ms`, `socket.timeout.ms`).
     """
     return LoseRequest(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
-        seconds=seconds, silent=silent,
-    )  # fmt: skip
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        silent=silent,
+    )
 
 
 @checked
@@ -365,9 +386,16 @@ def delay_request(
 ) -> DelayRequest:
     """Serve the n-th request to an API, and those behind it on its connection, `delay_ms` later."""
     return DelayRequest(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
-        seconds=seconds, delay_ms=delay_ms,
-    )  # fmt: skip
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        delay_ms=delay_ms,
+    )
 
 
 @checked
@@ -384,6 +412,12 @@ def duplicate_request(
 ) -> DuplicateRequest:
     """Serve the n-th request to an API twice in succession, with one response."""
     return DuplicateRequest(
-        target=target, api=api, nth=nth, count=count, probability=probability, client=client, where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=target,
+        api=api,
+        nth=nth,
+        count=count,
+        probability=probability,
+        client=client,
+        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,
-    )  # fmt: skip
+    )

@@ -26,17 +26,7 @@ from harrow.cluster.argument_types import checked
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process_faults import (
-    Pause,
-    ProcessFault,
-    ended,
-    hit_once,
-    is_over,
-    running_again,
-    shown,
-    start_again,
-    statuses,
-)
+from .process_faults import Pause, ProcessFault, ended, hit_once, is_over, running_again, shown, start_again, statuses
 from .rules import all_fired, arm_once, armed_in, disarm, disarmed
 from .spec import Fault, Injection, Seconds
 from .system import PAUSED, RUNNING, System
@@ -204,28 +194,20 @@ class LimitMemory(ProcessFault):
 
 @checked
 def throttle_cpu(
-    target: Target | int,
-    *,
-    share: float = SHARE,
-    period_ms: int = PERIOD_MS,
-    seconds: Seconds | None = None,
+    target: Target | int, *, share: float = SHARE, period_ms: int = PERIOD_MS, seconds: Seconds | None = None
 ) -> ThrottleCpu:
     """Let a broker run for `share` of the time only."""
     return ThrottleCpu(target=target, share=share, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 @checked
-def exhaust_descriptors(
-    target: Target | int, *, seconds: Seconds | None = None
-) -> ExhaustDescriptors:
+def exhaust_descriptors(target: Target | int, *, seconds: Seconds | None = None) -> ExhaustDescriptors:
     """Let a broker open no further file and accept no further connection."""
     return ExhaustDescriptors(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 @checked
-def limit_memory(
-    target: Target | int, *, spare_bytes: int = 0, seconds: Seconds | None = None
-) -> LimitMemory:
+def limit_memory(target: Target | int, *, spare_bytes: int = 0, seconds: Seconds | None = None) -> LimitMemory:
     """Let a broker get no more memory than it has and `spare_bytes`; it ends when it needs more, and starts again."""
     return LimitMemory(target=target, spare_bytes=spare_bytes, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 

@@ -109,9 +109,7 @@ class RollingRestart(ProcessFault):
         node = next(iter(self.disturbed_nodes(injection)), None)
         if node is None or system.broker(node).status().state != RUNNING:
             return
-        only = Injection(
-            id=injection.id, fault=self, nodes=(node,), duration_ms=0, notes=injection.notes
-        )
+        only = Injection(id=injection.id, fault=self, nodes=(node,), duration_ms=0, notes=injection.notes)
         hit_once(system, only, lambda _, broker: broker.kill() if self.kill else broker.terminate())
 
 
@@ -265,10 +263,7 @@ class CrashLoop(RepeatedStart):
         """Observe whether each broker has crashed twice, and the later incarnation has ended."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         found = statuses(system, injection)
-        again = all(
-            is_over(status, incarnations[node] + CRASHES_OF_A_LOOP - 1)
-            for node, status in found.items()
-        )
+        again = all(is_over(status, incarnations[node] + CRASHES_OF_A_LOOP - 1) for node, status in found.items())
         crashed = [start.crashes >= CRASHES_OF_A_LOOP for start in starts_of(injection).values()]
         facts = {**shown(found), **_facts(injection)}
         return Evidence(proved=bool(crashed) and all(crashed) and again, facts=facts)
@@ -308,9 +303,7 @@ class CrashDuringRecovery(RepeatedStart):
         """Observe whether each broker was killed so often while it was starting, and has ended."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         found = statuses(system, injection)
-        over = all(
-            is_over(status, incarnations[node] + self.crashes) for node, status in found.items()
-        )
+        over = all(is_over(status, incarnations[node] + self.crashes) for node, status in found.items())
         proved = bool(found) and self.is_done(injection) and over
         return Evidence(proved=proved, facts={**shown(found), **_facts(injection)})
 
@@ -354,9 +347,7 @@ def rolling_restart(
 
 
 @checked
-def crash_loop(
-    target: Target | int, *, alive_s: Seconds = ALIVE_S, seconds: Seconds | None = None
-) -> CrashLoop:
+def crash_loop(target: Target | int, *, alive_s: Seconds = ALIVE_S, seconds: Seconds | None = None) -> CrashLoop:
     """Kill a broker, and again `alive_s` after each start; at least two crashes, and as many as fit in `seconds`."""
     return CrashLoop(target=target, alive_s=alive_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 

@@ -43,9 +43,7 @@ class Role:
     most: Callable[[int], int] = _one_broker
     """How many of so many brokers it returns at most: the cap of a chaos block follows from it."""
 
-    def nodes(
-        self, target: Target, snapshot: ClusterSnapshot, rng: random.Random
-    ) -> tuple[int, ...]:
+    def nodes(self, target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
         """Return the brokers that a fault can hit now; FaultError for what no cluster can have."""
         try:
             found = set(self.resolve(target, snapshot, rng))

@@ -14,9 +14,7 @@ from .spec import Injection
 from .system import ArmedRule, BrokerControl, System
 
 
-def arm_once(
-    system: System, injection: Injection, arm: Callable[[BrokerControl], ArmedRule]
-) -> None:
+def arm_once(system: System, injection: Injection, arm: Callable[[BrokerControl], ArmedRule]) -> None:
     """Arm a rule in each broker that has none of this fault yet."""
     rules: dict[int, ArmedRule] = injection.notes.setdefault("rules", {})
 
@@ -33,9 +31,7 @@ def armed_in(injection: Injection) -> list[tuple[int, int, ArmedRule]]:
     return [(node, incarnations[node], rule) for node, rule in rules.items()]
 
 
-def fired(
-    system: System, injection: Injection, *, death_counts: bool = True
-) -> dict[str, dict[str, Any]]:
+def fired(system: System, injection: Injection, *, death_counts: bool = True) -> dict[str, dict[str, Any]]:
     """Return what each rule did, by node id; with `death_counts` an incarnation that ended was hit by it."""
     facts: dict[str, dict[str, Any]] = {}
     for node, incarnation, rule in armed_in(injection):
@@ -48,9 +44,7 @@ def fired(
     return facts
 
 
-def all_fired(
-    system: System, injection: Injection, name: str, *, death_counts: bool = True
-) -> Evidence:
+def all_fired(system: System, injection: Injection, name: str, *, death_counts: bool = True) -> Evidence:
     """Observe whether the rule of every broker did something; `name`: of what it did, in the facts."""
     facts = fired(system, injection, death_counts=death_counts)
     proved = bool(facts) and all(fact["fired"] for fact in facts.values())
@@ -64,15 +58,11 @@ def disarm(system: System, injection: Injection) -> None:
             rule.disarm()
 
 
-def disarmed(
-    system: System, injection: Injection, running: Evidence, *, over: bool = True
-) -> Evidence:
+def disarmed(system: System, injection: Injection, running: Evidence, *, over: bool = True) -> Evidence:
     """Observe whether no rule is armed; with `running` and `over` as further conditions."""
     armed = [
         node
         for node, incarnation, rule in armed_in(injection)
         if not is_over(system.broker(node).status(), incarnation) and rule.status().armed
     ]
-    return Evidence(
-        proved=running.proved and over and not armed, facts={**running.facts, "armed": armed}
-    )
+    return Evidence(proved=running.proved and over and not armed, facts={**running.facts, "armed": armed})

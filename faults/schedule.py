@@ -141,31 +141,40 @@ def step_after(
     It is left out where its events do not happen. `details` that are given are not drawn.
     """
     return ScheduledFault(
-        id=str(name), fault=fault, at_ms=wait_ms, trigger=EVENTS if events else "traffic", after=events, until=until,
-        duration_ms=duration_ms, overlaps=overlaps, required=False, details=details or None,
-    )  # fmt: skip
+        id=str(name),
+        fault=fault,
+        at_ms=wait_ms,
+        trigger=EVENTS if events else "traffic",
+        after=events,
+        until=until,
+        duration_ms=duration_ms,
+        overlaps=overlaps,
+        required=False,
+        details=details or None,
+    )
 
 
-def timed_step(
-    name: int | str, at_ms: float, fault: Fault, lasts_ms: float, **details: object
-) -> ScheduledFault:
+def timed_step(name: int | str, at_ms: float, fault: Fault, lasts_ms: float, **details: object) -> ScheduledFault:
     """Return a step at a time after the first traffic, which is left out where it cannot fire then.
 
     `details` that are given are not drawn.
     """
     return ScheduledFault(
-        id=str(name), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
-        duration_ms=round(lasts_ms), details=details or None,
-    )  # fmt: skip
+        id=str(name),
+        fault=fault,
+        at_ms=round(at_ms),
+        trigger="traffic",
+        required=False,
+        duration_ms=round(lasts_ms),
+        details=details or None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Steps in order. `seed` draws what the steps leave open."""
 
-    IN_WORDS: ClassVar[str] = (
-        "a schedule, which Schedule.from_json(TEXT) makes of the text of a file"
-    )
+    IN_WORDS: ClassVar[str] = "a schedule, which Schedule.from_json(TEXT) makes of the text of a file"
 
     steps: tuple[ScheduledFault, ...] = ()
     seed: int = 0
@@ -246,9 +255,7 @@ def check_events(schedule: Schedule) -> None:
             if event.step and (event.step not in known or waits_for_itself):
                 others = (other.id for other in schedule.steps if other.id != step.id)
                 named = ", ".join(map(repr, others)) or "none"
-                raise ConfigError(
-                    f"step {step.id} of the schedule waits for {event!r}; the other steps are: {named}"
-                )
+                raise ConfigError(f"step {step.id} of the schedule waits for {event!r}; the other steps are: {named}")
 
 
 def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:

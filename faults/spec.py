@@ -218,9 +218,7 @@ def _targets_of(kind: Any) -> tuple[str, ...]:
 def pair_within(given: object, least: float, most: float) -> Any | None:
     """`given`, a number or a (least, most) pair, as a pair; None where it is out of order or out of these bounds."""
     pair: Any = tuple(given) if isinstance(given, list | tuple) else (given, given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
-    usable = len(pair) == 2 and all(
-        isinstance(number, int | float) and least <= number <= most for number in pair
-    )
+    usable = len(pair) == 2 and all(isinstance(number, int | float) and least <= number <= most for number in pair)
     return pair if usable and pair[0] <= pair[1] else None
 
 

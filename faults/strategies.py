@@ -14,15 +14,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from .errors import ConfigError
-from .planning import (
-    DEFAULT_RANDOM,
-    FIRST_GAP_MS,
-    GAP_MS,
-    OVERLAP_MS,
-    drawn_fault,
-    random_roles,
-    weighted_kinds,
-)
+from .planning import DEFAULT_RANDOM, FIRST_GAP_MS, GAP_MS, OVERLAP_MS, drawn_fault, random_roles, weighted_kinds
 from .schedule import Schedule, ScheduledFault
 from .spec import DURATION_MAX_S, Fault, Seconds, amount_within, least_and_most
 from .targets import Target, TopicLike
@@ -53,9 +45,7 @@ def faults(
     ConfigError for a kind that cannot be drawn, and for durations that are out of bounds.
     """
     names = weighted_kinds(kinds)
-    least, most = least_and_most(
-        amount_within(seconds, DURATION_MAX_S, "faults(seconds", "seconds", least=0)
-    )
+    least, most = least_and_most(amount_within(seconds, DURATION_MAX_S, "faults(seconds", "seconds", least=0))
     durations = st.integers(round(least * 1000), round(most * 1000)).map(lambda ms: ms / 1000)
     roles = roles_in_order(topics, groups)
     return st.builds(drawn_fault, st.sampled_from(names), st.sampled_from(roles), seconds=durations)
@@ -96,10 +86,7 @@ def schedules(
     if most < 1 or cap < 1:
         raise ConfigError(f"schedules(most={most}, cap={cap}): expected numbers from 1 up")
     least_ms, most_ms = OVERLAP_MS if cap > 1 else GAP_MS
-    first, fault = (
-        st.integers(*FIRST_GAP_MS),
-        faults(kinds=kinds, topics=topics, groups=groups, seconds=seconds),
-    )
+    first, fault = (st.integers(*FIRST_GAP_MS), faults(kinds=kinds, topics=topics, groups=groups, seconds=seconds))
     later = st.lists(st.tuples(st.integers(least_ms, most_ms), fault), max_size=most - 1)
     drawn = st.tuples(st.tuples(first, fault), later, st.integers(0, SEED_MAX))
     return drawn.map(lambda row: schedule_of([row[0], *row[1]], seed=row[2], cap=cap))
@@ -114,8 +101,11 @@ def schedule_of(drawn: Sequence[tuple[int, Fault]], *, seed: int, cap: int) -> S
         overlap = cap > 1
         steps.append(
             ScheduledFault(
-                id=str(number), fault=fault, required=number == 1,
-                at_ms=planned_ms if overlap else gap_ms, trigger="traffic" if overlap else "healed",
+                id=str(number),
+                fault=fault,
+                required=number == 1,
+                at_ms=planned_ms if overlap else gap_ms,
+                trigger="traffic" if overlap else "healed",
             )
-        )  # fmt: skip
+        )
     return Schedule(steps=tuple(steps), seed=seed, cap=cap, notes={"planned_by": "strategies"})

@@ -29,9 +29,7 @@ from .errors import CapabilityError
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
 DEFAULT_OFFSETS_PARTITIONS = 50
 
-REQUEST_ACTIONS = (
-    "refuse", "lose", "drop", "delay", "duplicate", "lose_response", "hold_response", "fail_response"
-)  # fmt: skip
+REQUEST_ACTIONS = ("refuse", "lose", "drop", "delay", "duplicate", "lose_response", "hold_response", "fail_response")
 """What `BrokerControl.fault_request` can do with a request, or (the last three) with its response."""
 
 DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
@@ -251,15 +249,11 @@ class BrokerControl(ProcessControl, LinkControl, Protocol):
         """Start it with a failpoint that is armed before its code runs; nothing happens while it is alive."""
         ...
 
-    def fail_disk(
-        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
-    ) -> ArmedRule:
+    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> ArmedRule:
         """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
         ...
 
-    def damage_disk(
-        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
-    ) -> None:
+    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
         """End the broker (`clean`: by SIGTERM) and damage a replica of one of `partitions` before it starts.
 
         The first of `damages` (`faults/damage_faults.py`) that finds a file is done, in the first of `partitions`
@@ -283,9 +277,7 @@ class BrokerControl(ProcessControl, LinkControl, Protocol):
         """Lower the limit of its memory to what it has and `spare_bytes`. `memory`."""
         ...
 
-    def set_clock(
-        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
-    ) -> ArmedRule:
+    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> ArmedRule:
         """Let its wall clock be wrong; `fired` counts reads. `cluster/host/knobs/clock_faults.py` has the kinds."""
         ...
 

@@ -27,9 +27,7 @@ def check_targets(faults: Iterable[Fault], view: ClusterView, nodes: Sequence[in
             _check_followers(fault, target, view)
             node = target.node
             if node is not None and node not in nodes:
-                raise ConfigError(
-                    f"{fault}: the cluster has no broker {node}; it has {listed(nodes)}"
-                )
+                raise ConfigError(f"{fault}: the cluster has no broker {node}; it has {listed(nodes)}")
 
 
 def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
@@ -44,9 +42,7 @@ def _check_topic(fault: Fault, target: Target, view: ClusterView) -> None:
         )
     partitions = view.topics[topic]
     if partition is not None and partitions and partition not in partitions:
-        raise ConfigError(
-            f"{fault}: topic {topic!r} has no partition {partition}; it has 0 to {max(partitions)}"
-        )
+        raise ConfigError(f"{fault}: topic {topic!r} has no partition {partition}; it has 0 to {max(partitions)}")
 
 
 def _check_followers(fault: Fault, target: Target, view: ClusterView) -> None:

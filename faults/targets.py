@@ -94,9 +94,7 @@ def extension_roles() -> Mapping[str, Role]:
     return added_roles(ROLES)
 
 
-def _role(
-    name: str,
-) -> Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]:
+def _role(name: str) -> Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]:
     """Return the function of a role; ConfigError for a role that does not exist."""
     if name in ROLES:
         return ROLES[name]
@@ -194,9 +192,7 @@ PLAIN = ("one", "minority", "majority", "all_brokers")
 def dependency(name: str) -> Target:
     """The service of `harrow.dependency(name, address)`: for faults of its links, and of its program."""
     if not name:
-        raise ConfigError(
-            f"dependency({name!r}): expected the name of a dependency, such as 'store'"
-        )
+        raise ConfigError(f"dependency({name!r}): expected the name of a dependency, such as 'store'")
     return Target(role=DEPENDENCY, name=name)
 
 
@@ -271,23 +267,17 @@ def _isr_member(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -
 
 
 def _controller(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
-    return _pick(
-        [] if snapshot.view.controller is None else [snapshot.view.controller], snapshot, rng
-    )
+    return _pick([] if snapshot.view.controller is None else [snapshot.view.controller], snapshot, rng)
 
 
-def _group_coordinator(
-    target: Target, snapshot: ClusterSnapshot, rng: random.Random
-) -> tuple[int, ...]:
+def _group_coordinator(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
     count = len(snapshot.view.topics.get(OFFSETS.name, {})) or snapshot.offsets_partitions
     number = partition_for(target.group or "", count)
     found = snapshot.view.partition(OFFSETS.name, number)
     return _pick([] if found is None else [found.leader], snapshot, rng)
 
 
-def _txn_coordinator(
-    target: Target, snapshot: ClusterSnapshot, rng: random.Random
-) -> tuple[int, ...]:
+def _txn_coordinator(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
     count = len(snapshot.view.topics.get(TRANSACTIONS.name, {}))
     if not count:  # the first producer with a transactional id creates the topic
         return ()

@@ -30,20 +30,14 @@ def progress(facts: object) -> int:
     """Return how often what a fault waits for was seen so far: the counts `seen` and `hits` of its facts."""
     if isinstance(facts, Mapping):
         rows: Mapping[str, Any] = facts  # pyright: ignore[reportUnknownVariableType] - facts are plain values
-        own = sum(
-            value
-            for name, value in rows.items()
-            if name in ("seen", "hits") and isinstance(value, int)
-        )
+        own = sum(value for name, value in rows.items() if name in ("seen", "hits") and isinstance(value, int))
         return own + sum(progress(value) for value in rows.values())
     if isinstance(facts, list | tuple):
         return sum(progress(value) for value in facts)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - plain values
     return 0
 
 
-def no_request(
-    api_key: int, client: str, nth: int, brokers: Facts, *, where: Mapping[str, Any] | None = None
-) -> str:
+def no_request(api_key: int, client: str, nth: int, brokers: Facts, *, where: Mapping[str, Any] | None = None) -> str:
     """Say which requests of the API arrived, when the `nth` of a client like `client`, with `where`, did not."""
     what = f"request {api_name(api_key)}"
     if where:

@@ -9,6 +9,4 @@ import sys
 # that is already imported cannot be rewritten any more.
 _REWRITTEN = ("harrow.harness.run", "harrow.harness.checks", "harrow.harness.clients")
 if "pytest" in sys.modules:
-    sys.modules["pytest"].register_assert_rewrite(
-        *(name for name in _REWRITTEN if name not in sys.modules)
-    )
+    sys.modules["pytest"].register_assert_rewrite(*(name for name in _REWRITTEN if name not in sys.modules))

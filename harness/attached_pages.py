@@ -29,9 +29,7 @@ def attach_pages(item: pytest.Item, report: pytest.TestReport) -> None:
     html_file = _html_file(item.config)
     if html_file is not None:
         extras: Any = importlib.import_module("pytest_html").extras
-        links = [
-            extras.url(os.path.relpath(page, html_file.parent), name=name) for name, page in pages
-        ]
+        links = [extras.url(os.path.relpath(page, html_file.parent), name=name) for name, page in pages]
         with_extras: Any = report
         with_extras.extras = [*getattr(report, "extras", []), *links]
     if item.config.pluginmanager.hasplugin(ALLURE):

@@ -40,9 +40,7 @@ def begin_attempt(item: pytest.Item, counts: dict[str, int]) -> int:
     item.stash[ATTEMPT] = number
     if before is not None:
         item.user_properties[:] = [
-            (_as_earlier(name, before), value)
-            for name, value in item.user_properties
-            if name != PROPERTY_ATTEMPT
+            (_as_earlier(name, before), value) for name, value in item.user_properties if name != PROPERTY_ATTEMPT
         ]
     if number > 1:
         item.user_properties.append((PROPERTY_ATTEMPT, str(number)))

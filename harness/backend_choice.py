@@ -23,14 +23,10 @@ class Origin(NamedTuple):
 
 
 ORIGINS: Mapping[str, Origin] = {
-    APACHE: Origin(
-        "kafka", "FOLDER", "the Apache Kafka release of the backend apache (default: KAFKA_HOME)"
-    ),
+    APACHE: Origin("kafka", "FOLDER", "the Apache Kafka release of the backend apache (default: KAFKA_HOME)"),
     DOCKER: Origin("image", "IMAGE", "the image of the backend docker (default: HARROW_IMAGE)"),
     EXTERNAL: Origin(
-        "bootstrap",
-        "HOST:PORT",
-        "the cluster of the backend external, as for a client's bootstrap.servers",
+        "bootstrap", "HOST:PORT", "the cluster of the backend external, as for a client's bootstrap.servers"
     ),
 }
 """By the name of the backend."""

@@ -144,8 +144,7 @@ class Chaos:
     def _enter(self) -> None:
         if self._entered:
             raise ConfigError(
-                "a chaos block runs once, and this one was entered before; make another: "
-                "with harrow.chaos(…):"
+                "a chaos block runs once, and this one was entered before; make another: with harrow.chaos(…):"
             )
         self._entered = True
 
@@ -155,10 +154,7 @@ class Chaos:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
             if error is None:
@@ -183,10 +179,7 @@ class Chaos:
         return self.__enter__()
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         ending = asyncio.ensure_future(asyncio.to_thread(self.__exit__, kind, error, trace))
         try:

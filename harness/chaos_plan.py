@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
-from harrow.faults.planning import (
-    ALL_RANDOM,
-    DEFAULT_RANDOM,
-    check_faults,
-    in_turn,
-    possible_kinds,
-    random_schedule,
-)
+from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, check_faults, in_turn, possible_kinds, random_schedule
 from harrow.faults.target_checks import cap_for, check_targets
 
 if TYPE_CHECKING:
@@ -41,13 +34,16 @@ class ChaosRequest:
 
     @classmethod
     def of(
-        cls, faults: Sequence[object], duration: float | None, cap: int | None,
-        kinds: Sequence[str] | Mapping[str, int] | None, schedule: Schedule | None, reached_within: float = 1.0,
-    ) -> ChaosRequest:  # fmt: skip
+        cls,
+        faults: Sequence[object],
+        duration: float | None,
+        cap: int | None,
+        kinds: Sequence[str] | Mapping[str, int] | None,
+        schedule: Schedule | None,
+        reached_within: float = 1.0,
+    ) -> ChaosRequest:
         """Check the arguments; ConfigError says what to write instead."""
-        if schedule is not None and (
-            faults or duration is not None or cap is not None or kinds is not None
-        ):
+        if schedule is not None and (faults or duration is not None or cap is not None or kinds is not None):
             raise ConfigError(
                 "chaos() accepts faults or a schedule to replay, not both: "
                 "a schedule has its own faults, kinds, duration and cap"
@@ -65,27 +61,24 @@ class ChaosRequest:
                 "give it steps"
             )
         if not 0 < reached_within <= 24 * 3600:
-            raise ConfigError(
-                f"chaos(reached_within={reached_within}): expected a number of seconds above 0"
-            )
+            raise ConfigError(f"chaos(reached_within={reached_within}): expected a number of seconds above 0")
         if duration is not None and duration <= 0:
             raise ConfigError(f"chaos(duration={duration}): expected a number of seconds above 0")
         if cap is not None and (isinstance(cap, bool) or cap < 1):
-            raise ConfigError(
-                f"chaos(cap={cap}): expected how many brokers may be disturbed, from 1"
-            )
+            raise ConfigError(f"chaos(cap={cap}): expected how many brokers may be disturbed, from 1")
         if isinstance(kinds, str):
-            raise ConfigError(
-                f"chaos(kinds={kinds!r}): expected several names, as in kinds=({kinds!r},)"
-            )
-        return cls(
-            faults=check_faults(faults), duration=duration, cap=cap, kinds=kinds, schedule=schedule
-        )
+            raise ConfigError(f"chaos(kinds={kinds!r}): expected several names, as in kinds=({kinds!r},)")
+        return cls(faults=check_faults(faults), duration=duration, cap=cap, kinds=kinds, schedule=schedule)
 
     def plan(
-        self, cluster: RunningCluster, capabilities: frozenset[str], topics: Sequence[Topic], *, seed: int,
+        self,
+        cluster: RunningCluster,
+        capabilities: frozenset[str],
+        topics: Sequence[Topic],
+        *,
+        seed: int,
         first_id: int,
-    ) -> Schedule:  # fmt: skip
+    ) -> Schedule:
         """Return the schedule; ConfigError for a target that the cluster does not have, or that the cap forbids.
 
         `capabilities`: of the backend.
@@ -103,9 +96,13 @@ class ChaosRequest:
         if kinds is None:
             kinds = injectable_kinds(DEFAULT_RANDOM, capabilities)
         return random_schedule(
-            seed, kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
+            seed,
+            kinds,
+            duration_s=self.duration or RANDOM_SECONDS,
+            topics=topics,
+            first_id=first_id,
             cap=self.cap or default,
-        )  # fmt: skip
+        )
 
 
 def injectable_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tuple[str, ...]:
@@ -125,8 +122,7 @@ def injectable_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tupl
 def default_cap(topics: Iterable[Topic], min_insync_replicas: int) -> int:
     """Return how many brokers may fail while every topic accepts acks=all; at least 1."""
     spare = [
-        topic.replication_factor
-        - int(str(topic.config.get("min.insync.replicas", min_insync_replicas)))
+        topic.replication_factor - int(str(topic.config.get("min.insync.replicas", min_insync_replicas)))
         for topic in topics
     ]
     return max(1, min(spare, default=1))

@@ -60,7 +60,7 @@ def check_workload(name: str) -> None:
 
 def new_workload(
     name: str, harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings | None = None
-) -> ChaosWorkload:  # fmt: skip
+) -> ChaosWorkload:
     """Return a workload on `topic`. `producer`: settings of its producer, by confluent-kafka's names.
 
     `settings`: what else a schedule says of the clients, for Harrow's own workloads; None: the defaults.
@@ -87,18 +87,14 @@ def new_workload(
     return made
 
 
-def _orders(
-    harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings
-) -> ChaosWorkload:
+def _orders(harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings) -> ChaosWorkload:
     from .workload import ResendingWorkload, Workload
 
     kind = ResendingWorkload if settings.resends else Workload
     return kind(harrow, topic, producer=dict(producer))
 
 
-def _exactly_once(
-    harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings
-) -> ChaosWorkload:
+def _exactly_once(harrow: Harrow, topic: Topic, producer: Mapping[str, Any], settings: RunSettings) -> ChaosWorkload:
     from .exactly_once import TransformWorkload
 
     return TransformWorkload(harrow, topic, producer, settings)

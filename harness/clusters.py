@@ -35,13 +35,7 @@ class ClusterSource(Protocol):
     """The name of the backend (`backends/kinds.py`)."""
 
     def acquire(
-        self,
-        folder: Path,
-        *,
-        brokers: int,
-        config: Mapping[str, object],
-        seed: int,
-        plants: Sequence[str] = (),
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str] = ()
     ) -> RunningCluster:
         """Return a running cluster."""
         ...
@@ -87,7 +81,7 @@ class NewClusters(abc.ABC, Generic[ClusterT]):
     @abc.abstractmethod
     def make(
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
-    ) -> ClusterT:  # fmt: skip
+    ) -> ClusterT:
         """Return a cluster with its files in `folder`; `config`: what the test changes."""
 
     @abc.abstractmethod
@@ -95,21 +89,13 @@ class NewClusters(abc.ABC, Generic[ClusterT]):
         """Return a cluster of this source as faults see it."""
 
     def acquire(
-        self,
-        folder: Path,
-        *,
-        brokers: int,
-        config: Mapping[str, object],
-        seed: int,
-        plants: Sequence[str] = (),
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str] = ()
     ) -> ClusterT:
         """Start a cluster; when the start fails, no process stays."""
         sweep_once()
         if self._before_start is not None:
             self._before_start()
-        cluster = self.make(
-            folder / "cluster", brokers=brokers, config=config, seed=seed, plants=plants
-        )
+        cluster = self.make(folder / "cluster", brokers=brokers, config=config, seed=seed, plants=plants)
         try:
             cluster.start()
         except BaseException:
@@ -129,12 +115,16 @@ class OwnCluster(NewClusters[Cluster]):
 
     def make(
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
-    ) -> Cluster:  # fmt: skip
+    ) -> Cluster:
         """Return a cluster of processes on this machine, named after its run's folder."""
         return Cluster(
-            brokers=brokers, config={**TEST_DEFAULTS, **config}, folder=folder, seed=seed, name=folder.parent.name,
+            brokers=brokers,
+            config={**TEST_DEFAULTS, **config},
+            folder=folder,
+            seed=seed,
+            name=folder.parent.name,
             plants=plants,
-        )  # fmt: skip
+        )
 
     def system(self, cluster: RunningCluster) -> System:
         """Return the processes on this machine."""
@@ -154,13 +144,7 @@ class SharedClusters:
         self._clusters: dict[str, RunningCluster] = {}
 
     def acquire(
-        self,
-        folder: Path,
-        *,
-        brokers: int,
-        config: Mapping[str, object],
-        seed: int,
-        plants: Sequence[str] = (),
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str] = ()
     ) -> RunningCluster:
         """Return the cluster with these options; the first call starts it."""
         settings = {name: str(value) for name, value in config.items()}
@@ -168,9 +152,7 @@ class SharedClusters:
         cluster = self._clusters.get(key)
         if cluster is None:
             home = folder.parent / f"shared-{len(self._clusters) + 1}"
-            cluster = self._own.acquire(
-                home, brokers=brokers, config=config, seed=seed, plants=plants
-            )
+            cluster = self._own.acquire(home, brokers=brokers, config=config, seed=seed, plants=plants)
             self._clusters[key] = cluster
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cluster").symlink_to(cluster.folder, target_is_directory=True)

@@ -29,9 +29,7 @@ def service_address(text: str) -> Address:
     """Read `host:port`; ConfigError says what to write instead."""
     host, _, port = text.rpartition(":")
     if "/" in text:
-        raise ConfigError(
-            f"the address {text!r}: expected host:port, without the scheme and the path of a URL"
-        )
+        raise ConfigError(f"the address {text!r}: expected host:port, without the scheme and the path of a URL")
     if not host or not port.isdigit() or not 0 < int(port) <= PORT_MOST:
         raise ConfigError(f"the address {text!r}: expected host:port, such as '127.0.0.1:6379'")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -64,9 +64,7 @@ def why_not_judged(error: BaseException, *, judging: bool) -> str:
     if ending is Ending.INTERRUPTED:
         return f"the test was interrupted ({in_short(error)}), so nothing was judged; run it again"
     if judging:
-        return (
-            f"the test ended with {in_short(error)} while its verdict was made; give it more time"
-        )
+        return f"the test ended with {in_short(error)} while its verdict was made; give it more time"
     if ending is Ending.HARNESS:
         return f"nothing was judged, because the test ended with {in_short(error)}"
     return ""

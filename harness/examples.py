@@ -157,9 +157,7 @@ class HarrowExamples:
         """Replace the properties of the test's examples by those of the examples that are kept."""
         others = [row for row in item.user_properties if row not in test.rows]
         judged = [(row.run, verdict) for row in test.kept for verdict in row.verdicts]
-        rows = [
-            self._rows_of(run, verdict, number) for number, (run, verdict) in enumerate(judged, 1)
-        ]
+        rows = [self._rows_of(run, verdict, number) for number, (run, verdict) in enumerate(judged, 1)]
         test.rows = [row for several in rows for row in several] + [(COUNTS, test.counted())]
         item.user_properties[:] = [*others, *test.rows]
 

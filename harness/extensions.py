@@ -59,9 +59,7 @@ def added_checks() -> Mapping[str, RecordCheck]:
                 raise TypeError(problem)
             for kind in check.anomalies:
                 if (other := seen.setdefault(kind.name, check.guarantee)) != check.guarantee:
-                    raise TypeError(
-                        f"the anomaly {kind.name!r} is also found by the check {other!r}: rename it"
-                    )
+                    raise TypeError(f"the anomaly {kind.name!r} is also found by the check {other!r}: rename it")
             yield check.guarantee, check
 
     EXTENSIONS.check_hooks()
@@ -85,18 +83,14 @@ def added_relations() -> Mapping[str, Relation]:
     """Return the relations of extensions by name."""
     from .promises.relations import OWN_RELATIONS, Relation
 
-    return EXTENSIONS.table(
-        "harrow_relations", _mapping_of(_is_a(Relation), "a Relation"), OWN_RELATIONS
-    )
+    return EXTENSIONS.table("harrow_relations", _mapping_of(_is_a(Relation), "a Relation"), OWN_RELATIONS)
 
 
 def added_backends() -> Mapping[str, BackendKind]:
     """Return the backends of extensions by name."""
     from .backends.kinds import KINDS, BackendKind
 
-    return EXTENSIONS.table(
-        "harrow_backends", _mapping_of(_is_a(BackendKind), "a BackendKind"), KINDS
-    )
+    return EXTENSIONS.table("harrow_backends", _mapping_of(_is_a(BackendKind), "a BackendKind"), KINDS)
 
 
 def added_workloads() -> Mapping[str, Callable[..., ChaosWorkload]]:
@@ -104,9 +98,7 @@ def added_workloads() -> Mapping[str, Callable[..., ChaosWorkload]]:
     from .run_settings import WORKLOADS
 
     return EXTENSIONS.table(
-        "harrow_workloads",
-        _mapping_of(callable, "a function of the Harrow and the topic"),
-        WORKLOADS,
+        "harrow_workloads", _mapping_of(callable, "a function of the Harrow and the topic"), WORKLOADS
     )
 
 
@@ -114,9 +106,7 @@ def _is_a(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind)
 
 
-def _mapping_of(
-    suits: Callable[[object], bool], expected: str
-) -> Callable[[Any], Iterable[tuple[str, Any]]]:
+def _mapping_of(suits: Callable[[object], bool], expected: str) -> Callable[[Any], Iterable[tuple[str, Any]]]:
     """Return a reader of mappings whose values are of one type."""
 
     def read(found: Any) -> Iterable[tuple[str, Any]]:

@@ -15,12 +15,7 @@ from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from .histories.group_states import (
-    AT_REST,
-    GroupsAtTheEnd,
-    read_group_rows,
-    write_groups,
-)
+from .histories.group_states import AT_REST, GroupsAtTheEnd, read_group_rows, write_groups
 from .raw_requests import TIMEOUT_S, ask
 
 LIST_GROUPS_VERSION = 4
@@ -58,7 +53,7 @@ def list_groups(servers: Iterable[str], timeout_s: float = TIMEOUT_S) -> GroupsA
         try:
             response = ask(
                 Address(host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity, timeout_s=timeout_s
-            )  # fmt: skip
+            )
         except HarrowError as error:
             problems.append(str(error))
             continue

@@ -76,11 +76,7 @@ class Replays:
 
     def of_fixture(self, name: str) -> dict[int, Schedule]:
         """Return those of one fixture, by number."""
-        return {
-            block: schedule
-            for (fixture, block), schedule in self.schedules.items()
-            if fixture == name
-        }
+        return {block: schedule for (fixture, block), schedule in self.schedules.items() if fixture == name}
 
 
 USED = pytest.StashKey[TestState]()
@@ -128,9 +124,17 @@ def harrow_fixture(
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {
-        "brokers": brokers, "config": config, "defaults": defaults, "scope": scope, "seed": seed, "plant": plant,
-        "backend": backend, "kafka": kafka, "image": image, "bootstrap": bootstrap,
-    }  # fmt: skip
+        "brokers": brokers,
+        "config": config,
+        "defaults": defaults,
+        "scope": scope,
+        "seed": seed,
+        "plant": plant,
+        "backend": backend,
+        "kafka": kafka,
+        "image": image,
+        "bootstrap": bootstrap,
+    }
     arguments = options.check_arguments(given, "harrow_fixture")
 
     def harrow(request: pytest.FixtureRequest) -> Iterator[Harrow]:
@@ -161,9 +165,16 @@ def harrow_session_fixture(
     too; give a test a topic of its own where that matters.
     """
     given = {
-        "brokers": brokers, "config": config, "defaults": defaults, "seed": seed, "plant": plant,
-        "backend": backend, "kafka": kafka, "image": image, "bootstrap": bootstrap,
-    }  # fmt: skip
+        "brokers": brokers,
+        "config": config,
+        "defaults": defaults,
+        "seed": seed,
+        "plant": plant,
+        "backend": backend,
+        "kafka": kafka,
+        "image": image,
+        "bootstrap": bootstrap,
+    }
     arguments = options.check_arguments(given, "harrow_session_fixture")
 
     def harrow_session(request: pytest.FixtureRequest) -> Iterator[Harrow]:
@@ -230,11 +241,7 @@ def explain_scope(item: pytest.Item, error: BaseException) -> None:
         return
     names = [name for name in harrow_fixtures(item) if f"fixture {name} " in str(error.msg)]
     for name in names:
-        wider = (
-            "harrow_session"
-            if name == "harrow"
-            else f"one of harrow_session_fixture(…) instead of {name}"
-        )
+        wider = "harrow_session" if name == "harrow" else f"one of harrow_session_fixture(…) instead of {name}"
         error.msg = (
             f"{error.msg}\n\nharrow: the fixture {name} has a cluster for one test. A fixture with a wider scope uses "
             f"{wider}: one cluster for all tests of a worker; or give your fixture the scope of a function"
@@ -253,9 +260,13 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     name = str(request.fixturename)
     replays = item.stash.get(REPLAYS, NO_REPLAYS)
     run = _new_run(
-        worker, chosen, name, folder=folder_name(item.nodeid, name, attempt_of(item)) + replays.folder,
-        seed_names=(original_nodeid(item), name), clusters=_source(worker, chosen),
-    )  # fmt: skip
+        worker,
+        chosen,
+        name,
+        folder=folder_name(item.nodeid, name, attempt_of(item)) + replays.folder,
+        seed_names=(original_nodeid(item), name),
+        clusters=_source(worker, chosen),
+    )
     run.replays = replays.of_fixture(name)
     run.on_verdict(lambda verdict: _record(worker, run, verdict))
     _begin(item, run)
@@ -291,7 +302,7 @@ def _options(worker: Worker, item: pytest.Item | None, arguments: Mapping[str, A
 
 def _new_run(
     worker: Worker, chosen: Options, name: str, *, folder: str, seed_names: Sequence[str], clusters: Any
-) -> Harrow:  # fmt: skip
+) -> Harrow:
     from .run import Harrow
     from .terminal_notes import show_on
 
@@ -373,33 +384,32 @@ def _examples(worker: Worker, name: str) -> HarrowExamples:
         chosen = _options(worker, item, options.NOTHING)
         folder = f"{folder_name(item.nodeid, name, attempt_of(item))}-{number}"
         run = _new_run(
-            worker, chosen, name, folder=folder, seed_names=(original_nodeid(item), name),
+            worker,
+            chosen,
+            name,
+            folder=folder,
+            seed_names=(original_nodeid(item), name),
             clusters=_source(worker, replace(chosen, scope="test")),
-        )  # fmt: skip
+        )
         item.stash[RUNS] = [row for row in runs_of(item) if row.name != name]  # the last example
         _begin(item, run)
         return run
 
     return HarrowExamples(
-        lambda: worker.item,
-        begin,
-        _properties_of,
-        lambda item: _options(worker, item, options.NOTHING).keep,
+        lambda: worker.item, begin, _properties_of, lambda item: _options(worker, item, options.NOTHING).keep
     )
 
 
 # --------------------------------------------------------------------- a cluster for all tests of a worker
 
 
-def _serve_session(
-    request: pytest.FixtureRequest, arguments: Mapping[str, Any]
-) -> Iterator[Harrow]:
+def _serve_session(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
     worker = request.config.stash[WORKER]
     name = str(request.fixturename)
     chosen = _options(worker, None, arguments)
     run = _new_run(
-        worker, chosen, name, folder=name, seed_names=(name,), clusters=_source(worker, replace(chosen, scope="test")),
-    )  # fmt: skip
+        worker, chosen, name, folder=name, seed_names=(name,), clusters=_source(worker, replace(chosen, scope="test"))
+    )
     run.on_verdict(lambda verdict: _record(worker, run, verdict))
     worker.session_runs[name] = run
     try:

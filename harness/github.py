@@ -62,9 +62,7 @@ class GithubSummary:
                     file.write(table(tests, f"run {worker.run}, seed {worker.seed}"))
             except OSError as error:
                 session.config.issue_config_time_warning(
-                    pytest.PytestWarning(
-                        f"harrow: GITHUB_STEP_SUMMARY={self._summary} could not be written: {error}"
-                    ),
+                    pytest.PytestWarning(f"harrow: GITHUB_STEP_SUMMARY={self._summary} could not be written: {error}"),
                     2,
                 )
 
@@ -110,9 +108,7 @@ def _cell(text: str) -> str:
 def annotations_of(tests: Sequence[JudgedTest], root: Path, base: Path) -> list[str]:
     """Return a workflow command for each failed test. `root`: of pytest; `base`: the folder of the repository."""
     failed = [test for test in tests if test.state in FAILED and test.row.place is not None]
-    return [
-        _annotation(test.row, test.sentences(), root, base) for test in failed[:ANNOTATIONS_MOST]
-    ]
+    return [_annotation(test.row, test.sentences(), root, base) for test in failed[:ANNOTATIONS_MOST]]
 
 
 def _annotation(row: IndexRow, sentences: Sequence[str], root: Path, base: Path) -> str:

@@ -120,9 +120,7 @@ def why_ended(printed: str, folder: Path) -> str:
     """Return why a JVM ended, from what it printed: the limit that it met, or the lines that are no stack trace."""
     if why := limit_in(printed, folder):
         return f"the JVM ended: {why}"
-    lines = [
-        line.strip() for line in printed.splitlines() if not line.startswith(("\tat ", "\t..."))
-    ]
+    lines = [line.strip() for line in printed.splitlines() if not line.startswith(("\tat ", "\t..."))]
     if not any(lines):
         return "the JVM ended without a word"
     return f"the JVM ended: {'; '.join(line for line in lines if line)[-600:]}"

@@ -136,9 +136,7 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
 def _one_of(names: Sequence[str]) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in names:
-            raise ValueError(
-                f"{value!r}: expected {' or '.join(names)}{_nearest(str(value), names)}"
-            )
+            raise ValueError(f"{value!r}: expected {' or '.join(names)}{_nearest(str(value), names)}")
         return str(value)
 
     return parse
@@ -257,12 +255,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
         marker=True,
     ),
     OptionSpec(name="keep", parse=bool, ini_type="bool", doc="keep the folders of passed tests"),
-    OptionSpec(
-        name="out",
-        parse=_path,
-        metavar="DIR",
-        doc="folder for the run folders (default harrow-out)",
-    ),
+    OptionSpec(name="out", parse=_path, metavar="DIR", doc="folder for the run folders (default harrow-out)"),
     OptionSpec(
         name="keep_runs",
         parse=_whole(1, 1_000_000),
@@ -336,9 +329,7 @@ def add_options(parser: pytest.Parser) -> None:
             group.addoption(row.flag, action="store_true", default=None, help=row.doc)
         else:
             action = "append" if row.ini_type == "linelist" else "store"
-            group.addoption(
-                row.flag, action=action, default=None, metavar=row.metavar, help=row.doc
-            )
+            group.addoption(row.flag, action=action, default=None, metavar=row.metavar, help=row.doc)
         parser.addini(row.ini, f"{row.doc} (as {row.flag})", type=row.ini_type, default=None)
 
 

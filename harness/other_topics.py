@@ -44,9 +44,7 @@ def offsets_of_topics(cluster: RunningCluster) -> dict[str, int]:
     return found
 
 
-def check_existing(
-    cluster: RunningCluster, topics: Sequence[str], created: Collection[str]
-) -> None:
+def check_existing(cluster: RunningCluster, topics: Sequence[str], created: Collection[str]) -> None:
     """Raise ConfigError for a topic that the cluster does not have and that this test did not create.
 
     `created`: topics of the test; one of them that is gone was deleted, which the verdict says. Nothing is checked

@@ -72,22 +72,35 @@ class PipelineVerifier:
         bound = recovery_bound("verify_pipeline", recovers_within)
         guarantee = guarantee_of(guarantee, order_key)
         retry = RetryPromise.of(
-            retry_topics=retry_topics, dead_letters=dead_letters, attempts=attempts, attempts_header=attempts_header,
-            due_header=due_header, once=forbids_duplicates(guarantee),
-        )  # fmt: skip
+            retry_topics=retry_topics,
+            dead_letters=dead_letters,
+            attempts=attempts,
+            attempts_header=attempts_header,
+            due_header=due_header,
+            once=forbids_duplicates(guarantee),
+        )
         promise = PipelinePromise.of(
-            source, sink, guarantee=guarantee, record_id=record_id, relation=relation, group=group,
-            retry=retry, order_key=order_key,
-        )  # fmt: skip
+            source,
+            sink,
+            guarantee=guarantee,
+            record_id=record_id,
+            relation=relation,
+            group=group,
+            retry=retry,
+            order_key=order_key,
+        )
         verdict = self._judged(promise.topics, guarantee, promise, bound)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
         return verdict
 
     def _judged(
-        self, topics: Iterable[Topic | str], guarantee: str | None, promise: TopicPromise | PipelinePromise | None,
+        self,
+        topics: Iterable[Topic | str],
+        guarantee: str | None,
+        promise: TopicPromise | PipelinePromise | None,
         recovers_within: float | None,
-    ) -> Verdict:  # fmt: skip
+    ) -> Verdict:
         raise NotImplementedError  # Harrow has it
 
     def _explain(self, verdict: Verdict) -> str:

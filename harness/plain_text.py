@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SIGNS = {
-    "·": "-",
-    "×": "x",
-    "…": "...",
-    "–": "-",
-    "—": "-",
-    "→": "->",
-    "│": "|",
-    "─": "-",
-    "✓": "ok",
-}
+SIGNS = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "│": "|", "─": "-", "✓": "ok"}
 HANDLER = "harrow.plain"
 ESCAPES = range(0xDC80, 0xDD00)
 """Bytes of a file name that is no text (`surrogateescape`)."""
@@ -60,9 +50,7 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     character = error.object[error.start]
     if ord(character) in ESCAPES:
         return bytes([ord(character) - 0xDC00]), error.start + 1
-    return SIGNS.get(
-        character, character.encode("ascii", "backslashreplace").decode()
-    ), error.start + 1
+    return SIGNS.get(character, character.encode("ascii", "backslashreplace").decode()), error.start + 1
 
 
 codecs.register_error(HANDLER, _plain)

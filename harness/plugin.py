@@ -124,9 +124,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     if worker.temporary_out is None:
         parts.append(f"out {chosen.out}")
     else:
-        parts.append(
-            f"out {worker.temporary_out}, because {chosen.out} cannot be written ({worker.out_problem})"
-        )
+        parts.append(f"out {worker.temporary_out}, because {chosen.out} cannot be written ({worker.out_problem})")
     if chosen.repeat > 1:
         parts.append(f"repeat {chosen.repeat}")
     if chosen.shrink:
@@ -288,9 +286,7 @@ def _note_folders(item: pytest.Item, report: pytest.TestReport) -> None:
         report.user_properties.append(row)
 
 
-def _explain_failure(
-    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> None:
+def _explain_failure(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Add to the report the verdict, what failed, and the command that repeats the test."""
     from .repeating import PROPERTY_FAILURE, failure_of, repeat_line
 

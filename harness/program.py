@@ -86,9 +86,7 @@ def run_program(
             problems.append(str(error))
         finally:
             ending.end()
-    topics = tuple(
-        name for name in sorted(harrow.cluster.describe().topics) if not name.startswith("__")
-    )
+    topics = tuple(name for name in sorted(harrow.cluster.describe().topics) if not name.startswith("__"))
     verdict = None
     if not topics:
         problems.append(
@@ -103,9 +101,13 @@ def run_program(
         except HarrowError as error:
             problems.append(str(error))
     return ProgramResult(
-        exit_code=ending.exit_code, stopped=ending.stopped, faults=block.effects, verdict=verdict,
-        problems=tuple(problems), topics=topics,
-    )  # fmt: skip
+        exit_code=ending.exit_code,
+        stopped=ending.stopped,
+        faults=block.effects,
+        verdict=verdict,
+        problems=tuple(problems),
+        topics=topics,
+    )
 
 
 def _duration(seconds: float | None, chaos: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,9 +59,14 @@ class RunningPrograms:
         raise NotImplementedError
 
     def program(
-        self, name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None,
-        start: bool = True, in_terminal: bool = False,
-    ) -> Program:  # fmt: skip
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+        in_terminal: bool = False,
+    ) -> Program:
         """Start a program of yours, such as the service under test; it ends with the `Harrow`.
 
         `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
@@ -78,16 +83,18 @@ class RunningPrograms:
         earlier = self._programs.get(name)
         if earlier is not None:
             if earlier.alive:
-                raise ConfigError(
-                    f"program {name!r} runs already; stop() it, or choose another name"
-                )
+                raise ConfigError(f"program {name!r} runs already; stop() it, or choose another name")
             self._ended_programs += [replace(end, started_again=True) for end in earlier.ends()]
             earlier.close()
         words = find_program(command)
         process = ProgramProcess(
-            name, self.folder / run_folder.PROGRAMS / name, words, self.bootstrap_servers, environment or {},
+            name,
+            self.folder / run_folder.PROGRAMS / name,
+            words,
+            self.bootstrap_servers,
+            environment or {},
             in_terminal=in_terminal,
-        )  # fmt: skip
+        )
         program = Program(name, process)
         if start:
             program.start()

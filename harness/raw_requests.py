@@ -36,9 +36,15 @@ class StoppedError(ClusterError):
 
 
 def ask(
-    address: Address, api_key: int, version: int, entity: Any, *, timeout_s: float = TIMEOUT_S,
-    client_id: str = CLIENT_ID, stopped: threading.Event | None = None,
-) -> Any:  # fmt: skip
+    address: Address,
+    api_key: int,
+    version: int,
+    entity: Any,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    client_id: str = CLIENT_ID,
+    stopped: threading.Event | None = None,
+) -> Any:
     """Send one request and return the response, as entities of `cluster.wire.messages`."""
     body = messages.encode_request(api_key, version, entity)
     header = encode_request_header(api_key, version, 1, client_id)
@@ -56,9 +62,7 @@ def ask(
 class _Waiter:
     """Waits on one socket that does not block, until a deadline, and until the caller is stopped."""
 
-    def __init__(
-        self, connection: socket.socket, timeout_s: float, stopped: threading.Event | None
-    ) -> None:
+    def __init__(self, connection: socket.socket, timeout_s: float, stopped: threading.Event | None) -> None:
         self._connection = connection
         self._deadline = time.monotonic() + timeout_s
         self._stopped = stopped
@@ -91,9 +95,7 @@ class _Waiter:
 
 
 @contextlib.contextmanager
-def _connected(
-    address: Address, timeout_s: float, stopped: threading.Event | None
-) -> Generator[socket.socket]:
+def _connected(address: Address, timeout_s: float, stopped: threading.Event | None) -> Generator[socket.socket]:
     """Yield a socket that does not block, connected to the first of the host's addresses that accepts."""
     refused: OSError = ConnectionError("its host has no address")
     for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):

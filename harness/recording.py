@@ -36,9 +36,7 @@ PRODUCER_ID_TIMEOUT_S = 0.5
 """librdkafka itself asks for a producer id after this time."""
 SENDS_TIMEOUT_S = 10.0
 """How long a verdict waits for the results of a client's sends."""
-UNDERSCORED = frozenset(
-    {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
-)
+UNDERSCORED = frozenset({"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"})
 """Settings of librdkafka and confluent-kafka whose names contain underscores."""
 NOT_IDEMPOTENT_WITH = ("retries", "max_in_flight_requests_per_connection")
 """With these settings kafka-python itself decides about idempotence."""
@@ -107,36 +105,24 @@ class RecordingClients:
         return self.folder / run_folder.HISTORY
 
     def _for_librdkafka(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "bootstrap.servers": self.bootstrap_servers,
-            "log_level": QUIET_LOG_LEVEL,
-            **settings,
-        }
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": QUIET_LOG_LEVEL, **settings}
 
-    def _open(
-        self, make: Callable[..., Any], kind: str, topics: Iterable[object], settings: Mapping[str, Any]
-    ) -> Any:  # fmt: skip
+    def _open(self, make: Callable[..., Any], kind: str, topics: Iterable[object], settings: Mapping[str, Any]) -> Any:
         """Create a client of kafka-python or aiokafka; brokers know it by the name that its history has."""
         from .clients.recorder import client_name
 
         name = client_name(settings.get("client_id"), kind)
         defaults = {"bootstrap_servers": self.bootstrap_servers, "client_id": name}
-        client = make(
-            *map(str, topics), history=self._history, name=name, **(defaults | dict(settings))
-        )
+        client = make(*map(str, topics), history=self._history, name=name, **(defaults | dict(settings)))
         self._clients.append(client.handle())
         if kind == "producer":
             used = client.recorder  # the libraries have different defaults
-            self._produced_with = _dotted(settings) | {
-                "acks": used.acks, "enable.idempotence": used.idempotent
-            }  # fmt: skip
+            self._produced_with = _dotted(settings) | {"acks": used.acks, "enable.idempotence": used.idempotent}
         return client
 
     def _await_sends(self) -> list[str]:
         """Wait for the results of the clients' sends, whose records may still arrive; return what is missing."""
-        with noted(
-            "the results of the clients' sends", most_s=SENDS_TIMEOUT_S * len(self._clients)
-        ):
+        with noted("the results of the clients' sends", most_s=SENDS_TIMEOUT_S * len(self._clients)):
             missing = [client.await_sends(SENDS_TIMEOUT_S) for client in self._clients]
         return [text for text in missing if text]
 
@@ -163,9 +149,7 @@ class KafkaPythonClients:
         from .clients.kafka_python_producer import RecordingKafkaProducer
 
         chosen = _idempotent(settings, *NOT_IDEMPOTENT_WITH)
-        producer: RecordingKafkaProducer = self._open(
-            RecordingKafkaProducer, "producer", (), chosen
-        )
+        producer: RecordingKafkaProducer = self._open(RecordingKafkaProducer, "producer", (), chosen)
         return producer
 
     def consumer(self, *topics: Topic | str, **settings: object) -> RecordingKafkaConsumer:
@@ -174,9 +158,7 @@ class KafkaPythonClients:
         from .clients.kafka_python_consumer import RecordingKafkaConsumer
 
         chosen = FROM_THE_BEGINNING | settings
-        consumer: RecordingKafkaConsumer = self._open(
-            RecordingKafkaConsumer, "consumer", topics, chosen
-        )
+        consumer: RecordingKafkaConsumer = self._open(RecordingKafkaConsumer, "consumer", topics, chosen)
         return consumer
 
 
@@ -206,9 +188,7 @@ class AIOKafkaClients:
         from .clients.aiokafka_consumer import RecordingAIOKafkaConsumer
 
         chosen = FROM_THE_BEGINNING | settings
-        consumer: RecordingAIOKafkaConsumer = self._open(
-            RecordingAIOKafkaConsumer, "consumer", topics, chosen
-        )
+        consumer: RecordingAIOKafkaConsumer = self._open(RecordingAIOKafkaConsumer, "consumer", topics, chosen)
         return consumer
 
 
@@ -221,9 +201,7 @@ def _require(module: str, attribute: str, distribution: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise ConfigError(
-            f"harrow.{attribute} needs {distribution}: install pytest-harrow[{distribution}]"
-        ) from None
+        raise ConfigError(f"harrow.{attribute} needs {distribution}: install pytest-harrow[{distribution}]") from None
 
 
 def _idempotent(settings: Mapping[str, Any], *unless: str) -> dict[str, Any]:
@@ -236,16 +214,11 @@ def _idempotent(settings: Mapping[str, Any], *unless: str) -> dict[str, Any]:
 def _await_reports(producer: Producer, timeout_s: float) -> str:
     from confluent_kafka import KafkaException
 
-    with contextlib.suppress(
-        KafkaException
-    ):  # fatal: the records already have their delivery reports
+    with contextlib.suppress(KafkaException):  # fatal: the records already have their delivery reports
         producer.flush(timeout_s)
     return ""
 
 
 def _dotted(config: Mapping[str, object]) -> dict[str, Any]:
     """Convert keyword arguments to librdkafka's setting names: `linger_ms` becomes `linger.ms`."""
-    return {
-        name if name in UNDERSCORED else name.replace("_", "."): value
-        for name, value in config.items()
-    }
+    return {name if name in UNDERSCORED else name.replace("_", "."): value for name, value in config.items()}

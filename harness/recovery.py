@@ -34,18 +34,18 @@ def recovery_bound(function: str, given: Any) -> float | None:
 
 def least_isr_of(topics: Iterable[Topic]) -> dict[str, int]:
     """Return `min.insync.replicas` of the topics that have their own, by name."""
-    return {
-        topic.name: int(str(topic.config[MIN_ISR])) for topic in topics if MIN_ISR in topic.config
-    }
+    return {topic.name: int(str(topic.config[MIN_ISR])) for topic in topics if MIN_ISR in topic.config}
 
 
 def progress_facts(
     least_isr: Mapping[str, int], of_verdict: float | None, of_faults: Mapping[str, float], *, had_faults: bool
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what run.json keeps; empty when nothing is to be judged, so that nothing is read."""
     if of_verdict is None and not had_faults:
         return {}
     return {
-        "ended_ns": time.monotonic_ns(), "min_insync_replicas": dict(least_isr), "recovers_within_s": of_verdict,
+        "ended_ns": time.monotonic_ns(),
+        "min_insync_replicas": dict(least_isr),
+        "recovers_within_s": of_verdict,
         "recovers_within_s_of_faults": dict(of_faults),
-    }  # fmt: skip
+    }

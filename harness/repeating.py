@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 PROPERTY_REPEAT = "harrow.repeat"
 PROPERTY_FAILURE = "harrow.failure"
-FORMAT = re.compile(
-    r"(?P<number>\d+) of (?P<total>\d+) with (?P<seeds>[^:]*): (?P<nodeid>.*)", re.DOTALL
-)
+FORMAT = re.compile(r"(?P<number>\d+) of (?P<total>\d+) with (?P<seeds>[^:]*): (?P<nodeid>.*)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +70,7 @@ def repeat_line(item: pytest.Item) -> str:
     for row in options.OPTIONS:
         given = config.getoption(row.flag)
         if (
-            row.name
-            in ("brokers", "scope", "backend", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
+            row.name in ("brokers", "scope", "backend", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
             and given is not None
         ):
             words.append(f"{row.flag}={given}")
@@ -127,9 +124,7 @@ def repeat_items(items: list[pytest.Item], count: int) -> None:
     """Replace each test that uses a Harrow fixture by `count` items with the same seed."""
     if count > 1:
         items[:] = [
-            repeated
-            for item in items
-            for repeated in (_repeated(item, count) if _can_be_repeated(item) else [item])
+            repeated for item in items for repeated in (_repeated(item, count) if _can_be_repeated(item) else [item])
         ]
 
 
@@ -149,9 +144,7 @@ def _repeated(item: pytest.Item, count: int) -> Iterable[pytest.Item]:
     for number in range(1, count + 1):
         copied = _copied(item, f"{number} of {count}")
         copied.stash[REPETITION] = Repetition(nodeid=item.nodeid, number=number, total=count)
-        copied.user_properties.append(
-            (PROPERTY_REPEAT, f"{number} of {count} with {seeds}: {item.nodeid}")
-        )
+        copied.user_properties.append((PROPERTY_REPEAT, f"{number} of {count} with {seeds}: {item.nodeid}"))
         yield copied
 
 
@@ -167,9 +160,12 @@ def _copied(item: pytest.Function, number: str) -> pytest.Function:
     parameters = dataclasses.replace(parameters, _idlist=[*parameters._idlist, number])  # noqa: SLF001
     kind: Any = type(item)
     copied: pytest.Function = kind.from_parent(
-        item.parent, name=f"{item.originalname}[{parameters.id}]", originalname=item.originalname,
-        callspec=parameters, fixtureinfo=source._fixtureinfo,  # noqa: SLF001
-    )  # fmt: skip
+        item.parent,
+        name=f"{item.originalname}[{parameters.id}]",
+        originalname=item.originalname,
+        callspec=parameters,
+        fixtureinfo=source._fixtureinfo,  # noqa: SLF001
+    )
     copied.own_markers[:] = item.own_markers  # with those that a conftest added at collection
     copied.keywords.update({marker.name: marker for marker in item.own_markers})
     return copied
@@ -225,9 +221,6 @@ class RepeatSummary:
         ran = len(failures) + passed
         runs = f"{ran} runs" if ran == planned else f"{ran} runs ({planned} were planned)"
         names = Counter(failures.values())
-        parts = [
-            f"{count} {name}"
-            for name, count in sorted(names.items(), key=lambda row: (-row[1], row[0]))
-        ]
+        parts = [f"{count} {name}" for name, count in sorted(names.items(), key=lambda row: (-row[1], row[0]))]
         counted = f": {', '.join(parts)}" if parts else ""
         return f"came back in {len(failures)} of {runs} with {seeds}{counted}; {passed} passed"

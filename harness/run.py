@@ -71,13 +71,7 @@ AFTER_FAULTS_S = 2.0
 
 @checked
 class Harrow(
-    MadeVerdicts,
-    RecordingClients,
-    RunningPrograms,
-    Dependencies,
-    PipelineVerifier,
-    VerdictsOfFailures,
-    Waits,
+    MadeVerdicts, RecordingClients, RunningPrograms, Dependencies, PipelineVerifier, VerdictsOfFailures, Waits
 ):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
@@ -122,9 +116,13 @@ class Harrow(
         self.backend = self._source.backend
         """Where the brokers run: `local`, `apache`, …"""
         self._verifier = RunVerifier(
-            self.folder, spark, seed=seed, repeat=repeat, engine=engine,
+            self.folder,
+            spark,
+            seed=seed,
+            repeat=repeat,
+            engine=engine,
             converge_timeout_s=converge_timeout_s or CONVERGE_TIMEOUT_S,
-        )  # fmt: skip
+        )
         self._cluster: RunningCluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}
@@ -193,19 +191,19 @@ class Harrow(
             run_folder.remove_data(self.folder)  # left by an earlier run in the same folder
             run_folder.remove_results(self.folder)
             self._cluster = self._source.acquire(
-                self.folder,
-                brokers=self.brokers,
-                config=self._config,
-                seed=self._seed,
-                plants=self._plants,
+                self.folder, brokers=self.brokers, config=self._config, seed=self._seed, plants=self._plants
             )
             self.brokers = len(self._cluster.brokers)  # of an external cluster, as many as it has
             self._traced = trace_ends(self._cluster.folder)
             run_folder.write_run(
-                self.folder, seed=self.seed, brokers=self.brokers, config=self._config,
-                log_dirs=self._cluster.log_dirs(), started_ns=started_ns,
+                self.folder,
+                seed=self.seed,
+                brokers=self.brokers,
+                config=self._config,
+                log_dirs=self._cluster.log_dirs(),
+                started_ns=started_ns,
                 unrecorded=unrecorded_by(self._cluster),
-            )  # fmt: skip
+            )
             if self._source.shared:
                 self.forget_requests()
         return self._cluster
@@ -227,19 +225,10 @@ class Harrow(
         A topic that was deleted may be created again, with other arguments, too.
         On the cluster of `harrow_session`, a call with the arguments of an earlier test returns that test's topic.
         """
-        unique = (
-            f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}"
-            if self._source.shared
-            else name
-        )
+        unique = f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}" if self._source.shared else name
         brokers = len(self.cluster.brokers)
         replicas = min(3, brokers) if replication_factor is None else replication_factor
-        topic = Topic(
-            name=unique,
-            partitions=partitions,
-            replication_factor=replicas,
-            config=dict(config or {}),
-        )
+        topic = Topic(name=unique, partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         check_topic(topic, brokers)
         existing = self._topics.get(name)
         if existing is not None and not topic_exists(self.cluster.bootstrap_servers, existing.name):
@@ -309,9 +298,7 @@ class Harrow(
         """
         if self._chaos is not None:
             unused = self._chaos.never_entered
-            raise ConfigError(
-                unused or "a chaos block is already active; give all faults to one block"
-            )
+            raise ConfigError(unused or "a chaos block is already active; give all faults to one block")
         request = ChaosRequest.of(faults, duration, cap, kinds, schedule, reached_within)
         bound = recovery_bound("chaos", recovers_within)
         cluster = self.cluster
@@ -320,9 +307,12 @@ class Harrow(
         system.dependencies = self.dependency_controls
         block = self._blocks - self._before_test[0]
         planned = request.plan(
-            cluster, system.capabilities, list(self._topics.values()), first_id=self._steps + 1,
+            cluster,
+            system.capabilities,
+            list(self._topics.values()),
+            first_id=self._steps + 1,
             seed=child_seed(self._seed, "chaos", str(block)),
-        )  # fmt: skip
+        )
         planned = self.replays.get(block, planned)
         if bound is not None:
             self._bounds.update((step.id, bound) for step in planned.steps)
@@ -351,9 +341,7 @@ class Harrow(
 
     def _chaos_ended(self, schedule: Schedule) -> None:
         self._chaos = None
-        self.schedule = (
-            schedule if schedule.run else replace(schedule, run=self._describe(schedule))
-        )
+        self.schedule = schedule if schedule.run else replace(schedule, run=self._describe(schedule))
         self.schedules.append(self.schedule)
         run_folder.note(self.folder, chaos_blocks=self._blocks)
         file = self.folder / run_folder.schedule_name(self._blocks)
@@ -367,12 +355,19 @@ class Harrow(
         ends_ms = [(step.fired_ms or 0) + (step.duration_ms or 0) for step in schedule.steps]
         made = fields_of_producer(self._produced_with)
         return RunSettings(
-            seed=self._seed, brokers=self.brokers, seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
-            config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
-            replication_factor=topic.replication_factor, topic_config=topic.config,
-            plants=self._plants, workload=self.workload,
-            guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss", **made,
-        ).to_json()  # fmt: skip
+            seed=self._seed,
+            brokers=self.brokers,
+            seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
+            config=self.cluster.config.overrides(),
+            topic=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_config=topic.config,
+            plants=self._plants,
+            workload=self.workload,
+            guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss",
+            **made,
+        ).to_json()
 
     # ---------------------------------------------------------------------------------- verdict
 
@@ -401,9 +396,7 @@ class Harrow(
         __tracebackhide__ = True  # so pytest shows the caller's line
         from .promises.topic_promise import TopicPromise
 
-        promise = TopicPromise.of(
-            guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key
-        )
+        promise = TopicPromise.of(guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key)
         bound = recovery_bound("verify", recovers_within)
         verdict = self._judged(topics, guarantee, promise, bound)
         if not verdict.valid:
@@ -429,14 +422,10 @@ class Harrow(
         with self._making_a_verdict():
             notes = self._await_sends()
             least_isr = least_isr_of(self._topics.values())
-            progress = progress_facts(
-                least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0
-            )
+            progress = progress_facts(least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0)
             run_folder.note_progress(self.folder, progress)
             self.record_program_ends()
-            verdict = self._verifier.judge(
-                self.cluster, names, guarantee, promise, notes, self._next_number
-            )
+            verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes, self._next_number)
         return self._publish(verdict)
 
     def _judged_without_spark(self, reason: str) -> Verdict:

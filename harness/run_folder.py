@@ -57,13 +57,22 @@ RUN_SCHEMA_VERSION = 1
 _RUN_REMEDY = "run the test again, or take the file from a copy of the folder"
 _Number = int | float
 RUN_FIELDS: Mapping[str, Any] = {
-    "schema_version": int, "started_ns": int, "seed": int, "brokers": int, "config": Mapping[str, object],
-    "log_dirs": Mapping[str, Sequence[str]], "unrecorded": Sequence[str], "topics": Sequence[str], "histories": int,
-    "chaos_blocks": int, "promised": bool, "verdicts": Sequence[Mapping[str, object]],
+    "schema_version": int,
+    "started_ns": int,
+    "seed": int,
+    "brokers": int,
+    "config": Mapping[str, object],
+    "log_dirs": Mapping[str, Sequence[str]],
+    "unrecorded": Sequence[str],
+    "topics": Sequence[str],
+    "histories": int,
+    "chaos_blocks": int,
+    "promised": bool,
+    "verdicts": Sequence[Mapping[str, object]],
     "replicas": Mapping[str, Mapping[str, Sequence[int]]],
     "progress": Mapping[str, _Number | Mapping[str, _Number] | None],
     "imported": Mapping[str, object],
-}  # fmt: skip
+}
 """The types of what `run.json` has."""
 
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
@@ -116,9 +125,7 @@ def verdict_files(run: Path) -> list[Path]:
 
 def page_of(verdict: Path) -> Path:
     """Return the page that shows the verdict of a file `verdict.json` or `verdict-<n>.json`."""
-    return verdict.with_name(
-        verdict.name.replace(Path(VERDICT).stem, Path(REPORT).stem).replace(".json", ".html")
-    )
+    return verdict.with_name(verdict.name.replace(Path(VERDICT).stem, Path(REPORT).stem).replace(".json", ".html"))
 
 
 def schedule_files(run: Path) -> list[Path]:
@@ -161,10 +168,14 @@ def write_run(
     `unrecorded`: what the backend does not record, by the names of `histories.recordings.Recording`.
     """
     body = {
-        "schema_version": RUN_SCHEMA_VERSION, "started_ns": started_ns, "seed": seed, "brokers": brokers,
-        "config": dict(config), "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
+        "schema_version": RUN_SCHEMA_VERSION,
+        "started_ns": started_ns,
+        "seed": seed,
+        "brokers": brokers,
+        "config": dict(config),
+        "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
         "unrecorded": list(unrecorded),
-    }  # fmt: skip
+    }
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 
 
@@ -260,9 +271,7 @@ def check_run(run: Path) -> None:
     for name, value in rows.items():
         problem = problem or kind_of(RUN_FIELDS.get(name, object)).find(value)
         if problem is not None:
-            raise ConfigError(
-                f"{path}: {wrong_value(name + problem.place, problem)}; {_RUN_REMEDY}"
-            )
+            raise ConfigError(f"{path}: {wrong_value(name + problem.place, problem)}; {_RUN_REMEDY}")
 
 
 def shown(path: Path) -> str:

@@ -127,16 +127,20 @@ class RunIndex:
             if test.uses_harrow or folders:
                 rows.append(
                     IndexRow(
-                        test=named(nodeid, attempt, attempts[nodeid]), outcome=test.outcome,
-                        folders=tuple(folders), pages=tuple(test.pages), unjudged=tuple(test.unjudged),
-                        seed=test.seed or _seed(folders), command=test.command,
-                        duration_s=test.duration_s, reason=test.reason, place=test.place,
+                        test=named(nodeid, attempt, attempts[nodeid]),
+                        outcome=test.outcome,
+                        folders=tuple(folders),
+                        pages=tuple(test.pages),
+                        unjudged=tuple(test.unjudged),
+                        seed=test.seed or _seed(folders),
+                        command=test.command,
+                        duration_s=test.duration_s,
+                        reason=test.reason,
+                        place=test.place,
                     )
-                )  # fmt: skip
+                )
         rows += [
-            IndexRow(
-                test=folder.name, outcome="interrupted", folders=(folder,), seed=_seed([folder])
-            )
+            IndexRow(test=folder.name, outcome="interrupted", folders=(folder,), seed=_seed([folder]))
             for folder in left
         ]
         return rows

@@ -128,9 +128,7 @@ class RunSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
-        return {
-            **asdict(self), "plants": list(self.plants), "operations": list(self.operations)
-        }  # fmt: skip
+        return {**asdict(self), "plants": list(self.plants), "operations": list(self.operations)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> RunSettings:

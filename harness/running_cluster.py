@@ -183,9 +183,7 @@ class RunningCluster(Protocol):
         """Wait until ISRs are full and all replicas have the same end, which is committed."""
         ...
 
-    def await_replicated(
-        self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()
-    ) -> None:
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()) -> None:
         """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
 
         `topics`: those that are judged; a cluster that others use too waits only for them.

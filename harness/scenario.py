@@ -77,10 +77,7 @@ VARIANTS: Mapping[str, ChaosVariant] = {
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
     ),
     "exactly-once": ChaosVariant(
-        guarantee="exactly-once",
-        config=exactly_once.CONFIG,
-        workload=EXACTLY_ONCE,
-        must_be_valid=True,
+        guarantee="exactly-once", config=exactly_once.CONFIG, workload=EXACTLY_ONCE, must_be_valid=True
     ),
 }
 
@@ -193,16 +190,22 @@ def drawn_scenario(
     repeat = repeat_command(seed, seconds, variant, brokers, repertoire, plants, workload)
     workload = workload or chosen.workload
     return Scenario(
-        seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
-        repeat=repeat, plants=tuple(plants),
+        seed=seed,
+        brokers=brokers,
+        guarantee=chosen.guarantee,
+        variant=variant,
+        repertoire=repertoire,
+        repeat=repeat,
+        plants=tuple(plants),
         partitions=partitions_of(chosen, brokers),
-        config=chosen.config, topic_config=chosen.topic, producer=chosen.producer, workload=workload,
-        faults={
-            "duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": kinds_of(repertoire),
-        },
+        config=chosen.config,
+        topic_config=chosen.topic,
+        producer=chosen.producer,
+        workload=workload,
+        faults={"duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": kinds_of(repertoire)},
         # a slow link or a short absence of the registry alone need not move a leader; a job also meets coordinators
         needs_election=repertoire == "usual" and workload == ORDERS,
-    )  # fmt: skip
+    )
 
 
 def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
@@ -212,19 +215,32 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
     if any("power-loss" in step.fault.capabilities() for step in schedule.steps):
         config["harrow.power.loss"] = True
     producer: dict[str, Any] = {
-        "acks": settings.acks, "enable.idempotence": settings.idempotent, "max.in.flight": settings.in_flight,
+        "acks": settings.acks,
+        "enable.idempotence": settings.idempotent,
+        "max.in.flight": settings.in_flight,
         "request.timeout.ms": settings.request_timeout_ms,
-    }  # fmt: skip
+    }
     segment_bytes = int(str(config.get("internal.segment.bytes", SEGMENT_BYTES_USUAL)))
     if segment_bytes < SEGMENT_BYTES_USUAL:
         # a batch that is larger than a segment is refused, and librdkafka then takes a new epoch and may send twice
         producer["batch.size"] = segment_bytes // 2
     return Scenario(
-        seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
-        replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
-        guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer=producer, plants=tuple(settings.plants), workload=settings.workload, clients=settings,
-    )  # fmt: skip
+        seed=settings.seed,
+        brokers=settings.brokers,
+        partitions=settings.partitions,
+        topic=settings.topic,
+        replication_factor=settings.replication_factor,
+        config=config,
+        topic_config=settings.topic_config,
+        guarantee=settings.guarantee,
+        repeat=repeat,
+        faults={"schedule": schedule},
+        repertoire="recorded",
+        producer=producer,
+        plants=tuple(settings.plants),
+        workload=settings.workload,
+        clients=settings,
+    )
 
 
 def run_seed(
@@ -243,13 +259,7 @@ def run_seed(
 ) -> ChaosResult:
     """Run the scenario for one seed; never raises for what the cluster or the checks did."""
     scenario = drawn_scenario(
-        seed,
-        seconds=seconds,
-        variant=variant,
-        brokers=brokers,
-        repertoire=repertoire,
-        plants=plants,
-        workload=workload,
+        seed, seconds=seconds, variant=variant, brokers=brokers, repertoire=repertoire, plants=plants, workload=workload
     )
     if backend != HARROWS_BROKERS:
         scenario = replace(scenario, repeat=f"{scenario.repeat} {backend_words(backend)}")
@@ -257,9 +267,13 @@ def run_seed(
 
 
 def run_scenario(
-    scenario: Scenario, folder: Path, *, spark: UserSpark = HARROWS_OWN, keep: bool = False,
+    scenario: Scenario,
+    folder: Path,
+    *,
+    spark: UserSpark = HARROWS_OWN,
+    keep: bool = False,
     backend: BackendChoice = HARROWS_BROKERS,
-) -> ChaosResult:  # fmt: skip
+) -> ChaosResult:
     """Run one scenario; never raises for what the cluster or the checks did."""
     begun = time.monotonic()
     status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
@@ -268,10 +282,16 @@ def run_scenario(
     ran: Harrow | None = None
     try:
         with Harrow(
-            folder, seed=scenario.seed, brokers=scenario.brokers, config=scenario.config, spark=spark,
-            repeat=scenario.repeat, plants=scenario.plants, clusters=new_source(backend),
+            folder,
+            seed=scenario.seed,
+            brokers=scenario.brokers,
+            config=scenario.config,
+            spark=spark,
+            repeat=scenario.repeat,
+            plants=scenario.plants,
+            clusters=new_source(backend),
             converge_timeout_s=scenario.converge_timeout_s,
-        ) as harrow:  # fmt: skip
+        ) as harrow:
             ran = harrow
             faults, verdict, unfinished = _break_and_judge(harrow, scenario)
             status, reasons = verdict.status.value, [*verdict.reasons, *unfinished]
@@ -299,10 +319,20 @@ def run_scenario(
     if ran is not None and status == "valid" and not keep:
         ran.remove_data()
     return ChaosResult(
-        seed=scenario.seed, variant=scenario.variant, status=status, acknowledged=acknowledged, elections=elections,
-        faults=faults, anomalies=totals, reasons=tuple(reasons), seconds=round(time.monotonic() - begun, 1),
-        folder=str(folder), brokers=scenario.brokers, repertoire=scenario.repertoire, kinds=kinds_in_effect(folder),
-    )  # fmt: skip
+        seed=scenario.seed,
+        variant=scenario.variant,
+        status=status,
+        acknowledged=acknowledged,
+        elections=elections,
+        faults=faults,
+        anomalies=totals,
+        reasons=tuple(reasons),
+        seconds=round(time.monotonic() - begun, 1),
+        folder=str(folder),
+        brokers=scenario.brokers,
+        repertoire=scenario.repertoire,
+        kinds=kinds_in_effect(folder),
+    )
 
 
 def repeat_command(
@@ -327,9 +357,11 @@ def repeat_command(
 def _break_and_judge(harrow: Harrow, scenario: Scenario) -> tuple[int, Verdict, list[str]]:
     """Traffic, chaos, traffic, verdict; how many faults took effect, the verdict, and what did not finish."""
     topic = harrow.topic(
-        scenario.topic, partitions=scenario.partitions, replication_factor=scenario.replication_factor,
+        scenario.topic,
+        partitions=scenario.partitions,
+        replication_factor=scenario.replication_factor,
         config=scenario.topic_config,
-    )  # fmt: skip
+    )
     workload = new_workload(scenario.workload, harrow, topic, scenario.producer, scenario.clients)
     with workload:
         effects = _break(harrow, scenario)
@@ -354,9 +386,7 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
     if "kinds" in arguments:
         arguments["kinds"] = harrow.possible_kinds(arguments["kinds"])
     recorded: Schedule | None = arguments.get("schedule")
-    if (
-        recorded is not None and not recorded.steps
-    ):  # a search asks whether it fails without faults, too
+    if recorded is not None and not recorded.steps:  # a search asks whether it fails without faults, too
         return 0
     with harrow.chaos(**arguments) as chaos:
         bound = time.monotonic() + BOUND_S + float(scenario.faults.get("duration") or 0)

@@ -36,12 +36,7 @@ from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault, Seconds
 from harrow.faults.strategies import SECONDS, faults
 from hypothesis import Phase, settings
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy, runner
 
 from .errors import VerdictError
@@ -152,9 +147,7 @@ class HarrowMachine(RuleBasedStateMachine):
         self._injected += 1
         self._operations = -1  # this rule is counted, too
         step = ScheduledFault(id=str(self._injected), fault=fault, required=False)
-        block = self.harrow.chaos(
-            schedule=Schedule(steps=(step,), cap=len(self.harrow.cluster.brokers))
-        )
+        block = self.harrow.chaos(schedule=Schedule(steps=(step,), cap=len(self.harrow.cluster.brokers)))
         self._block = block
         block.inject()
 

@@ -75,9 +75,10 @@ def export(result: TestResult, runs: Sequence[Harrow]) -> None:
 
     tracer = get_tracer("harrow")
     root = tracer.start_span(
-        result.nodeid, start_time=result.began_ns,
+        result.nodeid,
+        start_time=result.began_ns,
         attributes={"test.case.name": result.nodeid, "test.case.result.status": _semantic(result.outcome)},
-    )  # fmt: skip
+    )
     for run in runs:
         for name, value in _facts_of(run).items():
             root.set_attribute(name, value)
@@ -95,9 +96,12 @@ def _semantic(outcome: str) -> str:
 
 def _facts_of(run: Harrow) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "messaging.system": "kafka", "harrow.seed": run.seed, "harrow.brokers": run.brokers,
-        "harrow.backend": run.backend, "harrow.folder": str(run.folder),
-    }  # fmt: skip
+        "messaging.system": "kafka",
+        "harrow.seed": run.seed,
+        "harrow.brokers": run.brokers,
+        "harrow.backend": run.backend,
+        "harrow.folder": str(run.folder),
+    }
     if run.verdicts:
         verdict = run.verdicts[-1]
         facts |= {
@@ -140,17 +144,18 @@ def _add_fault(tracer: Tracer, inside: Any, rows: Sequence[Row], clock: int) -> 
     """Add the span of a fault, from its injection to the proof of its healing; a fault that never fired has none."""
     first, last = rows[0], rows[-1]
     span = tracer.start_span(
-        str(first["label"]), context=inside, start_time=first["t_ns"] + clock,
+        str(first["label"]),
+        context=inside,
+        start_time=first["t_ns"] + clock,
         attributes={
-            "harrow.fault.kind": str(first["fault"]), "harrow.fault.id": str(first["id"]),
+            "harrow.fault.kind": str(first["fault"]),
+            "harrow.fault.id": str(first["id"]),
             "harrow.fault.nodes": [int(node) for node in first["targets"]],
         },
-    )  # fmt: skip
+    )
     for row in rows[1:]:
         evidence = json.dumps(row["evidence"], default=str)
-        span.add_event(
-            str(row["event"]), {"harrow.evidence": evidence}, timestamp=row["t_ns"] + clock
-        )
+        span.add_event(str(row["event"]), {"harrow.evidence": evidence}, timestamp=row["t_ns"] + clock)
     span.end(last["t_ns"] + clock)
 
 
@@ -171,9 +176,7 @@ def cluster_events(run: Path) -> list[tuple[int, str, dict[str, Any]]]:
             words = EVENTS.get(str(row.get("event")))
             if words is None or str(row.get("topic", "")).startswith(INTERNAL) or "t_ns" not in row:
                 continue
-            fields = {
-                f"harrow.{name}": row[name] for name in EVENT_FIELDS if row.get(name) is not None
-            }
+            fields = {f"harrow.{name}": row[name] for name in EVENT_FIELDS if row.get(name) is not None}
             found.append((int(row["t_ns"]), words, {"harrow.broker": path.parent.name, **fields}))
     return sorted(found, key=lambda event: event[0])
 
@@ -185,7 +188,10 @@ def export_test(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.T
         return
     error = call.excinfo.value if call.excinfo is not None else None
     result = TestResult(
-        nodeid=item.nodeid, outcome=report.outcome, reason="" if error is None else in_short(error),
-        began_ns=round(call.start * 1e9), ended_ns=round(call.stop * 1e9),
-    )  # fmt: skip
+        nodeid=item.nodeid,
+        outcome=report.outcome,
+        reason="" if error is None else in_short(error),
+        began_ns=round(call.start * 1e9),
+        ended_ns=round(call.stop * 1e9),
+    )
     export(result, runs)

@@ -36,9 +36,7 @@ def start_timer(item: pytest.Item, settings: Any) -> bool | None:
 
     def expire() -> None:
         if settings.disable_debugger_detection or not is_debugging():
-            noting = threading.Thread(
-                target=note_timeout, args=(item, settings.timeout), daemon=True
-            )
+            noting = threading.Thread(target=note_timeout, args=(item, settings.timeout), daemon=True)
             noting.start()
             noting.join(NOTE_MOST_S)
         end_process(item, settings)

@@ -55,9 +55,7 @@ def check_topic(topic: Topic, brokers: int) -> None:
     """Check name, partitions, replication factor and settings; ConfigError states the valid values."""
     name = topic.name
     if not 0 < len(name) <= NAME_LENGTH_MAX or name in (".", "..") or not set(name) <= LEGAL:
-        raise ConfigError(
-            f"topic {name!r}: expected 1 to {NAME_LENGTH_MAX} of a-z, A-Z, 0-9, . _ -"
-        )
+        raise ConfigError(f"topic {name!r}: expected 1 to {NAME_LENGTH_MAX} of a-z, A-Z, 0-9, . _ -")
     if topic.partitions < 1:
         raise ConfigError(f"topic {name}: partitions={topic.partitions}, expected 1 or more")
     if not 1 <= topic.replication_factor <= brokers:
@@ -84,15 +82,11 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     what, state = f"topic {topic.name} to be created", partial(state_of, cluster)
     try:
         with noted(what, most_s=CREATE_TIMEOUT_S, detail=state):
-            created = cast("Any", admin).create_topics(
-                [new_topic], operation_timeout=CREATE_TIMEOUT_S
-            )
+            created = cast("Any", admin).create_topics([new_topic], operation_timeout=CREATE_TIMEOUT_S)
             created[topic.name].result(CREATE_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
         reason = _reason(error)
-        raise HarrowError(
-            f"topic {topic.name} could not be created: {reason} ({state()})"
-        ) from error
+        raise HarrowError(f"topic {topic.name} could not be created: {reason} ({state()})") from error
     cluster.topic_created(topic.name)
     _await_leaders(cluster, topic)
 
@@ -103,10 +97,7 @@ def topic_exists(bootstrap_servers: str, name: str) -> bool:
     from confluent_kafka.admin import AdminClient
 
     try:
-        return (
-            name
-            in AdminClient(_settings(bootstrap_servers)).list_topics(timeout=LIST_TIMEOUT_S).topics
-        )
+        return name in AdminClient(_settings(bootstrap_servers)).list_topics(timeout=LIST_TIMEOUT_S).topics
     except KafkaException as error:
         raise HarrowError(f"the topics could not be listed: {_reason(error)}") from error
 
@@ -159,9 +150,11 @@ def _reason(error: Exception) -> str:
 
 def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
     return {
-        "bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0,
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": "harrow",
+        "log_level": 0,
         "retry.backoff.ms": RETRY_BACKOFF_MS,
-    }  # fmt: skip
+    }
 
 
 def setting_text(value: object) -> str:
@@ -181,9 +174,7 @@ def state_of(cluster: RunningCluster) -> str:
     with contextlib.suppress(HarrowError):
         number = cluster.controller_id()
         said += "; no active controller" if number is None else f"; controller {number}"
-    return (
-        f"{said}; {', '.join(remedies)}, or call it outside the chaos block" if remedies else said
-    )
+    return f"{said}; {', '.join(remedies)}, or call it outside the chaos block" if remedies else said
 
 
 def not_running(cluster: RunningCluster) -> str:
@@ -203,9 +194,7 @@ def _await_leaders(cluster: RunningCluster, topic: Topic) -> None:
         full = [view for view in led if len(view.isr) == topic.replication_factor]
         if len(full) == topic.partitions:
             return
-        lacking = (
-            f"{len(led)} of {topic.partitions} partitions have a leader and {len(full)} a full ISR"
-        )
+        lacking = f"{len(led)} of {topic.partitions} partitions have a leader and {len(full)} a full ISR"
         if time.monotonic() > deadline:
             raise HarrowError(
                 f"topic {topic.name}: {lacking} after {CREATE_TIMEOUT_S:.0f} s ({state_of(cluster)}); "

@@ -48,9 +48,7 @@ WITH_ITS_CHILDREN = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
 def find_program(command: Sequence[str]) -> tuple[str, ...]:
     """Return the command with the path of its program; ConfigError where there is none that can be executed."""
     if isinstance(command, str) or not command:
-        raise ConfigError(
-            f"the program {command!r}: expected a list of words, such as [sys.executable, 'billing.py']"
-        )
+        raise ConfigError(f"the program {command!r}: expected a list of words, such as [sys.executable, 'billing.py']")
     found = shutil.which(command[0])
     if found is None:
         exists = os.path.exists(command[0])
@@ -63,9 +61,15 @@ class ProgramProcess(ManagedProcess):
     """The process: as a broker's, without a time at which it serves, and with an exit code."""
 
     def __init__(
-        self, name: str, folder: Path, command: Sequence[str], servers: str, environment: Mapping[str, str],
-        *, in_terminal: bool,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        folder: Path,
+        command: Sequence[str],
+        servers: str,
+        environment: Mapping[str, str],
+        *,
+        in_terminal: bool,
+    ) -> None:
         super().__init__(fork_server(), f"program {name!r}", folder, {})
         self.expected_end = False
         """Whether a fault ended it, which starts it again."""
@@ -84,10 +88,14 @@ class ProgramProcess(ManagedProcess):
             if self.alive:
                 return
             self.options = {
-                "user_program": True, "folder": str(self.folder), "program": self._command, "cwd": os.getcwd(),
+                "user_program": True,
+                "folder": str(self.folder),
+                "program": self._command,
+                "cwd": os.getcwd(),
                 "environment": {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid())), **self._added},
-                "in_terminal": self._in_terminal, "stdin": f"/proc/{os.getpid()}/fd/0",
-            }  # fmt: skip
+                "in_terminal": self._in_terminal,
+                "stdin": f"/proc/{os.getpid()}/fd/0",
+            }
             if (end := self._end_of_last_start(started_again=True)) is not None:
                 self._earlier.append(end)
             self.expected_end, self._exit_code, self._ended_by_test = False, None, False
@@ -123,9 +131,13 @@ class ProgramProcess(ManagedProcess):
             return None
         by = TEST if self._ended_by_test else FAULT if self.expected_end else ITSELF
         return ProgramEnd(
-            name=self._name, exit_code=code, ended_ns=self._ended_ns, by=by, started_again=started_again,
+            name=self._name,
+            exit_code=code,
+            ended_ns=self._ended_ns,
+            by=by,
+            started_again=started_again,
             last_words=last_words(self.folder / STDOUT),
-        )  # fmt: skip
+        )
 
     def _reported_end(self) -> tuple[int, int]:
         """Return its exit code (negative: a signal) and when it ended; 0: not known."""
@@ -179,11 +191,7 @@ class LocalProgram(LocalProcess):
         code = self._program.exit_code
         if code is None:
             return found
-        return ProcessStatus(
-            state=found.state,
-            incarnation=found.incarnation,
-            facts={**found.facts, "exit_code": code},
-        )
+        return ProcessStatus(state=found.state, incarnation=found.incarnation, facts={**found.facts, "exit_code": code})
 
     def kill(self) -> None:
         """SIGKILL, also to what it started."""
@@ -283,9 +291,7 @@ class Program:
                 return
             if ended or late:
                 why = "ended and had" if ended else f"runs, and within {timeout_s:g} s it had"
-                raise HarrowError(
-                    f"the program {self.name!r} {why} not written {text!r}: {self.control.last_words()}"
-                )
+                raise HarrowError(f"the program {self.name!r} {why} not written {text!r}: {self.control.last_words()}")
             time.sleep(POLL_S)
 
     def stop(self, grace_s: float = GRACE_S) -> int:

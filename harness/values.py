@@ -114,9 +114,7 @@ def seeded_faker(seed: int) -> Faker:
     try:
         from faker import Faker
     except ModuleNotFoundError:
-        raise ConfigError(
-            "harrow.faker needs Faker: install pytest-harrow[faker], or use harrow.values"
-        ) from None
+        raise ConfigError("harrow.faker needs Faker: install pytest-harrow[faker], or use harrow.values") from None
 
     faker = Faker()
     faker.seed_instance(seed)

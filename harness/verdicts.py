@@ -45,16 +45,20 @@ class RunVerifier:
     """Produces verdicts on one run folder; each call of `judge` makes a new verdict, with files of its number."""
 
     def __init__(
-        self, folder: Path, spark: Callable[[], SparkHandle] | UserSpark | str, *, seed: int, repeat: str,
-        engine: str = "", converge_timeout_s: float = CONVERGE_TIMEOUT_S,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        spark: Callable[[], SparkHandle] | UserSpark | str,
+        *,
+        seed: int,
+        repeat: str,
+        engine: str = "",
+        converge_timeout_s: float = CONVERGE_TIMEOUT_S,
+    ) -> None:
         """`engine`: one of `engines.CHOICES`, by default what `spark` says. Raises ConfigError for another."""
         self._folder = folder
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         self._start_spark: Callable[[], SparkHandle] = (
-            (lambda: spark_of_run(folder.parent, chosen))
-            if isinstance(chosen, UserSpark)
-            else chosen
+            (lambda: spark_of_run(folder.parent, chosen)) if isinstance(chosen, UserSpark) else chosen
         )
         self._choice = chosen_engine(engine, chosen)
         self._engine: Engine = SPARK
@@ -74,9 +78,14 @@ class RunVerifier:
         return self._start_spark() if self._engine == SPARK else None
 
     def judge(
-        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
-        notes: Sequence[str] = (), number: int = 1,
-    ) -> Verdict:  # fmt: skip
+        self,
+        cluster: RunningCluster,
+        topics: Sequence[str],
+        guarantee: str | None,
+        promise: Promise | None = None,
+        notes: Sequence[str] = (),
+        number: int = 1,
+    ) -> Verdict:
         """Return the verdict on `topics`, write it to verdict.json and draw report.html.
 
         `promise`: what the application promised of the topics; the caller has checked it. `notes`: what the verdict
@@ -120,9 +129,7 @@ class RunVerifier:
         verdict.write(self._folder / run_folder.numbered(run_folder.VERDICT, number))
         return self._draw(verdict, number)
 
-    def _bring_to_rest(
-        self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool
-    ) -> list[str]:
+    def _bring_to_rest(self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
         from .clients.final_read import read_all
         from .final_groups import record_groups
@@ -158,9 +165,7 @@ class RunVerifier:
         try:
             if isinstance(promise, PipelinePromise):
                 return promise.judge(self._folder, spark=self._spark(), engine=self._engine)
-            return judge_topics(
-                self._folder, topics, promise, spark=self._spark(), engine=self._engine
-            )
+            return judge_topics(self._folder, topics, promise, spark=self._spark(), engine=self._engine)
         except ConfigError:
             raise
         except HarrowError as error:
@@ -170,15 +175,13 @@ class RunVerifier:
 
     def _judge_checks(
         self, topics: Sequence[str], checks: Mapping[str, RecordCheck], promised: PromiseFindings | None
-    ) -> PromiseFindings:  # fmt: skip
+    ) -> PromiseFindings:
         """Judge the checks of extensions; what prevents it is a reason."""
         from .promises.check_join import judge_checks, with_findings
         from .promises.findings import PromiseFindings
 
         try:
-            found = judge_checks(
-                self._folder, topics, checks, spark=self._spark(), engine=self._engine
-            )
+            found = judge_checks(self._folder, topics, checks, spark=self._spark(), engine=self._engine)
         except HarrowError as error:
             found = PromiseFindings(reasons=(str(error),))
         except Exception as error:
@@ -186,9 +189,13 @@ class RunVerifier:
         return with_findings(promised, found)
 
     def _ask(
-        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None,
+        self,
+        cluster: RunningCluster,
+        topics: Sequence[str],
+        guarantee: str | None,
+        promised: PromiseFindings | None,
         number: int,
-    ) -> Verdict:  # fmt: skip
+    ) -> Verdict:
         from .checks import judge
         from .checks.partition_jobs import write_replicas
 
@@ -208,9 +215,7 @@ class RunVerifier:
         except ConfigError:
             raise
         except Exception as error:
-            why = (
-                str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}"
-            )
+            why = str(error) if isinstance(error, HarrowError) else f"the checker crashed: {error!r}"
             return _unknown(why, guarantee, self._folder)
 
     def _draw(self, verdict: Verdict, number: int) -> Verdict:
@@ -219,9 +224,7 @@ class RunVerifier:
 
             write_picture(self._folder, seed=self._seed, command=self.repeat, number=number)
         except Exception as error:  # a report that cannot be drawn must not lose the verdict
-            verdict = replace(
-                verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")
-            )
+            verdict = replace(verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}"))
         return verdict
 
 
@@ -229,25 +232,20 @@ def _deleted(topic: str) -> str:
     return f"topic {topic!r} does not exist when the run ends: it was deleted, and its records cannot be judged"
 
 
-def _replicas(
-    cluster: RunningCluster, topics: Sequence[str]
-) -> dict[tuple[str, int], PartitionReplicas]:
+def _replicas(cluster: RunningCluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
     from .checks.partition_jobs import PartitionReplicas
 
     everywhere = cluster.has_replica_logs
     return {
         (where.topic, where.partition): PartitionReplicas(
-            replicas=view.replicas if everywhere else (view.leader,),
-            isr=view.isr if everywhere else (view.leader,),
+            replicas=view.replicas if everywhere else (view.leader,), isr=view.isr if everywhere else (view.leader,)
         )
         for where, view in cluster.describe().partitions()
         if where.topic in topics
     }
 
 
-def _leaders_logs(
-    folder: Path, view: ClusterView, topics: Sequence[str]
-) -> dict[tuple[str, int], str]:
+def _leaders_logs(folder: Path, view: ClusterView, topics: Sequence[str]) -> dict[tuple[str, int], str]:
     """The log folder of each partition's leader, for the final read; none in a cluster without transactions."""
     if TRANSACTIONS.name not in view.topics:
         # the first producer with a transactional id creates it
@@ -284,22 +282,15 @@ def _unknown(reason: str, guarantee: str | None, folder: Path) -> Verdict:
     from .checks.traces import planted_bugs
 
     return Verdict(
-        status=Status.UNKNOWN,
-        guarantees=(guarantee or "derived",),
-        reasons=(reason,),
-        planted=planted_bugs(folder),
+        status=Status.UNKNOWN, guarantees=(guarantee or "derived",), reasons=(reason,), planted=planted_bugs(folder)
     )
 
 
-def spark_of_run(
-    folder: Path, spark: UserSpark = HARROWS_OWN, *, controller: int | None = None
-) -> SparkHandle:
+def spark_of_run(folder: Path, spark: UserSpark = HARROWS_OWN, *, controller: int | None = None) -> SparkHandle:
     """Return this process's handle of the Spark server for the run in `folder`.
 
     Where `spark` is no Connect address, a server is started for the run and ends with the process `controller`.
     """
     from .checks import SparkHandle
 
-    return SparkHandle.of_run(
-        folder, controller=controller, master=spark.master, remote=spark.remote, data=spark.data
-    )
+    return SparkHandle.of_run(folder, controller=controller, master=spark.master, remote=spark.remote, data=spark.data)

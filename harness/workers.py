@@ -47,9 +47,7 @@ class Worker:
     root: Path
     controller: int
     """Process id of xdist's controller, or of this process: the run ends when that process ends."""
-    shared: dict[BackendChoice, SharedClusters] = field(
-        default_factory=dict[BackendChoice, "SharedClusters"]
-    )
+    shared: dict[BackendChoice, SharedClusters] = field(default_factory=dict[BackendChoice, "SharedClusters"])
     spark_handle: SparkHandle | None = None
     temporary_out: Path | None = None
     """The folder that replaces an out folder that cannot be written."""
@@ -112,9 +110,7 @@ class Worker:
 
         self.prepare_out()
         self.spark_handle = spark_of_run(
-            self.run_folder(options),
-            UserSpark(options.spark, options.spark_data),
-            controller=self.controller,
+            self.run_folder(options), UserSpark(options.spark, options.spark_data), controller=self.controller
         )
         return self.spark_handle
 

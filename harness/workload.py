@@ -93,9 +93,7 @@ class Workload:
         self._topic = topic
         self._interval_s = 1 / rate
         self._random = harrow.random
-        self._new_producer = partial(
-            harrow.producer, **{**PRODUCER, "client.id": "orders", **(producer or {})}
-        )
+        self._new_producer = partial(harrow.producer, **{**PRODUCER, "client.id": "orders", **(producer or {})})
         self._producer = self._new_producer()
         calls: dict[str, Callable[[], None]] = {"produce": self._produce}
         if group is not None:
@@ -199,9 +197,7 @@ class Workload:
             if got and counts.received // COMMIT_EVERY != before // COMMIT_EVERY:
                 try:
                     consumer.commit(asynchronous=True)
-                except (
-                    KafkaException
-                ) as error:  # the coordinator is unavailable; a later commit covers this one
+                except KafkaException as error:  # the coordinator is unavailable; a later commit covers this one
                     counts.problems.append(f"commit: {error}")
 
 
@@ -212,9 +208,7 @@ class ResendingWorkload(Workload):
     """
 
     def __init__(self, harrow: Harrow, topic: Topic, *, producer: dict[str, Any]) -> None:
-        super().__init__(
-            harrow, topic, rate=RESENDING_RATE, producer={**producer, "linger.ms": 0}, value=order_text
-        )  # fmt: skip
+        super().__init__(harrow, topic, rate=RESENDING_RATE, producer={**producer, "linger.ms": 0}, value=order_text)
         self._orders = 0
         self._unsure: deque[tuple[Any, Any]] = deque()
         """Value and key of each order that is to be sent again."""

@@ -67,9 +67,7 @@ def checkout_of(suite: Suite, given: str | None) -> Path:
     file, text = suite.marker
     path = Path(named).resolve() / file
     if not path.is_file() or text not in path.read_text():
-        refuse(
-            f"{named} is no checkout of {suite.name}: it has no {file} with {text!r}; run: {remedy}"
-        )
+        refuse(f"{named} is no checkout of {suite.name}: it has no {file} with {text!r}; run: {remedy}")
     return Path(named).resolve()
 
 
@@ -79,18 +77,14 @@ def check_tools(suite: Suite, systems: Sequence[str]) -> None:
         if shutil.which(tool) is None:
             refuse(f"{suite.name} needs {tool}, which is not on the PATH; install it from {place}")
     if suite.node_major_min:
-        version = subprocess.run(
-            ["node", "--version"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
         if int(version.removeprefix("v").partition(".")[0]) < suite.node_major_min:
             major = suite.node_major_min
             refuse(
                 f"{suite.name} needs node {major} or later, and the PATH has {version}; run: npm install --prefix"
                 f" FOLDER node@{major}, and put FOLDER/node_modules/node/bin first on the PATH"
             )
-    if KAFKA in systems and (
-        shutil.which("java") is None or not Path(TOOL).exists() or not HAS_JARS
-    ):
+    if KAFKA in systems and (shutil.which("java") is None or not Path(TOOL).exists() or not HAS_JARS):
         refuse(
             f"no Apache Kafka to compare with: it needs java 17, {TOOL} (HARROW_APACHE_KAFKA names another) and"
             f" Kafka's jars (run: {TOOL} jars); `--on harrow` runs on Harrow alone"
@@ -123,14 +117,16 @@ def apache_kafka(suite: Suite, port: int) -> Generator[None]:
     """Run Apache Kafka; broker i listens on port + i."""
     lines = "\n".join(f"{name}={value}" for name, value in settings_of(suite).items())
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": "512m", "KAFKA_SET": lines}
-    with tempfile.TemporaryDirectory(
-        prefix="harrow-client-suites-", ignore_cleanup_errors=True
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="harrow-client-suites-", ignore_cleanup_errors=True) as folder:
         try:
             done = subprocess.run(
                 [TOOL, "up", folder, str(suite.brokers)],
-                env=environment, capture_output=True, text=True, check=False, timeout=START_S,
-            )  # fmt: skip
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=START_S,
+            )
             ports = [port + broker for broker in range(1, suite.brokers + 1)]
             try:  # on a busy machine the start takes longer than the tool waits
                 until(lambda: all(listens(port) for port in ports), timeout_s=START_S)
@@ -146,12 +142,18 @@ def harrow(suite: Suite, port: int) -> Generator[None]:
     """Run Harrow with Apache Kafka's defaults; broker i listens on port + i."""
     words = [f"--set={name}={value}" for name, value in settings_of(suite).items()]
     command = [
-        str(Path(sys.executable).with_name("harrow")), "up", "--json", "--defaults", "kafka",
-        "--brokers", str(suite.brokers), "--port", str(port), *words,
-    ]  # fmt: skip
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+        str(Path(sys.executable).with_name("harrow")),
+        "up",
+        "--json",
+        "--defaults",
+        "kafka",
+        "--brokers",
+        str(suite.brokers),
+        "--port",
+        str(port),
+        *words,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             if not process.stdout.readline():
@@ -170,7 +172,7 @@ def copy_of(suite: Suite, checkout: Path, work: Path, ports: Mapping[int, int]) 
     copy = work / "copy"
     shutil.copytree(
         checkout, copy, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns(".git", "node_modules")
-    )  # fmt: skip
+    )
     for files, expression, replacement in suite.addresses:
         for path in copy.glob(files):
             if "node_modules" in path.parts or path.name in suite.unchanged:
@@ -192,22 +194,16 @@ def prepare(suite: Suite, copy: Path) -> None:
     for command in suite.prepare:
         print(f"{suite.name}: {' '.join(command)}", file=sys.stderr, flush=True)
         try:
-            ended = subprocess.run(
-                command, cwd=copy, capture_output=True, text=True, check=False, timeout=PREPARE_S
-            )
+            ended = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=PREPARE_S)
         except subprocess.TimeoutExpired:
             limit = f"{PREPARE_S / 60:.0f} minutes"
-            refuse(
-                f"{' '.join(command)} took more than {limit} in {copy}; run it there, then run this again"
-            )
+            refuse(f"{' '.join(command)} took more than {limit} in {copy}; run it there, then run this again")
         if ended.returncode:
             refuse(f"{' '.join(command)} failed in {copy}: {(ended.stdout + ended.stderr)[-800:]}")
     done.touch()
 
 
-def run(
-    suite: Suite, system: str, copy: Path, work: Path, *, port: int, minutes: float, part: str
-) -> dict[str, str]:
+def run(suite: Suite, system: str, copy: Path, work: Path, *, port: int, minutes: float, part: str) -> dict[str, str]:
     """Run the suite on one system; return the result of each test."""
     brokers = ",".join(f"127.0.0.1:{port + broker}" for broker in range(1, suite.brokers + 1))
     environment = {**suite.environment, suite.variable: brokers}
@@ -221,10 +217,7 @@ def run(
         output = results if suite.name == "kafka-go" else results.with_suffix(".log")
         named = environment | {"HARROW_RESULTS": str(results)}
         if not bounded(suite.command(selection), copy, named, output, limit_s):
-            print(
-                f"{suite.name} on {system}: stopped after {limit_s / 60:.0f} minutes",
-                file=sys.stderr,
-            )
+            print(f"{suite.name} on {system}: stopped after {limit_s / 60:.0f} minutes", file=sys.stderr)
         if not results.exists():
             if found:  # of an earlier process of tests: they are not lost
                 return {}
@@ -242,11 +235,7 @@ def run(
             again = attempt("again", failed[:REPEATED_MOST], limit_s / 2)
             found |= {name: PASSED for name in failed if again.get(name) == PASSED}
     took = (time.monotonic() - began) / 60
-    print(
-        f"{suite.name} on {system}: {counted(found)}; {took:.1f} minutes",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(f"{suite.name} on {system}: {counted(found)}; {took:.1f} minutes", file=sys.stderr, flush=True)
     return found
 
 
@@ -258,19 +247,13 @@ def end(number: int, frame: object) -> NoReturn:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=sorted(BY_NAME))
     parser.add_argument("--checkout", help="folder of the client's repository")
     parser.add_argument("--on", choices=sorted(SYSTEMS), help="run on this system only")
-    parser.add_argument(
-        "--part", default="", help="a regular expression for Go tests, else for paths of test files"
-    )
+    parser.add_argument("--part", default="", help="a regular expression for Go tests, else for paths of test files")
     parser.add_argument("--minutes", type=float, default=15, help="for the tests on one system")
-    parser.add_argument(
-        "--port", type=int, help="broker i listens on PORT + i; free ports by default"
-    )
+    parser.add_argument("--port", type=int, help="broker i listens on PORT + i; free ports by default")
     given = parser.parse_args(words)
     signal.signal(signal.SIGTERM, end)  # so that brokers end, too
     suite = BY_NAME[given.suite]

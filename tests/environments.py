@@ -71,9 +71,7 @@ def tmpfs(where: str, size: str, *, full: bool = False) -> str:
 
 TMP, OUT = "{folder}/tmp", "{folder}/out"
 LOWER: dict[str, str | None] = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), PROXY)
-UPPER: dict[str, str | None] = dict.fromkeys(
-    ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), PROXY
-)
+UPPER: dict[str, str | None] = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), PROXY)
 SMALL_HEAP = {"JAVA_TOOL_OPTIONS": "-Xmx16m", "JDK_JAVA_OPTIONS": "-Xmx16m"}
 C_LOCALE = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 READ_ONLY = "mount --bind {project} {project} && mount -o remount,ro,bind {project}"
@@ -93,9 +91,7 @@ sys.meta_path.insert(0, Hidden())
 """
 """A sitecustomize.py."""
 TOO_FEW_FILES = r"LimitError: the hard limit of open files is \d+ .* raise it"
-NO_SPACE = (
-    r"LimitError: the disk of .*/out has [01]\.\d MB free, and a run needs 34 MB: free space there"
-)
+NO_SPACE = r"LimitError: the disk of .*/out has [01]\.\d MB free, and a run needs 34 MB: free space there"
 ENVIRONMENTS = (
     Environment(name="nothing special"),
     Environment(name="http_proxy, https_proxy, grpc_proxy", variables=LOWER),
@@ -117,9 +113,7 @@ ENVIRONMENTS = (
     Environment(name="_JAVA_OPTIONS", variables={"_JAVA_OPTIONS": "-Xmx16m"}),
     Environment(name="JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS", variables=SMALL_HEAP),
     Environment(
-        name="a full disk as TMPDIR (Python takes /tmp)",
-        mounts=tmpfs(TMP, "64k", full=True),
-        variables={"TMPDIR": TMP},
+        name="a full disk as TMPDIR (Python takes /tmp)", mounts=tmpfs(TMP, "64k", full=True), variables={"TMPDIR": TMP}
     ),
     Environment(name="1 MB left in TMPDIR", mounts=tmpfs(TMP, "1m"), variables={"TMPDIR": TMP}),
     Environment(
@@ -129,10 +123,7 @@ ENVIRONMENTS = (
         expects=NO_SPACE,
     ),
     Environment(
-        name="1 MB left in the out folder",
-        mounts=tmpfs(OUT, "1m"),
-        pytest=(f"--harrow-out={OUT}",),
-        expects=NO_SPACE,
+        name="1 MB left in the out folder", mounts=tmpfs(OUT, "1m"), pytest=(f"--harrow-out={OUT}",), expects=NO_SPACE
     ),
     Environment(name="LANG=C", variables=C_LOCALE),
     Environment(name="HOME cannot be written", variables={"HOME": "/proc/none"}),
@@ -143,9 +134,7 @@ ENVIRONMENTS = (
     Environment(name="python -W error", python=("-W", "error"), pytest=("-W", "error")),
     Environment(name="a read-only working folder", mounts=READ_ONLY),
     Environment(
-        name="without pyspark, Java, pandas and grpc, inline",
-        hides=WITHOUT_SPARK,
-        pytest=("--harrow-engine=inline",),
+        name="without pyspark, Java, pandas and grpc, inline", hides=WITHOUT_SPARK, pytest=("--harrow-engine=inline",)
     ),
 )
 
@@ -159,9 +148,7 @@ def example() -> str:
 
 def namespace() -> tuple[str, ...] | None:
     """Return the words that start a command in a mount namespace; None where the system allows none."""
-    words = (
-        ("unshare", "--mount") if os.getuid() == 0 else ("unshare", "--mount", "--map-root-user")
-    )
+    words = ("unshare", "--mount") if os.getuid() == 0 else ("unshare", "--mount", "--map-root-user")
     with_tmpfs = [*words, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     allowed = subprocess.run(with_tmpfs, check=False, capture_output=True).returncode == 0
     return words if allowed else None
@@ -169,18 +156,12 @@ def namespace() -> tuple[str, ...] | None:
 
 def variables_of(row: Environment, folder: Path) -> dict[str, str]:
     """Return the environment of a stranger's shell, with what the row sets."""
-    removed = (
-        "PYTHONPATH",
-        "PYTHONDONTWRITEBYTECODE",
-        "VIRTUAL_ENV",
-        "TMPDIR",
-        "PYTEST_ADDOPTS",
-        "CI",
-    )
+    removed = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "TMPDIR", "PYTEST_ADDOPTS", "CI")
     kept = {
-        name: value for name, value in os.environ.items()
+        name: value
+        for name, value in os.environ.items()
         if not name.startswith("HARROW") and name not in removed and not name.lower().endswith("_proxy")
-    }  # fmt: skip
+    }
     for name, value in row.variables.items():
         kept.pop(name, None)
         if value is not None:
@@ -193,9 +174,17 @@ def variables_of(row: Environment, folder: Path) -> dict[str, str]:
 def command_of(row: Environment, folder: Path, project: str, mounting: Sequence[str]) -> list[str]:
     """Return the words that run the example in the environment of a row."""
     words = [
-        sys.executable, *row.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly",
+        sys.executable,
+        *row.python,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
         *(word.format(folder=folder) for word in row.pytest),
-    ]  # fmt: skip
+    ]
     if row.limits:
         words = ["prlimit", *row.limits, *words]
     if row.mounts:
@@ -206,9 +195,7 @@ def command_of(row: Environment, folder: Path, project: str, mounting: Sequence[
 
 def seen(printed: str) -> str:
     """Return what the user sees: the verdict, or the first line of the error."""
-    verdict = re.search(
-        r"^.*: (?:valid|invalid|unknown)\b.*$", printed, re.MULTILINE | re.IGNORECASE
-    )
+    verdict = re.search(r"^.*: (?:valid|invalid|unknown)\b.*$", printed, re.MULTILINE | re.IGNORECASE)
     if re.search(VALID, printed) and verdict is not None:
         return verdict[0].strip()
     error = re.search(r"^(?:E  |ERROR:?) +(\S.*)$", printed, re.MULTILINE)
@@ -222,11 +209,7 @@ def run(row: Environment, mounting: Sequence[str]) -> tuple[str, float, str]:
     folder = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp"))
     project = row.project.format(folder=folder)
     made = [project, str(folder / "tmp"), str(folder / "out")]
-    made += [
-        value
-        for name, value in row.variables.items()
-        if name == "TMPDIR" and value and "{" not in value
-    ]
+    made += [value for name, value in row.variables.items() if name == "TMPDIR" and value and "{" not in value]
     for path in made:
         os.makedirs(path, exist_ok=True)
     Path(project, "test_orders.py").write_text(example())
@@ -234,9 +217,15 @@ def run(row: Environment, mounting: Sequence[str]) -> tuple[str, float, str]:
     (folder / "hidden" / "sitecustomize.py").write_text(HIDING.format(names=row.hides))
     began = time.perf_counter()
     with subprocess.Popen(
-        command_of(row, folder, project, mounting), cwd=project, env=variables_of(row, folder),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-    ) as process:  # fmt: skip
+        command_of(row, folder, project, mounting),
+        cwd=project,
+        env=variables_of(row, folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
         try:
             printed, _ = process.communicate(timeout=row.seconds_most)
             shown = seen(printed)

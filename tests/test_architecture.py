@@ -51,9 +51,7 @@ def paths() -> frozenset[str]:
 @cache
 def path_ends() -> frozenset[str]:
     """Return the end of each path, from any of its folders on."""
-    return frozenset(
-        path[at:] for path in paths() for at in (0, *(m.end() for m in re.finditer("/", path)))
-    )
+    return frozenset(path[at:] for path in paths() for at in (0, *(m.end() for m in re.finditer("/", path))))
 
 
 def is_path(token: str) -> bool:
@@ -74,11 +72,7 @@ def exists(token: str, *, at_root: bool) -> bool:
 
 def missing_paths(text: str, *, at_root: bool) -> list[str]:
     files_of_blocks = OWN_FILE.findall(text)
-    return [
-        token
-        for token in named_paths(text)
-        if not exists(token, at_root=at_root) and token not in files_of_blocks
-    ]
+    return [token for token in named_paths(text) if not exists(token, at_root=at_root) and token not in files_of_blocks]
 
 
 @pytest.mark.parametrize("document", documents())
@@ -91,19 +85,13 @@ def test_paths_in_a_document_exist(document: str) -> None:
 @pytest.mark.parametrize("document", documents())
 def test_links_in_a_document_lead_to_files(document: str) -> None:
     folder = (ROOT / document).parent
-    missing = [
-        target for target in LINK.findall(text_of(document)) if not (folder / target).exists()
-    ]
+    missing = [target for target in LINK.findall(text_of(document)) if not (folder / target).exists()]
     assert not missing, f"{document} links to files that do not exist: {missing}"
 
 
 def test_a_path_that_does_not_exist_is_found() -> None:
     text = "`cluster/no_such.py`, `cluster/nowhere/`, `nothing.py`, `cluster/broker.py`, `broker.py`, `verdict.json`"
-    assert missing_paths(text, at_root=True) == [
-        "cluster/no_such.py",
-        "cluster/nowhere/",
-        "nothing.py",
-    ]
+    assert missing_paths(text, at_root=True) == ["cluster/no_such.py", "cluster/nowhere/", "nothing.py"]
     assert missing_paths("`storage/indexes/`", at_root=True) == []
     assert missing_paths("`cluster/indexes/`", at_root=False) == ["cluster/indexes/"]
 
@@ -116,9 +104,7 @@ def rooms() -> list[str]:
     files = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
     folders = {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in files}
     modules = {
-        path.relative_to(ROOT).as_posix()
-        for path in files
-        if path.parent.name in LAYERS and path.name != "__init__.py"
+        path.relative_to(ROOT).as_posix() for path in files if path.parent.name in LAYERS and path.name != "__init__.py"
     }
     return sorted(folders | modules)
 
@@ -155,18 +141,14 @@ def sources() -> tuple[str, ...]:
 def is_defined(name: str, attribute: str | None) -> bool:
     definition = re.compile(rf"^(?:class {name}\b|{name}\b.* = )", re.MULTILINE)
     member = re.compile(rf"\b{attribute}\b")
-    return any(
-        definition.search(text) and (attribute is None or member.search(text)) for text in sources()
-    )
+    return any(definition.search(text) and (attribute is None or member.search(text)) for text in sources())
 
 
 def undefined_homes(text: str) -> list[str]:
     return [
         name
         for name in homes(text)
-        if not is_path(name)
-        and (match := CLASS.fullmatch(name))
-        and not is_defined(*match.groups())
+        if not is_path(name) and (match := CLASS.fullmatch(name)) and not is_defined(*match.groups())
     ]
 
 
@@ -233,11 +215,7 @@ def test_the_trace_documents_every_event() -> None:
 @pytest.mark.xdist_group("tidy")
 def test_the_control_socket_documents_every_operation() -> None:
     documented = table(head("cluster/host/knobs/control.py"))
-    operations = {
-        text
-        for text in strings()
-        if re.fullmatch(r"(?:links|responses|failpoint|disk)\.[a-z]+", text)
-    }
+    operations = {text for text in strings() if re.fullmatch(r"(?:links|responses|failpoint|disk)\.[a-z]+", text)}
     events = table(head("cluster/host/trace.py"))
     assert len(documented) > 15
     assert operations - events - documented == set()

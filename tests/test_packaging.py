@@ -26,19 +26,13 @@ def test_building_the_wheel_includes_every_module(tmp_path: Path) -> None:
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(origin.read_bytes())
-    subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True
-    )
+    subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {
-        f"harrow/{p.relative_to(ROOT)}" for layer in LAYERS for p in (ROOT / layer).rglob("*.py")
-    }
+    wanted = {f"harrow/{p.relative_to(ROOT)}" for layer in LAYERS for p in (ROOT / layer).rglob("*.py")}
     assert wanted <= held, sorted(wanted - held)
     assert {"harrow/__init__.py", "harrow/py.typed"} <= held
-    assert not {name.split("/")[0] for name in held} & set(LAYERS), (
-        "nothing of ours collides with a user's own"
-    )
+    assert not {name.split("/")[0] for name in held} & set(LAYERS), "nothing of ours collides with a user's own"
 
 
 def test_the_distribution_names_its_plugin_and_its_command() -> None:

@@ -59,9 +59,7 @@ def undefined_codes(text: str, defined: set[str]) -> list[str]:
 
 def find_files_to_read() -> list[Path]:
     folders = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
-    return sorted(
-        p for p in (*ROOT.glob("*.md"), *folders) if p.suffix in SUFFIXES and p != Path(__file__)
-    )
+    return sorted(p for p in (*ROOT.glob("*.md"), *folders) if p.suffix in SUFFIXES and p != Path(__file__))
 
 
 @cache
@@ -97,9 +95,7 @@ DEFINED = {entry.code for entry in ENTRIES}
 def test_every_heading_is_a_complete_entry_with_a_code_of_its_own() -> None:
     headings = re.findall(r"^### (\S+)", TEXT, re.MULTILINE)
     assert len(headings) > 80
-    assert headings == [entry.code for entry in ENTRIES], (
-        "each entry needs a behaviour, a Status and a Tests line"
-    )
+    assert headings == [entry.code for entry in ENTRIES], "each entry needs a behaviour, a Status and a Tests line"
     assert len(DEFINED) == len(headings), "a code is explained twice"
     assert all(CODE.fullmatch(code) for code in DEFINED)
 

@@ -42,19 +42,13 @@ BOUNDED_OTHERWISE = {
     ("harness/commands/worker_processes.py", "channel.recv()"): IDLE,
     ("harness/checks/spark_server.py", "listener.accept()"): READY,
     ("harness/checks/spark_server.py", "client.recv(64)"): READY,
-    (
-        "cluster/host/real/link.py",
-        "self._sock.recv",
-    ): "`network.py` makes sockets that do not block",
+    ("cluster/host/real/link.py", "self._sock.recv"): "`network.py` makes sockets that do not block",
     ("cluster/host/real/link.py", "self._sock.recv_into"): "the same",
     ("cluster/__main__.py", "sys.stdin.read()"): "a person types the options, or a pipe has them",
     ("harness/checks/jvm.py", "probe.connect"): "a datagram socket: connecting sends nothing",
     ("harness/checks/judgement.py", "going.result()"): "it reads files and computes",
     ("harness/clients/event_loops.py", "pool.submit"): "`_bounded` has the deadline",
-    (
-        "harness/fault_clients/group_clients.py",
-        "member.join()",
-    ): "each of its requests has a deadline",
+    ("harness/fault_clients/group_clients.py", "member.join()"): "each of its requests has a deadline",
     ("harness/program.py", "ending.wait"): "the caller waits for the program's end",
 }
 """The file and the begin of the call's text: why the wait ends, or why it may last."""
@@ -78,11 +72,7 @@ def blocking_calls(tree: ast.AST) -> Iterator[ast.Call]:
         node = left.pop()
         if isinstance(node, ast.Call):
             yield node
-        left += (
-            child
-            for child in ast.iter_child_nodes(node)
-            if not isinstance(child, ast.AsyncFunctionDef)
-        )
+        left += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.AsyncFunctionDef))
 
 
 def is_endless(call: ast.Call, imports: set[str], *, bounds_sockets: bool) -> bool:
@@ -124,11 +114,7 @@ def endless_waits(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if is_endless(call, imports, bounds_sockets=bool(names & BOUNDING)):
             yield call.lineno, ast.unparse(call)
     for node in nodes_of(tree):
-        if (
-            isinstance(node, ast.For)
-            and isinstance(node.iter, ast.Attribute)
-            and node.iter.attr in PIPES
-        ):
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Attribute) and node.iter.attr in PIPES:
             yield node.lineno, f"for … in {ast.unparse(node.iter)}"
 
 
@@ -136,46 +122,54 @@ def test_no_wait_of_the_product_is_without_a_deadline() -> None:
     sources = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
     found = {
         (path.relative_to(ROOT).as_posix(), text): line
-        for path in sources for line, text in endless_waits(tree_of(path))
-    }  # fmt: skip
+        for path in sources
+        for line, text in endless_waits(tree_of(path))
+    }
     used: set[tuple[str, str]] = set()
     endless: list[str] = []
     for (path, text), line in found.items():
-        reasons = {
-            (where, call)
-            for where, call in BOUNDED_OTHERWISE
-            if where == path and text.startswith(call)
-        }
+        reasons = {(where, call) for where, call in BOUNDED_OTHERWISE if where == path and text.startswith(call)}
         used |= reasons
         if not reasons:
             endless.append(f"{path}:{line}: {text}")
-    assert not endless, (
-        "give them a deadline and a message, or a reason in BOUNDED_OTHERWISE:\n"
-        + "\n".join(endless)
-    )
+    assert not endless, "give them a deadline and a message, or a reason in BOUNDED_OTHERWISE:\n" + "\n".join(endless)
     assert set(BOUNDED_OTHERWISE) == used, "BOUNDED_OTHERWISE names waits that are not there"
 
 
 @pytest.mark.parametrize(
     ("code", "waits"),
     [
-        ("process.wait()", True), ("process.wait(5)", False), ("process.communicate(timeout=3)", False),
-        ("self._thread.join()", True), ("', '.join(names)", False), ("self.join()", False),
-        ("changed.wait_for(lambda: ready)", True), ("changed.wait_for(lambda: ready, 5)", False),
+        ("process.wait()", True),
+        ("process.wait(5)", False),
+        ("process.communicate(timeout=3)", False),
+        ("self._thread.join()", True),
+        ("', '.join(names)", False),
+        ("self.join()", False),
+        ("changed.wait_for(lambda: ready)", True),
+        ("changed.wait_for(lambda: ready, 5)", False),
         ("import subprocess\nsubprocess.run(['ls'])", True),
         ("import subprocess\nsubprocess.run([], timeout=9)", False),
-        ("import queue\nwork.get()", True), ("settings.get()", False), ("import queue\nwork.get(timeout=1)", False),
-        ("from concurrent.futures import Future\ngoing.result()", True), ("findings.result()", False),
-        ("import select\nwatched.poll()", True), ("import select\nwatched = select.poll()", False),
-        ("import select\nself._process.poll()", False), ("import selectors\nself._selector.select()", True),
-        ("import socket\nclient.recv(1)", True), ("import socket\nclient.settimeout(1)\nclient.recv(1)", False),
+        ("import queue\nwork.get()", True),
+        ("settings.get()", False),
+        ("import queue\nwork.get(timeout=1)", False),
+        ("from concurrent.futures import Future\ngoing.result()", True),
+        ("findings.result()", False),
+        ("import select\nwatched.poll()", True),
+        ("import select\nwatched = select.poll()", False),
+        ("import select\nself._process.poll()", False),
+        ("import selectors\nself._selector.select()", True),
+        ("import socket\nclient.recv(1)", True),
+        ("import socket\nclient.settimeout(1)\nclient.recv(1)", False),
         ("import fcntl\nfcntl.flock(file, fcntl.LOCK_EX)", True),
         ("import fcntl\nfcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
-        ("import os\nos.waitpid(-1, 0)", True), ("import os\nos.waitpid(-1, os.WNOHANG)", False),
-        ("for line in server.stdout: pass", True), ("sys.stdin.readline()", True), ("file.readline()", False),
+        ("import os\nos.waitpid(-1, 0)", True),
+        ("import os\nos.waitpid(-1, os.WNOHANG)", False),
+        ("for line in server.stdout: pass", True),
+        ("sys.stdin.readline()", True),
+        ("file.readline()", False),
         ("async def serve(): await stop.wait()", False),
         ("from multiprocessing import connection\nconnection.wait(channels)", True),
     ],
-)  # fmt: skip
+)
 def test_waits_without_a_deadline_are_recognised(code: str, *, waits: bool) -> None:
     assert bool(list(endless_waits(ast.parse(code)))) is waits

@@ -64,10 +64,7 @@ def words_of() -> dict[str, set[str]]:
 def places(phrase: str) -> list[str]:
     words = set(phrase.lower().split())
     return [
-        f"{path}:{line}"
-        for path, text in texts().items()
-        if words <= words_of()[path]
-        for line in find(phrase, text)
+        f"{path}:{line}" for path, text in texts().items() if words <= words_of()[path] for line in find(phrase, text)
     ]
 
 

@@ -58,9 +58,7 @@ class Stranger:
         python = str(self._bin / "python")
         began = time.perf_counter()
         self._uv("pip", "install", "--quiet", "--system-certs", "--python", python, *packages)
-        used = subprocess.run(
-            ["du", "-sm", self._folder / "venv"], check=True, capture_output=True, text=True
-        )
+        used = subprocess.run(["du", "-sm", self._folder / "venv"], check=True, capture_output=True, text=True)
         names = ", ".join(re.sub(r".*/|-py3-none-any\.whl", "", name) for name in packages)
         size = used.stdout.split()[0]
         self.report(f"install {names}", f"{time.perf_counter() - began:.0f} s, {size} MB", ok=True)
@@ -80,9 +78,14 @@ class Stranger:
         """Run a command in the project; its output must show `shows` so many times."""
         began = time.perf_counter()
         done = subprocess.run(
-            [self._bin / words[0], *words[1:]], cwd=self._project, env=self.environment(),
-            capture_output=True, text=True, check=False, timeout=600,
-        )  # fmt: skip
+            [self._bin / words[0], *words[1:]],
+            cwd=self._project,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
         printed = done.stdout + done.stderr
         ok = done.returncode == 0 and printed.count(shows) == times
         self.report(what, f"{time.perf_counter() - began:.1f} s", ok=ok)
@@ -97,9 +100,12 @@ class Stranger:
     def up(self) -> None:
         """Start and stop a cluster in a terminal."""
         with subprocess.Popen(
-            [self._bin / "harrow", "up", "--json"], cwd=self._project, env=self.environment(),
-            stdout=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
+            [self._bin / "harrow", "up", "--json"],
+            cwd=self._project,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
             began = time.perf_counter()
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -117,9 +123,8 @@ class Stranger:
         for _ in range(ROUNDS + 1):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(
-                [self._bin / "pytest", "-q"], cwd=folder, env=self.environment(), check=True,
-                stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+                [self._bin / "pytest", "-q"], cwd=folder, env=self.environment(), check=True, stdout=subprocess.DEVNULL
+            )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return median(took[1:])  # the first run writes the bytecode
@@ -129,11 +134,21 @@ def build(folder: Path) -> str:
     """Build the wheel and return its path."""
     subprocess.run(
         [
-            UV, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable,
-            "--out-dir", folder, ROOT,
+            UV,
+            "build",
+            "--quiet",
+            "--wheel",
+            "--no-build-isolation",
+            "--python",
+            sys.executable,
+            "--out-dir",
+            folder,
+            ROOT,
         ],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     shutil.rmtree(ROOT / "build", ignore_errors=True)
     (wheel,) = folder.glob("*.whl")
     return str(wheel)
@@ -174,9 +189,7 @@ def main() -> int:
     try:
         wheel = build(base)
         versions: list[str] = options.python or [own]
-        right = [
-            visit(base / str(number), version, wheel) for number, version in enumerate(versions)
-        ]
+        right = [visit(base / str(number), version, wheel) for number, version in enumerate(versions)]
     finally:
         if options.keep is None:
             shutil.rmtree(base, ignore_errors=True)

@@ -52,13 +52,23 @@ def _numbers() -> Iterator[Setting]:
         ("remote.log.reader.threads", 10, INT_MAX, _TIERED),
     ):
         yield Setting(
-            name=name, default=default, doc=f"without effect: {reason}", low=1, high=high,
-            stored=reason, change=Change.CLUSTER,
-        )  # fmt: skip
+            name=name,
+            default=default,
+            doc=f"without effect: {reason}",
+            low=1,
+            high=high,
+            stored=reason,
+            change=Change.CLUSTER,
+        )
     yield Setting(
-        name="log.cleaner.io.buffer.size", default=524_288, low=0, high=INT_MAX, change=Change.CLUSTER,
-        doc="without effect: a cleaner reads whole batches", stored="a cleaner reads whole batches",
-    )  # fmt: skip
+        name="log.cleaner.io.buffer.size",
+        default=524_288,
+        low=0,
+        high=INT_MAX,
+        change=Change.CLUSTER,
+        doc="without effect: a cleaner reads whole batches",
+        stored="a cleaner reads whole batches",
+    )
 
 
 def _classes() -> Iterator[Setting]:
@@ -68,13 +78,25 @@ def _classes() -> Iterator[Setting]:
         ("config.providers", "list", (), Change.CLUSTER),
     ):
         yield Setting(
-            name=name, default=choices[0] if choices else "", doc=f"without effect: {_CLASS}", kind=kind,
-            choices=choices, stored=_CLASS, change=change,
-        )  # fmt: skip
+            name=name,
+            default=choices[0] if choices else "",
+            doc=f"without effect: {_CLASS}",
+            kind=kind,
+            choices=choices,
+            stored=_CLASS,
+            change=change,
+        )
     yield Setting(
-        name="ssl.engine.factory.class", default="", doc=f"without effect: {_CLASS}", kind="class", pattern="",
-        choices=("",), unset=True, stored=_CLASS, change=Change.BROKER,
-    )  # fmt: skip
+        name="ssl.engine.factory.class",
+        default="",
+        doc=f"without effect: {_CLASS}",
+        kind="class",
+        pattern="",
+        choices=("",),
+        unset=True,
+        stored=_CLASS,
+        change=Change.BROKER,
+    )
 
 
 def _security() -> Iterator[Setting]:
@@ -104,9 +126,13 @@ def _security() -> Iterator[Setting]:
     for name, default, kind in rows:
         yield _security_setting(name, default, kind, Change.BROKER)
     yield Setting(
-        name="ssl.client.auth", default="none", doc=f"without effect: {_SECURITY}", stored=_SECURITY,
-        choices=("required", "requested", "none"), change=Change.BROKER,
-    )  # fmt: skip
+        name="ssl.client.auth",
+        default="none",
+        doc=f"without effect: {_SECURITY}",
+        stored=_SECURITY,
+        choices=("required", "requested", "none"),
+        change=Change.BROKER,
+    )
 
 
 def _stores_of_keys() -> Iterator[Setting]:
@@ -128,14 +154,14 @@ def _stores_of_keys() -> Iterator[Setting]:
 
 def _security_setting(name: str, default: Value | None, kind: str, change: Change) -> Setting:
     return Setting(
-        name=name, default="" if default is None else default, doc=f"without effect: {_SECURITY}", kind=kind,
-        unset=default is None, stored=_SECURITY, change=change,
-    )  # fmt: skip
+        name=name,
+        default="" if default is None else default,
+        doc=f"without effect: {_SECURITY}",
+        kind=kind,
+        unset=default is None,
+        stored=_SECURITY,
+        change=change,
+    )
 
 
-DYNAMIC_SETTINGS: tuple[Setting, ...] = (
-    *_numbers(),
-    *_classes(),
-    *_security(),
-    *_stores_of_keys(),
-)
+DYNAMIC_SETTINGS: tuple[Setting, ...] = (*_numbers(), *_classes(), *_security(), *_stores_of_keys())

@@ -31,9 +31,7 @@ _THROTTLED_REPLICAS = r"\*|(\d+:\d+)?(,(\d+:\d+)?)*"  # elements may be empty, a
 
 def _in_ms(name: str, default: int, doc: str, low: int, topic: str) -> Setting:
     """A time that Kafka computes from a coarser setting while nothing sets it."""
-    return Setting(
-        name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic, unset=True
-    )
+    return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic, unset=True)
 
 
 LOG_SETTINGS: tuple[Setting, ...] = (
@@ -60,32 +58,13 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         topic="internal.segment.bytes",
         internal=True,
     ),
-    _in_ms(
-        "log.roll.ms", 604_800_000, "a segment rolls at this age by record time", 1, "segment.ms"
-    ),
-    _in_ms(
-        "log.roll.jitter.ms",
-        0,
-        "a segment rolls up to so much before that age, at random",
-        0,
-        "segment.jitter.ms",
-    ),
+    _in_ms("log.roll.ms", 604_800_000, "a segment rolls at this age by record time", 1, "segment.ms"),
+    _in_ms("log.roll.jitter.ms", 0, "a segment rolls up to so much before that age, at random", 0, "segment.jitter.ms"),
     int_setting(
-        "log.index.interval.bytes",
-        4_096,
-        "bytes appended between two index entries",
-        topic="index.interval.bytes",
+        "log.index.interval.bytes", 4_096, "bytes appended between two index entries", topic="index.interval.bytes"
     ),
-    int_setting(
-        "log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"
-    ),
-    long_setting(
-        "log.flush.interval.messages",
-        LONG_MAX,
-        "fsync after so many records",
-        low=1,
-        topic="flush.messages",
-    ),
+    int_setting("log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"),
+    long_setting("log.flush.interval.messages", LONG_MAX, "fsync after so many records", low=1, topic="flush.messages"),
     _in_ms("log.flush.interval.ms", LONG_MAX, "fsync after so long", 0, "flush.ms"),
     long_setting(
         "log.flush.scheduler.interval.ms",
@@ -93,31 +72,14 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "period of the check whether log.flush.interval.ms has passed",
         low=1,
     ),
-    int_setting(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"
-    ),
-    _in_ms(
-        "log.retention.ms",
-        604_800_000,
-        "segments older than this go; -1: never",
-        -1,
-        "retention.ms",
-    ),
+    int_setting("log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"),
+    _in_ms("log.retention.ms", 604_800_000, "segments older than this go; -1: never", -1, "retention.ms"),
     long_setting(
-        "log.retention.bytes",
-        -1,
-        "a partition larger than this loses its oldest segments",
-        topic="retention.bytes",
+        "log.retention.bytes", -1, "a partition larger than this loses its oldest segments", topic="retention.bytes"
     ),
+    long_setting("log.retention.check.interval.ms", 300_000, "period of the retention check", low=1),
     long_setting(
-        "log.retention.check.interval.ms", 300_000, "period of the retention check", low=1
-    ),
-    long_setting(
-        "log.segment.delete.delay.ms",
-        60_000,
-        "a .deleted file stays so long",
-        low=0,
-        topic="file.delete.delay.ms",
+        "log.segment.delete.delay.ms", 60_000, "a .deleted file stays so long", low=0, topic="file.delete.delay.ms"
     ),
     Setting(
         name="log.cleanup.policy",
@@ -129,9 +91,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
     ),
     # compaction
     bool_setting("log.cleaner.enable", True, "compact the logs whose policy says so"),
-    int_setting(
-        "log.cleaner.threads", 1, "logs that are compacted at once", low=0, change=Change.CLUSTER
-    ),
+    int_setting("log.cleaner.threads", 1, "logs that are compacted at once", low=0, change=Change.CLUSTER),
     Setting(
         name="log.cleaner.io.max.bytes.per.second",
         default=sys.float_info.max,
@@ -146,18 +106,9 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         low=1,
         change=Change.CLUSTER,
     ),
-    share_setting(
-        "log.cleaner.io.buffer.load.factor",
-        0.9,
-        "share of those bytes that is used",
-        change=Change.CLUSTER,
-    ),
+    share_setting("log.cleaner.io.buffer.load.factor", 0.9, "share of those bytes that is used", change=Change.CLUSTER),
     long_setting(
-        "log.cleaner.backoff.ms",
-        15_000,
-        "pause of a cleaner with nothing to do",
-        low=0,
-        change=Change.CLUSTER,
+        "log.cleaner.backoff.ms", 15_000, "pause of a cleaner with nothing to do", low=0, change=Change.CLUSTER
     ),
     share_setting(
         "log.cleaner.min.cleanable.ratio",
@@ -314,22 +265,11 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
 """Settings that only topics have."""
 
 THROTTLE_RATES: tuple[Setting, ...] = tuple(
-    Setting(
-        name=name,
-        default=LONG_MAX,
-        doc=doc,
-        low=0,
-        high=LONG_MAX,
-        stored=_THROTTLED,
-        change=Change.CLUSTER,
-    )
+    Setting(name=name, default=LONG_MAX, doc=doc, low=0, high=LONG_MAX, stored=_THROTTLED, change=Change.CLUSTER)
     for name, doc in (
         ("leader.replication.throttled.rate", "bytes a second that a leader sends to followers"),
         ("follower.replication.throttled.rate", "bytes a second that a follower fetches"),
-        (
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            "bytes a second that move between data folders",
-        ),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "bytes a second that move between data folders"),
     )
 )
 """Rates that tools set while replicas are reassigned (KIP-73): brokers store and describe them."""

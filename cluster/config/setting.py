@@ -125,9 +125,7 @@ class Setting:
         low = -most if self.low is None else self.low
         high = most if self.high is None else self.high
         if not low <= number <= high:
-            raise ConfigError(
-                f"{self.name}={number}: expected a number from {low} to {high}{self._remedy()}"
-            )
+            raise ConfigError(f"{self.name}={number}: expected a number from {low} to {high}{self._remedy()}")
         return number
 
     def _remedy(self) -> str:
@@ -136,9 +134,7 @@ class Setting:
         return "; for smaller segments, as in a test, set internal.segment.bytes"
 
 
-def share_setting(
-    name: str, default: float, doc: str, topic: str = "", *, change: Change = Change.RESTART
-) -> Setting:
+def share_setting(name: str, default: float, doc: str, topic: str = "", *, change: Change = Change.RESTART) -> Setting:
     """A number from 0 to 1."""
     return Setting(name=name, default=default, doc=doc, low=0, high=1, topic=topic, change=change)
 
@@ -154,35 +150,21 @@ def int_setting(
     change: Change = Change.RESTART,
 ) -> Setting:
     """A whole number of 32 bits."""
-    return Setting(
-        name=name, default=default, doc=doc, low=low, high=high, topic=topic, change=change
-    )
+    return Setting(name=name, default=default, doc=doc, low=low, high=high, topic=topic, change=change)
 
 
 def long_setting(
-    name: str,
-    default: int,
-    doc: str,
-    low: int = -1,
-    topic: str = "",
-    *,
-    change: Change = Change.RESTART,
+    name: str, default: int, doc: str, low: int = -1, topic: str = "", *, change: Change = Change.RESTART
 ) -> Setting:
     """A whole number of 64 bits."""
-    return Setting(
-        name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic, change=change
-    )
+    return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic, change=change)
 
 
-def bool_setting(
-    name: str, default: bool, doc: str, topic: str = "", *, change: Change = Change.RESTART
-) -> Setting:
+def bool_setting(name: str, default: bool, doc: str, topic: str = "", *, change: Change = Change.RESTART) -> Setting:
     """A switch."""
     return Setting(name=name, default=default, doc=doc, topic=topic, change=change)
 
 
-def text_setting(
-    name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = ""
-) -> Setting:
+def text_setting(name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = "") -> Setting:
     """A text, or one of `choices`."""
     return Setting(name=name, default=default, doc=doc, choices=choices, topic=topic)

@@ -15,16 +15,7 @@ from collections.abc import Mapping
 
 from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
-from .setting import (
-    INT_MAX,
-    LONG_MAX,
-    Change,
-    Setting,
-    bool_setting,
-    int_setting,
-    long_setting,
-    text_setting,
-)
+from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
 
 SETTINGS: tuple[Setting, ...] = (
     # replication
@@ -37,36 +28,19 @@ SETTINGS: tuple[Setting, ...] = (
         high=32767,
         kind="",
     ),
-    bool_setting(
-        "auto.create.topics.enable", True, "a metadata request or produce may create its topic"
-    ),
+    bool_setting("auto.create.topics.enable", True, "a metadata request or produce may create its topic"),
     bool_setting("delete.topic.enable", True, "DeleteTopics is allowed"),
-    int_setting(
-        "min.insync.replicas",
-        1,
-        "smallest ISR that acks=all accepts",
-        low=1,
-        topic="min.insync.replicas",
-    ),
+    int_setting("min.insync.replicas", 1, "smallest ISR that acks=all accepts", low=1, topic="min.insync.replicas"),
     bool_setting(
         "unclean.leader.election.enable",
         False,
         "elect from outside the ISR rather than be offline",
         topic="unclean.leader.election.enable",
     ),
-    long_setting(
-        "replica.lag.time.max.ms",
-        30_000,
-        "a follower not caught up for so long leaves the ISR",
-        low=1,
-    ),
-    int_setting(
-        "replica.fetch.wait.max.ms", 500, "how long a follower's fetch waits at the leader"
-    ),
+    long_setting("replica.lag.time.max.ms", 30_000, "a follower not caught up for so long leaves the ISR", low=1),
+    int_setting("replica.fetch.wait.max.ms", 500, "how long a follower's fetch waits at the leader"),
     int_setting("replica.fetch.min.bytes", 1, "a follower's fetch answers at this many bytes"),
-    int_setting(
-        "replica.fetch.max.bytes", 1_048_576, "most bytes for a partition in a follower's fetch"
-    ),
+    int_setting("replica.fetch.max.bytes", 1_048_576, "most bytes for a partition in a follower's fetch"),
     int_setting("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
     int_setting("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
     Setting(
@@ -80,60 +54,30 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         unset=True,
     ),
-    int_setting(
-        "replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"
-    ),
-    long_setting(
-        "replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1
-    ),
+    int_setting("replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"),
+    long_setting("replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1),
     # controller and registry
-    Setting(
-        name="broker.rack",
-        default="",
-        doc="where this broker stands: replicas are spread over racks",
-        unset=True,
-    ),
-    text_setting(
-        "zookeeper.connect",
-        "",
-        "a ZooKeeper ensemble (host:port,…/chroot) instead of the own registry",
-    ),
+    Setting(name="broker.rack", default="", doc="where this broker stands: replicas are spread over racks", unset=True),
+    text_setting("zookeeper.connect", "", "a ZooKeeper ensemble (host:port,…/chroot) instead of the own registry"),
     int_setting(
-        "zookeeper.session.timeout.ms",
-        18_000,
-        "a broker not heard by the registry for so long is gone",
-        low=1,
+        "zookeeper.session.timeout.ms", 18_000, "a broker not heard by the registry for so long is gone", low=1
     ),
-    int_setting(
-        "zookeeper.connection.timeout.ms",
-        18_000,
-        "how long a broker tries to reach the registry",
-        low=1,
-    ),
+    int_setting("zookeeper.connection.timeout.ms", 18_000, "how long a broker tries to reach the registry", low=1),
     bool_setting("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
     bool_setting("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
     long_setting("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
     int_setting(
-        "leader.imbalance.per.broker.percentage",
-        10,
-        "share of a broker's preferred leaderships that may lie elsewhere",
+        "leader.imbalance.per.broker.percentage", 10, "share of a broker's preferred leaderships that may lie elsewhere"
     ),
     int_setting(
-        "controller.socket.timeout.ms",
-        30_000,
-        "a broker that has not answered the controller so long is lost",
+        "controller.socket.timeout.ms", 30_000, "a broker that has not answered the controller so long is lost"
     ),
     # requests
     int_setting("request.timeout.ms", 30_000, "how long a broker waits for its own requests"),
-    int_setting(
-        "message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"
-    ),
+    int_setting("message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"),
     int_setting("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
     int_setting(
-        "max.request.partition.size.limit",
-        2_000,
-        "most partitions in a DescribeTopicPartitions response",
-        low=1,
+        "max.request.partition.size.limit", 2_000, "most partitions in a DescribeTopicPartitions response", low=1
     ),
     int_setting(
         "max.incremental.fetch.session.cache.slots",
@@ -170,16 +114,10 @@ SETTINGS: tuple[Setting, ...] = (
         unset=True,
     ),
     int_setting(
-        "max.connections",
-        INT_MAX,
-        "open connections of the broker; more wait to be accepted",
-        change=Change.CLUSTER,
+        "max.connections", INT_MAX, "open connections of the broker; more wait to be accepted", change=Change.CLUSTER
     ),
     int_setting(
-        "max.connections.per.ip",
-        INT_MAX,
-        "open connections from one address; more are closed",
-        change=Change.CLUSTER,
+        "max.connections.per.ip", INT_MAX, "open connections from one address; more are closed", change=Change.CLUSTER
     ),
     Setting(
         name="max.connections.per.ip.overrides",
@@ -189,9 +127,7 @@ SETTINGS: tuple[Setting, ...] = (
         change=Change.CLUSTER,
     ),
     long_setting(
-        "connections.max.idle.ms",
-        600_000,
-        "a connection of a client without requests for so long is closed; -1: never",
+        "connections.max.idle.ms", 600_000, "a connection of a client without requests for so long is closed; -1: never"
     ),
     int_setting(
         "queued.max.requests",
@@ -218,18 +154,9 @@ SETTINGS: tuple[Setting, ...] = (
         high=32767,
         kind="short",
     ),
-    int_setting(
-        "offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1
-    ),
-    int_setting(
-        "offsets.commit.timeout.ms", 5_000, "how long a commit waits for its replicas", low=1
-    ),
-    int_setting(
-        "offsets.retention.minutes",
-        10_080,
-        "committed offsets of an empty group expire after this",
-        low=1,
-    ),
+    int_setting("offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1),
+    int_setting("offsets.commit.timeout.ms", 5_000, "how long a commit waits for its replicas", low=1),
+    int_setting("offsets.retention.minutes", 10_080, "committed offsets of an empty group expire after this", low=1),
     int_setting(
         "offsets.retention.check.interval.ms",
         600_000,
@@ -238,31 +165,14 @@ SETTINGS: tuple[Setting, ...] = (
         high=LONG_MAX,
     ),
     int_setting("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
-    int_setting(
-        "group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"
-    ),
-    int_setting(
-        "group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"
-    ),
-    int_setting(
-        "group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"
-    ),
+    int_setting("group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"),
+    int_setting("group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"),
+    int_setting("group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"),
     int_setting("group.max.size", INT_MAX, "most members of a classic group", low=1),
-    int_setting(
-        "group.consumer.session.timeout.ms", 45_000, "session timeout of consumer groups", low=1
-    ),
-    int_setting(
-        "group.consumer.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1
-    ),
-    int_setting(
-        "group.consumer.max.session.timeout.ms", 60_000, "longest such session timeout", low=1
-    ),
-    int_setting(
-        "group.consumer.heartbeat.interval.ms",
-        5_000,
-        "how often such members send heartbeats",
-        low=1,
-    ),
+    int_setting("group.consumer.session.timeout.ms", 45_000, "session timeout of consumer groups", low=1),
+    int_setting("group.consumer.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1),
+    int_setting("group.consumer.max.session.timeout.ms", 60_000, "longest such session timeout", low=1),
+    int_setting("group.consumer.heartbeat.interval.ms", 5_000, "how often such members send heartbeats", low=1),
     int_setting("group.consumer.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
     int_setting("group.consumer.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
     int_setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1),
@@ -287,9 +197,7 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     # transactions
-    int_setting(
-        "transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1
-    ),
+    int_setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1),
     Setting(
         name="transaction.state.log.replication.factor",
         default=3,
@@ -299,17 +207,9 @@ SETTINGS: tuple[Setting, ...] = (
         kind="short",
     ),
     int_setting("transaction.state.log.min.isr", 2, "smallest ISR of __transaction_state", low=1),
+    int_setting("transaction.state.log.segment.bytes", 104_857_600, "segment size of __transaction_state", low=14),
     int_setting(
-        "transaction.state.log.segment.bytes",
-        104_857_600,
-        "segment size of __transaction_state",
-        low=14,
-    ),
-    int_setting(
-        "transaction.max.timeout.ms",
-        900_000,
-        "longest transaction.timeout.ms that a producer may ask for",
-        low=1,
+        "transaction.max.timeout.ms", 900_000, "longest transaction.timeout.ms that a producer may ask for", low=1
     ),
     int_setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -354,24 +254,9 @@ SETTINGS: tuple[Setting, ...] = (
         only_default="a transaction ends by EndTxn or by its timeout",
     ),
     # purgatories
-    int_setting(
-        "producer.purgatory.purge.interval.requests",
-        1_000,
-        "completed operations before a purge",
-        low=1,
-    ),
-    int_setting(
-        "fetch.purgatory.purge.interval.requests",
-        1_000,
-        "completed operations before a purge",
-        low=1,
-    ),
-    int_setting(
-        "delete.records.purgatory.purge.interval.requests",
-        1,
-        "completed operations before a purge",
-        low=1,
-    ),
+    int_setting("producer.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
+    int_setting("fetch.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
+    int_setting("delete.records.purgatory.purge.interval.requests", 1, "completed operations before a purge", low=1),
     # Harrow's own
     text_setting(
         "harrow.replica.truncation",
@@ -386,11 +271,7 @@ SETTINGS: tuple[Setting, ...] = (
         "0: Kafka's rule alone",
         low=0,
     ),
-    int_setting(
-        "harrow.trace.hw.interval.ms",
-        100,
-        "most often that a partition's HW is traced; 0: every change",
-    ),
+    int_setting("harrow.trace.hw.interval.ms", 100, "most often that a partition's HW is traced; 0: every change"),
     int_setting(
         "harrow.metrics.port",
         -1,
@@ -398,26 +279,15 @@ SETTINGS: tuple[Setting, ...] = (
         low=-1,
         high=65535,
     ),
-    bool_setting(
-        "harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"
-    ),
-    int_setting(
-        "harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"
-    ),
+    bool_setting("harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"),
+    int_setting("harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"),
     int_setting("harrow.tail.total.bytes", 50_331_648, "bytes of all logs together kept so"),
-    bool_setting(
-        "harrow.power.loss", False, "journal unsynced writes, so that power_loss can be played"
-    ),
+    bool_setting("harrow.power.loss", False, "journal unsynced writes, so that power_loss can be played"),
 )
 
 COARSE_SETTINGS: tuple[Setting, ...] = tuple(
     Setting(
-        name=name,
-        default=default,
-        doc=f"coarser than {fine}, which overrides it",
-        low=low,
-        high=INT_MAX,
-        unset=unset,
+        name=name, default=default, doc=f"coarser than {fine}, which overrides it", low=low, high=INT_MAX, unset=unset
     )
     for name, fine, default, low, unset in (
         ("log.roll.hours", "log.roll.ms", 168, 1, False),
@@ -436,12 +306,10 @@ COARSE: Mapping[str, tuple[tuple[str, int], ...]] = {
 BROKER_SETTINGS: tuple[Setting, ...] = (*SETTINGS, *COARSE_SETTINGS, *DYNAMIC_SETTINGS)
 """Every setting that a broker describes."""
 BY_NAME: Mapping[str, Setting] = {row.name: row for row in (*BROKER_SETTINGS, *THROTTLE_RATES)}
-BY_TOPIC_NAME: Mapping[str, Setting] = {
-    row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic
-}
+BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic}
 
 REFUSED: Mapping[str, str] = {
     "broker.id": "the supervisor numbers its brokers from 1 and `BrokerProcess.node_id` says the number; "
-    "remove the setting",
+    "remove the setting"
 }
 """Settings of Kafka that would be misleading if they were accepted: why, and the remedy."""

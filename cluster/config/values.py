@@ -17,9 +17,7 @@ from .table import BY_NAME, BY_TOPIC_NAME, COARSE, REFUSED
 
 def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
     if kind == "broker" and name in KAFKA_ONLY:
-        return ConfigError(
-            f"{name}: Harrow's brokers do not have this setting of Apache Kafka; remove it"
-        )
+        return ConfigError(f"{name}: Harrow's brokers do not have this setting of Apache Kafka; remove it")
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return ConfigError(f"{name}: no such {kind} setting{hint}")

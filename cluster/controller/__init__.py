@@ -9,11 +9,4 @@ from .controller import Controller
 from .isr_store import RegistryIsrStore
 from .registration import BrokerInfo, Endpoint, register
 
-__all__ = [
-    "BrokerInfo",
-    "Controller",
-    "Endpoint",
-    "RegistryIsrStore",
-    "assign_replicas",
-    "register",
-]
+__all__ = ["BrokerInfo", "Controller", "Endpoint", "RegistryIsrStore", "assign_replicas", "register"]

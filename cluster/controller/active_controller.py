@@ -23,15 +23,7 @@ from ..ids import BrokerEpoch, NodeId, TopicPartition
 from ..listeners import inter_broker_listener_name
 from ..registry import ReadTree, RegistryClient
 from ..registry.client import results_or_errors, value_of
-from ..registry.paths import (
-    BROKER_IDS,
-    BROKERS,
-    DELETIONS,
-    ISR_CHANGES,
-    LOG_DIR_EVENTS,
-    TOPIC_CONFIGS,
-    TOPICS,
-)
+from ..registry.paths import BROKER_IDS, BROKERS, DELETIONS, ISR_CHANGES, LOG_DIR_EVENTS, TOPIC_CONFIGS, TOPICS
 from ..wire.api_keys import ApiKey
 from .broker_events import BrokerEvents
 from .channels import Channels, ClientFactory
@@ -50,10 +42,19 @@ from .topic_events import TopicEvents
 
 ACTIVE_CONTROLLER_EVENTS = frozenset(
     (
-        "brokers", "topics", "deletions", "isr", "deleted", "preferred", "load", "moved", "offline", "log-dirs",
+        "brokers",
+        "topics",
+        "deletions",
+        "isr",
+        "deleted",
+        "preferred",
+        "load",
+        "moved",
+        "offline",
+        "log-dirs",
         "offline-replicas",
     )
-)  # fmt: skip
+)
 """Names of the events that belong to one active controller: they are dropped when it resigns."""
 
 
@@ -83,9 +84,7 @@ class ActiveController:
         self.elections = LeaderElections(core)
         self.reassignments = Reassignments(core)
         self._isr = IsrEvents(core, self.reassignments)
-        self._brokers = BrokerEvents(
-            core, self._updates, self._offline, self._deletions, self.reassignments
-        )
+        self._brokers = BrokerEvents(core, self._updates, self._offline, self._deletions, self.reassignments)
 
     @property
     def won(self) -> WonElection:
@@ -118,9 +117,7 @@ class ActiveController:
             core.registry.submit(ReadTree(BROKERS)),
             core.registry.submit(ReadTree(TOPIC_CONFIGS)),
         )
-        _, _, deletions, _, _, isr_changes, brokers, configs = (
-            value_of(result) for result in results
-        )
+        _, _, deletions, _, _, isr_changes, brokers, configs = (value_of(result) for result in results)
         context = ControllerContext(brokers=brokers_of(brokers))
         context.shutting_down = core.context.still_shutting_down(context.brokers)
         context.read_topics(brokers)
@@ -154,9 +151,7 @@ class ActiveController:
     # ---------------------------------------------------------------- events
 
     def _response(self, node_id: NodeId, api_key: int, response: Any) -> None:
-        if api_key == ApiKey.LEADER_AND_ISR and self._offline.leader_and_isr_response(
-            node_id, response
-        ):
+        if api_key == ApiKey.LEADER_AND_ISR and self._offline.leader_and_isr_response(node_id, response):
             self.core.enqueue("offline-replicas", self._replicas_went_offline)
         if api_key == ApiKey.STOP_REPLICA and not self.core.closed:
             self.reassignments.removals.confirmed(node_id, response)

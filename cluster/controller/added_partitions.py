@@ -57,23 +57,16 @@ async def add_partitions(
 
 
 def _placed(
-    context: ControllerContext,
-    topic: str,
-    count: int,
-    placed: Sequence[Sequence[NodeId]] | None,
-    most: int,
+    context: ControllerContext, topic: str, count: int, placed: Sequence[Sequence[NodeId]] | None, most: int
 ) -> Mapping[int, Sequence[NodeId]]:
     if topic in context.deleting:
         raise KafkaError(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
     existing = context.topic_assignment(topic)
     if not existing:
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist."
-        )
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist.")
     if any(assignment.is_reassigned for assignment in existing.values()):
         raise KafkaError(
-            ErrorCode.reassignment_in_progress,
-            f"A partition reassignment is in progress for the topic '{topic}'.",
+            ErrorCode.reassignment_in_progress, f"A partition reassignment is in progress for the topic '{topic}'."
         )
     _check_count(len(existing), count)
     more = count - len(existing)
@@ -90,13 +83,7 @@ def _placed(
     racks = {node: broker.rack for node, broker in context.brokers.items()}
     start = start_of_added([*racks], existing[0].replicas[0], racks)
     return assign_replicas(
-        [*racks],
-        more,
-        len(existing[0].replicas),
-        start=start,
-        shift=start,
-        first_partition=len(existing),
-        racks=racks,
+        [*racks], more, len(existing[0].replicas), start=start, shift=start, first_partition=len(existing), racks=racks
     )
 
 
@@ -110,16 +97,12 @@ def _check_count(existing: int, count: int) -> None:
         raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {existing} partitions.")
 
 
-def _check_placed(
-    placed: Sequence[Sequence[NodeId]], more: int, factor: int, live: Collection[NodeId]
-) -> None:
+def _check_placed(placed: Sequence[Sequence[NodeId]], more: int, factor: int, live: Collection[NodeId]) -> None:
     unknown = sorted({node for replicas in placed for node in replicas} - set(live))
     if unknown:
         raise _bad(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
     if len(placed) != more:
-        raise _bad(
-            f"Increasing the number of partitions by {more} but {len(placed)} assignments provided."
-        )
+        raise _bad(f"Increasing the number of partitions by {more} but {len(placed)} assignments provided.")
     for replicas in placed:
         if len(set(replicas)) != len(replicas):
             raise _bad(f"Duplicate brokers not allowed in replica assignment: {[*replicas]}.")

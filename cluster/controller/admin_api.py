@@ -37,9 +37,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 class ControllerQueue(Protocol):
     """The controller's event queue, as these handlers need it."""
 
-    async def run_event(
-        self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]], /
-    ) -> T:
+    async def run_event(self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]], /) -> T:
         """Run `call` as one event of the queue and return its result; KafkaError(not_controller)."""
         ...
 
@@ -103,15 +101,12 @@ class ControllerAdminApi:
         if not entity.validate_only:
             for row in entity.topics:
                 left_ms = self._left_ms(deadline_ms)
-                if results[row.name] is None and not await self._cache.await_leaders(
-                    row.name, row.count, left_ms
-                ):
+                if results[row.name] is None and not await self._cache.await_leaders(row.name, row.count, left_ms):
                     results[row.name] = _timed_out()
         request.respond(
             s.CreatePartitionsResponse(
                 results=tuple(
-                    s.CreatePartitionsTopicResult(name=name, **_fields(error))
-                    for name, error in results.items()
+                    s.CreatePartitionsTopicResult(name=name, **_fields(error)) for name, error in results.items()
                 )
             )
         )
@@ -122,9 +117,7 @@ class ControllerAdminApi:
             return KafkaError(ErrorCode.invalid_request, "Duplicate topic in request.")
         placed: list[list[NodeId]] | None = None
         if row.assignments is not None:
-            placed = [
-                [NodeId(node) for node in replicas.broker_ids] for replicas in row.assignments
-            ]
+            placed = [[NodeId(node) for node in replicas.broker_ids] for replicas in row.assignments]
         try:
             return await self._controller.run_event(
                 f"partitions of {row.name}",
@@ -157,9 +150,7 @@ class ControllerAdminApi:
             ]
         partitions = None if rows is None else [tp for _, asked in rows for tp in asked]
 
-        async def elect(
-            active: ActiveController,
-        ) -> tuple[ElectionResults, dict[TopicPartition, NodeId], list[str]]:
+        async def elect(active: ActiveController) -> tuple[ElectionResults, dict[TopicPartition, NodeId], list[str]]:
             results = await active.elections.elect(partitions, unclean=kind == _UNCLEAN)
             won = [tp for tp, error in results.items() if error is None]
             leaders = {tp: active.context.partitions[tp].leader for tp in won}
@@ -167,9 +158,7 @@ class ControllerAdminApi:
 
         results, leaders, topics = await self._controller.run_event("elect leaders", elect)
         await self._await_elected(results, leaders, deadline_ms)
-        if (
-            rows is None
-        ):  # as in Kafka, a response about all partitions names topics without any result, too
+        if rows is None:  # as in Kafka, a response about all partitions names topics without any result, too
             found = by_topic(results)
             rows = [(topic, found.get(topic, ())) for topic in topics]
         request.respond(_elected(messages.response(request), results, rows))
@@ -193,9 +182,7 @@ class ControllerAdminApi:
         any_factor: bool = getattr(entity, "allow_replication_factor_change", True)
         rounds, rows = _in_rounds(entity.topics)
         results = [
-            await self._controller.run_event(
-                "reassign", partial(_reassign, wanted=wanted, any_factor=any_factor)
-            )
+            await self._controller.run_event("reassign", partial(_reassign, wanted=wanted, any_factor=any_factor))
             for wanted in rounds
         ]
         s = messages.response(request)
@@ -224,9 +211,7 @@ class ControllerAdminApi:
         wanted: list[TopicPartition] | None = None
         if entity.topics is not None:
             wanted = [
-                TopicPartition(topic.name, number)
-                for topic in entity.topics
-                for number in topic.partition_indexes
+                TopicPartition(topic.name, number) for topic in entity.topics for number in topic.partition_indexes
             ]
 
         async def in_progress(active: ActiveController) -> dict[TopicPartition, ReplicaAssignment]:
@@ -256,15 +241,11 @@ class ControllerAdminApi:
         )
 
 
-async def _reassign(
-    active: ActiveController, *, wanted: Targets, any_factor: bool
-) -> ReassignmentResults:
+async def _reassign(active: ActiveController, *, wanted: Targets, any_factor: bool) -> ReassignmentResults:
     return await active.reassignments.alter(wanted, any_factor=any_factor)
 
 
-def _in_rounds(
-    topics: Iterable[Any],
-) -> tuple[list[Targets], list[tuple[str, list[tuple[int, TopicPartition]]]]]:
+def _in_rounds(topics: Iterable[Any]) -> tuple[list[Targets], list[tuple[str, list[tuple[int, TopicPartition]]]]]:
     """The targets in rounds, one round unless a partition is named twice; and of each topic (round, partition)."""
     rounds: list[dict[TopicPartition, list[NodeId] | None]] = [{}]
     rows: list[tuple[str, list[tuple[int, TopicPartition]]]] = []
@@ -282,19 +263,14 @@ def _in_rounds(
     return [*rounds], rows
 
 
-def _elected(
-    s: messages.Schema,
-    results: ElectionResults,
-    rows: Iterable[tuple[str, Sequence[TopicPartition]]],
-) -> Any:
+def _elected(s: messages.Schema, results: ElectionResults, rows: Iterable[tuple[str, Sequence[TopicPartition]]]) -> Any:
     return s.ElectLeadersResponse(
         error_code=ErrorCode.none,
         replica_election_results=tuple(
             s.ReplicaElectionResult(
                 topic=topic,
                 partition_result=tuple(
-                    s.PartitionResult(partition_id=tp.partition, **_fields(results[tp]))
-                    for tp in partitions
+                    s.PartitionResult(partition_id=tp.partition, **_fields(results[tp])) for tp in partitions
                 ),
             )
             for topic, partitions in rows

@@ -60,9 +60,7 @@ def assign_replicas(
             chosen = [_at(ordered, first, shift, k) for k in range(replication_factor - 1)]
             assignment[partition] = [ordered[first], *chosen]
         else:
-            assignment[partition] = _across_racks(
-                ordered, rack_of, first, shift, replication_factor
-            )
+            assignment[partition] = _across_racks(ordered, rack_of, first, shift, replication_factor)
     return assignment
 
 
@@ -86,13 +84,10 @@ def alternated(rack_of: Mapping[NodeId, str]) -> list[NodeId]:
 
 def _check(brokers: int, partitions: int, replication_factor: int) -> None:
     if partitions <= 0:
-        raise KafkaError(
-            ErrorCode.invalid_partitions, f"{partitions} partitions: at least 1 is needed"
-        )
+        raise KafkaError(ErrorCode.invalid_partitions, f"{partitions} partitions: at least 1 is needed")
     if replication_factor <= 0:
         raise KafkaError(
-            ErrorCode.invalid_replication_factor,
-            f"replication factor {replication_factor}: at least 1 is needed",
+            ErrorCode.invalid_replication_factor, f"replication factor {replication_factor}: at least 1 is needed"
         )
     if replication_factor > brokers:
         raise KafkaError(
@@ -107,8 +102,7 @@ def _rack_of(brokers: Sequence[NodeId], racks: Racks) -> dict[NodeId, str] | Non
         return None
     if len(found) < len(brokers):
         raise KafkaError(
-            ErrorCode.unknown_server_error,
-            "Not all brokers have rack information for replica rack aware assignment.",
+            ErrorCode.unknown_server_error, "Not all brokers have rack information for replica rack aware assignment."
         )
     return found
 

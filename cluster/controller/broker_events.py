@@ -39,21 +39,14 @@ class BrokerEvents:
         tree = await core.watched_tree(BROKER_IDS, "brokers", self.brokers_changed)
         now, before = brokers_of(tree), context.brokers
         gone = before.keys() - now.keys()
-        came = {
-            node
-            for node, broker in now.items()
-            if node not in before or before[node].epoch != broker.epoch
-        }
+        came = {node for node, broker in now.items() if node not in before or before[node].epoch != broker.epoch}
         if not gone and not came:
             return
         context.brokers = now
         context.shutting_down -= gone | came
         self._offline.registered(gone | came)
         core.channels.replace(now)
-        core.host.trace.log(
-            "info",
-            f"controller: brokers came {sorted(came)}, went {sorted(gone)}, live {sorted(now)}",
-        )
+        core.host.trace.log("info", f"controller: brokers came {sorted(came)}, went {sorted(gone)}, live {sorted(now)}")
         await self._update_replicas(gone, came)
 
     async def _update_replicas(self, gone: set[NodeId], came: set[NodeId]) -> None:
@@ -84,9 +77,7 @@ class BrokerEvents:
         """Settings changed: partitions without a leader may be allowed an unclean election now."""
         context = self._core.context
         offline = [
-            tp
-            for tp, state in context.partitions.items()
-            if not state.has_leader and tp.topic not in context.deleting
+            tp for tp, state in context.partitions.items() if not state.has_leader and tp.topic not in context.deleting
         ]
         changed = await self._updates.update_partition_states(offline)
         self._core.send_partition_changes(changed)

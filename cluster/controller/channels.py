@@ -45,12 +45,7 @@ class BrokerChannel:
     """One broker's queue."""
 
     def __init__(
-        self,
-        host: Host,
-        broker: BrokerInfo,
-        client: RequestClient,
-        timeout_ms: int,
-        on_response: OnResponse,
+        self, host: Host, broker: BrokerInfo, client: RequestClient, timeout_ms: int, on_response: OnResponse
     ) -> None:
         self.broker = broker
         self._host = host
@@ -158,7 +153,6 @@ class Channels:
         elif code is not ErrorCode.none:
             # stale_broker_epoch: the broker has registered again, and the watch on /brokers/ids reports it
             self._host.trace.log(
-                "info",
-                f"controller: broker {node_id} responded to {ApiKey(api_key).name} with {code.name}",
+                "info", f"controller: broker {node_id} responded to {ApiKey(api_key).name} with {code.name}"
             )
         self._on_response(node_id, api_key, response)

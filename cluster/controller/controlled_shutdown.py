@@ -11,9 +11,7 @@ from . import partition_states as rules
 from .controller_core import ControllerCore
 
 
-async def shut_down(
-    core: ControllerCore, node_id: NodeId, epoch: BrokerEpoch
-) -> list[TopicPartition]:
+async def shut_down(core: ControllerCore, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
     """Move leaderships away from a broker that is to stop; returns the partitions that it still leads.
 
     KafkaError: BROKER_NOT_AVAILABLE for a broker without registration, STALE_BROKER_EPOCH for an earlier one.
@@ -23,9 +21,7 @@ async def shut_down(
     if broker is None:
         raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not registered")
     if epoch not in (-1, broker.epoch):
-        raise KafkaError(
-            ErrorCode.stale_broker_epoch, f"broker {node_id} has epoch {broker.epoch}, not {epoch}"
-        )
+        raise KafkaError(ErrorCode.stale_broker_epoch, f"broker {node_id} has epoch {broker.epoch}, not {epoch}")
     context.shutting_down.add(node_id)
     electable = context.electable()
 
@@ -36,10 +32,7 @@ async def shut_down(
     replicated = [tp for tp in context.of_brokers((node_id,)) if len(context.assignments[tp]) > 1]
     followed = {tp: None for tp in replicated if not leads(tp)}
     changed = await core.writer.change(
-        replicated,
-        lambda tp, state: rules.state_after_shutdown(
-            context.assignments[tp], state, node_id, electable
-        ),
+        replicated, lambda tp, state: rules.state_after_shutdown(context.assignments[tp], state, node_id, electable)
     )
     batch = core.new_batch()
     # a follower that continued to fetch would enter the ISR again

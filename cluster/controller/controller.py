@@ -23,19 +23,10 @@ from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host, Promise, Task
 from ..host.seam.failpoints import AFTER_ELECTION, passes
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
-from ..registry import (
-    Event,
-    RegistryClient,
-    RegistryUnavailableError,
-    SessionExpiredError,
-)
+from ..registry import Event, RegistryClient, RegistryUnavailableError, SessionExpiredError
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
-from ..wire.internal import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    RemainingPartition,
-)
+from ..wire.internal import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from ..wire.request import Request
 from .active_controller import ACTIVE_CONTROLLER_EVENTS, ActiveController
 from .admin_api import ControllerAdminApi
@@ -205,9 +196,7 @@ class Controller:
             self._enqueue("load", self._load)
 
     async def _elect(self) -> None:
-        won = await campaign(
-            self._registry, self._node_id, self._host.clock.wall_ms(), self._seat_changed
-        )
+        won = await campaign(self._registry, self._node_id, self._host.clock.wall_ms(), self._seat_changed)
         if won is None:
             self._resign("another broker is the controller")
             return
@@ -274,14 +263,10 @@ class Controller:
 
     def handlers(self) -> Iterable[ApiRow]:
         """ControlledShutdown, and the admin requests that need the controller."""
-        yield ApiRow(
-            ApiKey.CONTROLLED_SHUTDOWN, SHUTDOWN_VERSION, SHUTDOWN_VERSION, self._handle_shutdown
-        )
+        yield ApiRow(ApiKey.CONTROLLED_SHUTDOWN, SHUTDOWN_VERSION, SHUTDOWN_VERSION, self._handle_shutdown)
         yield from ControllerAdminApi(self._host, self, self._cache).handlers()
 
-    async def run_event(
-        self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]]
-    ) -> T:
+    async def run_event(self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]]) -> T:
         """Run `call` as one event of the queue and return its result.
 
         KafkaError(not_controller) when this broker is not the controller (any more), and when the registry became
@@ -334,16 +319,13 @@ class Controller:
             ControlledShutdownResponse(
                 error_code=ErrorCode.none,
                 remaining_partitions=tuple(
-                    RemainingPartition(topic_name=tp.topic, partition_index=tp.partition)
-                    for tp in left
+                    RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in left
                 ),
             )
         )
 
     async def _shut_down(self, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
-        return await self.run_event(
-            f"shutdown of {node_id}", lambda active: active.shut_down(node_id, epoch)
-        )
+        return await self.run_event(f"shutdown of {node_id}", lambda active: active.shut_down(node_id, epoch))
 
     async def controlled_shutdown(self) -> None:
         """Ask the controller to move this broker's leaderships away; after a few tries return anyway.

@@ -33,19 +33,13 @@ class ControllerContext:
     assignments: dict[TopicPartition, tuple[NodeId, ...]] = field(
         default_factory=dict[TopicPartition, tuple[NodeId, ...]]
     )
-    reassigned: dict[TopicPartition, ReplicaAssignment] = field(
-        default_factory=dict[TopicPartition, ReplicaAssignment]
-    )
+    reassigned: dict[TopicPartition, ReplicaAssignment] = field(default_factory=dict[TopicPartition, ReplicaAssignment])
     """Partitions whose reassignment is in progress; their `replicas` are those of `assignments`."""
-    partitions: dict[TopicPartition, LeaderAndIsr] = field(
-        default_factory=dict[TopicPartition, LeaderAndIsr]
-    )
+    partitions: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict[TopicPartition, LeaderAndIsr])
     deleting: set[str] = field(default_factory=set[str])
     unclean: dict[str, bool] = field(default_factory=dict[str, bool])
     """`unclean.leader.election.enable` of the topics that override it."""
-    _by_topic: dict[str, dict[TopicPartition, None]] = field(
-        default_factory=dict[str, dict[TopicPartition, None]]
-    )
+    _by_topic: dict[str, dict[TopicPartition, None]] = field(default_factory=dict[str, dict[TopicPartition, None]])
 
     def figures(self) -> dict[str, int]:
         """Counts for the metrics."""
@@ -73,9 +67,7 @@ class ControllerContext:
         A broker with a newer registration has restarted: its shutdown is over.
         """
         return {
-            node
-            for node in self.shutting_down
-            if node in brokers and brokers[node].epoch == self.brokers[node].epoch
+            node for node in self.shutting_down if node in brokers and brokers[node].epoch == self.brokers[node].epoch
         }
 
     # ------------------------------------------------------------ partitions
@@ -95,9 +87,7 @@ class ControllerContext:
 
     def without_state(self, topics: Iterable[str] | None = None) -> list[TopicPartition]:
         """Kept partitions of `topics` (None: of all) that have never had a leader."""
-        asked = (
-            self.assignments if topics is None else (tp for t in topics for tp in self.of_topic(t))
-        )
+        asked = self.assignments if topics is None else (tp for t in topics for tp in self.of_topic(t))
         return [tp for tp in asked if tp.topic not in self.deleting and tp not in self.partitions]
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:

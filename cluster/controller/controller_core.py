@@ -15,16 +15,7 @@ from typing import Any
 from ..config import BrokerConfig
 from ..host.seam import Host
 from ..ids import NodeId, TopicPartition
-from ..registry import (
-    Children,
-    Delete,
-    DeleteTree,
-    Event,
-    NodeError,
-    ReadTree,
-    RegistryClient,
-    Tree,
-)
+from ..registry import Children, Delete, DeleteTree, Event, NodeError, ReadTree, RegistryClient, Tree
 from ..registry.client import results_or_errors, value_of
 from .channels import Channels
 from .controller_context import ControllerContext
@@ -93,9 +84,7 @@ class ControllerCore:
 
     async def watched_tree(self, path: str, name: str, handler: Handler) -> Tree:
         """A subtree; `handler` runs when the children of its root change."""
-        names, tree = await results_or_errors(
-            self.watch(path, name, handler), self.registry.submit(ReadTree(path))
-        )
+        names, tree = await results_or_errors(self.watch(path, name, handler), self.registry.submit(ReadTree(path)))
         value_of(names)
         found: Tree = value_of(tree)
         return found
@@ -112,11 +101,7 @@ class ControllerCore:
     def new_batch(self) -> RequestBatch:
         """An empty collection of requests to brokers."""
         return RequestBatch(
-            self.context,
-            self._node_id,
-            self.won.epoch,
-            self.channels.send,
-            self.channels.inter_broker_listener,
+            self.context, self._node_id, self.won.epoch, self.channels.send, self.channels.inter_broker_listener
         )
 
     def send_partition_changes(self, changed: Sequence[TopicPartition]) -> None:

@@ -69,8 +69,7 @@ async def campaign(
     """Try to become the controller; None when another broker is. `watch` is called when `/controller` changes."""
     while True:
         seat, epoch_node = await results_or_errors(
-            registry.submit(Exists(CONTROLLER, watch=True), watch),
-            registry.submit(Get(CONTROLLER_EPOCH)),
+            registry.submit(Exists(CONTROLLER, watch=True), watch), registry.submit(Get(CONTROLLER_EPOCH))
         )
         stat = value_of(seat)
         if isinstance(epoch_node, NoNodeError):
@@ -84,18 +83,11 @@ async def campaign(
                 continue  # the epoch is that of a later election
             return WonElection(epoch=ControllerEpoch(int(data)), version=epoch_stat.version)
         epoch = ControllerEpoch(int(data) + 1)
-        seat_json = {
-            "version": 2,
-            "brokerid": node_id,
-            "timestamp": str(wall_ms),
-            "kraftControllerEpoch": -1,
-        }
+        seat_json = {"version": 2, "brokerid": node_id, "timestamp": str(wall_ms), "kraftControllerEpoch": -1}
         try:
             _, raised = await registry.multi(
                 [
-                    Create(
-                        CONTROLLER, json.dumps(seat_json, separators=(",", ":")), ephemeral=True
-                    ),
+                    Create(CONTROLLER, json.dumps(seat_json, separators=(",", ":")), ephemeral=True),
                     Set(CONTROLLER_EPOCH, str(epoch), epoch_stat.version),
                 ]
             )

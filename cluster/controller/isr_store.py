@@ -83,11 +83,7 @@ class RegistryIsrStore:
         A member that has restarted may have lost its log since. So may the leader: a write of its earlier process that
         arrives late would be newer than the registration, and the controller would not see the restart.
         """
-        return [
-            Check(broker_path(node), created=epoch)
-            for node, epoch in registrations.items()
-            if epoch >= 0
-        ]
+        return [Check(broker_path(node), created=epoch) for node, epoch in registrations.items() if epoch >= 0]
 
     def _notify_later(self, tp: TopicPartition) -> None:
         self._changed[tp] = None
@@ -100,10 +96,7 @@ class RegistryIsrStore:
 
     async def _notify_controller(self) -> None:
         changed, self._changed = self._changed, {}
-        value = {
-            "version": 1,
-            "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in changed],
-        }
+        value = {"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in changed]}
         data = json.dumps(value, separators=(",", ":"))
         try:
             await self._registry.create(ISR_CHANGE, data, sequential=True, make_parents=True)

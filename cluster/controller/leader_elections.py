@@ -33,9 +33,7 @@ class LeaderElections:
 
     # ------------------------------------------------------------- by request
 
-    async def elect(
-        self, partitions: Iterable[TopicPartition] | None, *, unclean: bool
-    ) -> ElectionResults:
+    async def elect(self, partitions: Iterable[TopicPartition] | None, *, unclean: bool) -> ElectionResults:
         """Hold preferred or unclean elections for `partitions`.
 
         Without `partitions`: for all partitions; those that need no election are left out of the result.
@@ -62,9 +60,7 @@ class LeaderElections:
             return KafkaError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
         return None
 
-    async def _change(
-        self, partitions: Sequence[TopicPartition], *, unclean: bool
-    ) -> list[TopicPartition]:
+    async def _change(self, partitions: Sequence[TopicPartition], *, unclean: bool) -> list[TopicPartition]:
         context = self._core.context
         # the notification of an ISR change may not have arrived: a broker that entered the ISR may lead (as in Kafka)
         await self._core.writer.refresh(partitions)
@@ -86,10 +82,7 @@ class LeaderElections:
         now = context.partitions.get(tp)
         wanted = context.assignments[tp][0] if not unclean else None
         if now is not None and (now.leader in context.brokers if unclean else now.leader == wanted):
-            return KafkaError(
-                ErrorCode.election_not_needed,
-                f"Leader election not needed for topic partition {tp}.",
-            )
+            return KafkaError(ErrorCode.election_not_needed, f"Leader election not needed for topic partition {tp}.")
         if unclean:
             return _not_available(tp)
         return KafkaError(

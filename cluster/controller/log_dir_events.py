@@ -16,13 +16,7 @@ from typing import Any
 
 from ..errors import ErrorCode
 from ..ids import BrokerEpoch, NodeId, TopicPartition
-from ..registry import (
-    DeleteTree,
-    RegistryClient,
-    RegistryUnavailableError,
-    SessionExpiredError,
-    Tree,
-)
+from ..registry import DeleteTree, RegistryClient, RegistryUnavailableError, SessionExpiredError, Tree
 from ..registry.paths import LOG_DIR_EVENT, LOG_DIR_EVENTS
 from .controller_core import ControllerCore
 
@@ -50,9 +44,7 @@ async def report_log_dir_failure(registry: RegistryClient, node_id: NodeId) -> N
     while True:
         await registry.until_connected()
         try:
-            await registry.create(
-                LOG_DIR_EVENT, event_json(node_id), sequential=True, make_parents=True
-            )
+            await registry.create(LOG_DIR_EVENT, event_json(node_id), sequential=True, make_parents=True)
         except (RegistryUnavailableError, SessionExpiredError):
             continue
         return
@@ -71,9 +63,7 @@ class OfflineReplicas:
         self._offline.clear()
         self._newly_offline.clear()
 
-    def live(
-        self, tp: TopicPartition, live: Mapping[NodeId, BrokerEpoch]
-    ) -> Mapping[NodeId, BrokerEpoch]:
+    def live(self, tp: TopicPartition, live: Mapping[NodeId, BrokerEpoch]) -> Mapping[NodeId, BrokerEpoch]:
         """`live` without the brokers whose replica of `tp` is offline."""
         offline = self._offline.get(tp)
         if not offline:

@@ -86,10 +86,7 @@ def preferred_state(
 
 
 def state_after_shutdown(
-    replicas: Sequence[NodeId],
-    state: LeaderAndIsr,
-    node_id: NodeId,
-    electable: Collection[NodeId],
+    replicas: Sequence[NodeId], state: LeaderAndIsr, node_id: NodeId, electable: Collection[NodeId]
 ) -> LeaderAndIsr | None:
     """Controlled shutdown of `node_id`: another in-sync replica leads, and `node_id` leaves the ISR.
 
@@ -116,10 +113,7 @@ def unclean_state(
 
 
 def state_during_reassignment(
-    dropped: Collection[NodeId],
-    assignment: ReplicaAssignment,
-    state: LeaderAndIsr,
-    live: Collection[NodeId],
+    dropped: Collection[NodeId], assignment: ReplicaAssignment, state: LeaderAndIsr, live: Collection[NodeId]
 ) -> LeaderAndIsr | None:
     """A reassignment begins, changes its target or is cancelled: `dropped` are replicas no longer.
 
@@ -153,9 +147,7 @@ def _first_not_empty(*choices: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     return next(choice for choice in choices if choice)
 
 
-def _next(
-    replicas: Sequence[NodeId], state: LeaderAndIsr, leader: NodeId, isr: tuple[NodeId, ...]
-) -> LeaderAndIsr:
+def _next(replicas: Sequence[NodeId], state: LeaderAndIsr, leader: NodeId, isr: tuple[NodeId, ...]) -> LeaderAndIsr:
     assert isr, f"{state}: the next ISR is empty"
     assert leader == NO_NODE or leader in isr, f"{state}: leader {leader} is not in ISR {isr}"
     assert set(isr) <= set(replicas), f"{state}: ISR {isr} is not within the replicas {replicas}"

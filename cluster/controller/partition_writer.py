@@ -17,17 +17,7 @@ from typing import Any
 
 from ..host.seam.failpoints import AFTER_STATE_WRITE, BEFORE_STATE_WRITE, passes
 from ..ids import NO_NODE, TopicPartition
-from ..registry import (
-    Create,
-    Created,
-    Delete,
-    DeleteTree,
-    NodeError,
-    NodeExistsError,
-    RegistryClient,
-    Set,
-    Stat,
-)
+from ..registry import Create, Created, Delete, DeleteTree, NodeError, NodeExistsError, RegistryClient, Set, Stat
 from ..registry.client import results_or_errors, value_of
 from ..registry.paths import state_path, topic_path
 from .controller_context import ControllerContext
@@ -47,16 +37,12 @@ PlannedAssignment = tuple[ReplicaAssignment, LeaderAndIsr | None]
 class PartitionWriter:
     """Writes under one controller epoch, and keeps `context` equal to what was written."""
 
-    def __init__(
-        self, registry: RegistryClient, won: WonElection, context: ControllerContext
-    ) -> None:
+    def __init__(self, registry: RegistryClient, won: WonElection, context: ControllerContext) -> None:
         self._registry = registry
         self._won = won
         self._context = context
 
-    async def change(
-        self, partitions: Iterable[TopicPartition], decide: Decide
-    ) -> list[TopicPartition]:
+    async def change(self, partitions: Iterable[TopicPartition], decide: Decide) -> list[TopicPartition]:
         """Bring each partition to the state that `decide` returns for it; returns the changed partitions."""
         changed: list[TopicPartition] = []
         pending = list(partitions)
@@ -117,9 +103,7 @@ class PartitionWriter:
         pending = list(wanted.items())
         while pending:
             chunk = pending[:CHUNK]
-            writes = [
-                Create(state_path(tp), state.to_json(), make_parents=True) for tp, state in chunk
-            ]
+            writes = [Create(state_path(tp), state.to_json(), make_parents=True) for tp, state in chunk]
             try:
                 results = await self._registry.submit(self._won.multi(writes))
             except NodeExistsError as error:
@@ -168,9 +152,7 @@ class PartitionWriter:
             ]
             try:
                 results = await self._registry.submit(
-                    self._won.multi(
-                        [self._set_topic(topic, planned), *(_set(tp, state) for tp, state in chunk)]
-                    )
+                    self._won.multi([self._set_topic(topic, planned), *(_set(tp, state) for tp, state in chunk)])
                 )
             except NodeError as error:
                 self._raise_if_moved(error)

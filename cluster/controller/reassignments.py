@@ -25,12 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
-from ..host.seam.failpoints import (
-    AFTER_ASSIGNMENT,
-    AFTER_ASSIGNMENT_END,
-    BEFORE_ASSIGNMENT_END,
-    passes,
-)
+from ..host.seam.failpoints import AFTER_ASSIGNMENT, AFTER_ASSIGNMENT_END, BEFORE_ASSIGNMENT_END, passes
 from ..ids import NodeId, TopicPartition, by_topic
 from . import partition_states as rules
 from .controller_core import ControllerCore
@@ -94,18 +89,13 @@ class Reassignments:
             results.update(await self._begin(topic, targets))
         return results
 
-    def _check(
-        self, tp: TopicPartition, target: Sequence[NodeId] | None, *, any_factor: bool
-    ) -> None:
+    def _check(self, tp: TopicPartition, target: Sequence[NodeId] | None, *, any_factor: bool) -> None:
         context = self._core.context
         if tp.topic in context.deleting or tp not in context.assignments:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
         if target is None:
             if tp not in context.reassigned:
-                raise KafkaError(
-                    ErrorCode.no_reassignment_in_progress,
-                    ErrorCode.no_reassignment_in_progress.name,
-                )
+                raise KafkaError(ErrorCode.no_reassignment_in_progress, ErrorCode.no_reassignment_in_progress.name)
             return
         problem = _problem(target, context.brokers.keys())
         if problem:
@@ -138,9 +128,7 @@ class Reassignments:
                     continue
                 now = context.partitions.get(tp)
                 dropped = set(old.replicas) - set(new.replicas)
-                proposal = now and rules.state_during_reassignment(
-                    dropped, new, now, context.electable()
-                )
+                proposal = now and rules.state_during_reassignment(dropped, new, now, context.electable())
                 results[tp] = None
                 if now is not None and proposal is None:
                     results[tp] = _no_remaining_leader(sorted(dropped))
@@ -178,9 +166,7 @@ class Reassignments:
     async def complete(self, partitions: Iterable[TopicPartition]) -> None:
         """End the reassignments whose target is in sync."""
         context = self._core.context
-        moving_now = [
-            tp for tp in partitions if tp in context.reassigned and tp.topic not in context.deleting
-        ]
+        moving_now = [tp for tp in partitions if tp in context.reassigned and tp.topic not in context.deleting]
         for topic, moving in by_topic(moving_now).items():
             await self._end(topic, moving)
 
@@ -223,9 +209,7 @@ class Reassignments:
 
     # ---------------------------------------------------------------- reports
 
-    def in_progress(
-        self, wanted: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, ReplicaAssignment]:
+    def in_progress(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
         """The reassignments in progress, of `wanted` (None: of all partitions)."""
         reassigned = self._core.context.reassigned
         asked = sorted(reassigned) if wanted is None else wanted

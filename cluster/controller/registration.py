@@ -88,9 +88,7 @@ def registration_json(endpoints: Sequence[Endpoint], wall_ms: int, rack: str | N
         "host": plaintext[0].host if plaintext else None,
         "port": plaintext[0].port if plaintext else -1,
         "endpoints": [str(row) for row in endpoints],
-        "listener_security_protocol_map": {
-            row.listener: row.security_protocol.name for row in endpoints
-        },
+        "listener_security_protocol_map": {row.listener: row.security_protocol.name for row in endpoints},
         "jmx_port": -1,
         "features": {},
         "timestamp": str(wall_ms),
@@ -108,25 +106,14 @@ def broker_info(node_id: NodeId, data: str, stat: Stat) -> BrokerInfo:
     for text in value["endpoints"]:
         name, address = parse_address(text)
         protocol = SecurityProtocol[protocols.get(name, SecurityProtocol.PLAINTEXT.name)]
-        endpoints.append(
-            Endpoint(
-                listener=name, host=address.host, port=address.port, security_protocol=protocol
-            )
-        )
+        endpoints.append(Endpoint(listener=name, host=address.host, port=address.port, security_protocol=protocol))
     return BrokerInfo(
-        node_id=node_id,
-        epoch=BrokerEpoch(stat.czxid),
-        endpoints=tuple(endpoints),
-        rack=value.get("rack"),
+        node_id=node_id, epoch=BrokerEpoch(stat.czxid), endpoints=tuple(endpoints), rack=value.get("rack")
     )
 
 
 async def register(
-    registry: RegistryClient,
-    node_id: NodeId,
-    listeners: Sequence[Listener],
-    *,
-    rack: str | None = None,
+    registry: RegistryClient, node_id: NodeId, listeners: Sequence[Listener], *, rack: str | None = None
 ) -> BrokerEpoch:
     """Create the broker's node in this client's session; returns the epoch of the registration.
 

@@ -68,16 +68,10 @@ class RequestBatch:
         self._stop: dict[NodeId, dict[TopicPartition, bool]] = {}
 
     def leader_and_isr(
-        self,
-        partitions: Iterable[TopicPartition],
-        only: Iterable[NodeId] | None = None,
-        *,
-        new: bool = False,
+        self, partitions: Iterable[TopicPartition], only: Iterable[NodeId] | None = None, *, new: bool = False
     ) -> None:
         """Send the states of `partitions` to their live replicas (`only`: to these brokers among them)."""
-        allowed = self._context.brokers.keys() & (
-            self._context.brokers.keys() if only is None else set(only)
-        )
+        allowed = self._context.brokers.keys() & (self._context.brokers.keys() if only is None else set(only))
         for tp in partitions:
             if tp not in self._context.partitions:
                 continue
@@ -95,9 +89,7 @@ class RequestBatch:
         """Send all partitions and the live brokers to `nodes`."""
         self._full_to |= self._context.brokers.keys() & set(nodes)
 
-    def stop(
-        self, partitions: Collection[TopicPartition], only: Iterable[NodeId], *, delete: bool
-    ) -> None:
+    def stop(self, partitions: Collection[TopicPartition], only: Iterable[NodeId], *, delete: bool) -> None:
         """Ask the live brokers of `only` to stop being replicas of `partitions`."""
         for node in sorted(self._context.brokers.keys() & set(only)):
             self._stop.setdefault(node, {}).update((tp, delete) for tp in partitions)
@@ -133,8 +125,7 @@ class RequestBatch:
                     topic_name=topic,
                     topic_id=self._context.topics.get(topic),
                     partition_states=tuple(
-                        self._leader_and_isr_state(tp, states[tp], new=partitions[tp])
-                        for tp in parts
+                        self._leader_and_isr_state(tp, states[tp], new=partitions[tp]) for tp in parts
                     ),
                 )
                 for topic, parts in topics.items()
@@ -198,9 +189,7 @@ class RequestBatch:
             for _, broker in sorted(self._context.brokers.items())
         )
 
-    def _metadata_states(
-        self, partitions: Iterable[TopicPartition]
-    ) -> tuple[UpdateMetadataTopicState, ...]:
+    def _metadata_states(self, partitions: Iterable[TopicPartition]) -> tuple[UpdateMetadataTopicState, ...]:
         known = (tp for tp in partitions if tp in self._context.partitions)
         return tuple(
             UpdateMetadataTopicState(
@@ -226,9 +215,7 @@ class RequestBatch:
             offline_replicas=tuple(node for node in replicas if node not in self._context.brokers),
         )
 
-    def _stop_request(
-        self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]
-    ) -> StopReplicaRequest:
+    def _stop_request(self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
         return StopReplicaRequest(
             controller_id=self._node_id,
             controller_epoch=self._epoch,

@@ -42,17 +42,9 @@ class LeaderAndIsr:
         return state_json(self.leader, self.leader_epoch, self.isr, self.controller_epoch)
 
 
-def state_json(
-    leader: NodeId, leader_epoch: LeaderEpoch, isr: Iterable[NodeId], epoch: ControllerEpoch
-) -> str:
+def state_json(leader: NodeId, leader_epoch: LeaderEpoch, isr: Iterable[NodeId], epoch: ControllerEpoch) -> str:
     """The data of a state node."""
-    value = {
-        "controller_epoch": epoch,
-        "leader": leader,
-        "version": 1,
-        "leader_epoch": leader_epoch,
-        "isr": list(isr),
-    }
+    value = {"controller_epoch": epoch, "leader": leader, "version": 1, "leader_epoch": leader_epoch, "isr": list(isr)}
     return json.dumps(value, separators=(",", ":"))
 
 

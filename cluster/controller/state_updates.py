@@ -27,9 +27,7 @@ class StateUpdates:
         self._core = core
         self._offline = offline
 
-    async def update_partition_states(
-        self, partitions: Sequence[TopicPartition]
-    ) -> list[TopicPartition]:
+    async def update_partition_states(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Elect leaders and shrink ISRs where the live brokers require it; returns the changed partitions."""
         core, context = self._core, self._core.context
         live = {node: broker.epoch for node, broker in context.brokers.items()}
@@ -63,9 +61,7 @@ class StateUpdates:
         context = self._core.context
         electable = context.electable()
         topics = {
-            tp.topic
-            for tp in partitions
-            if (state := context.partitions.get(tp)) and electable.isdisjoint(state.isr)
+            tp.topic for tp in partitions if (state := context.partitions.get(tp)) and electable.isdisjoint(state.isr)
         }
         await self.load_configs(sorted(topics))
 

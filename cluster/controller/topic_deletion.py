@@ -25,11 +25,7 @@ class TopicDeletions:
 
     def begin(self, topic: str, context: ControllerContext) -> None:
         """Every replica of `topic` must be deleted."""
-        self._left[topic] = {
-            (node, tp.partition)
-            for tp in context.of_topic(topic)
-            for node in context.assignments[tp]
-        }
+        self._left[topic] = {(node, tp.partition) for tp in context.of_topic(topic) for node in context.assignments[tp]}
 
     def left_on(
         self, nodes: Iterable[NodeId], topics: Iterable[str] | None = None

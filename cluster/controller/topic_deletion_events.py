@@ -22,9 +22,7 @@ from .topic_events import TopicEvents
 class TopicDeletionEvents:
     """Handlers of topic deletions."""
 
-    def __init__(
-        self, core: ControllerCore, topics: TopicEvents, deletions: TopicDeletions
-    ) -> None:
+    def __init__(self, core: ControllerCore, topics: TopicEvents, deletions: TopicDeletions) -> None:
         self._core = core
         self._topics = topics
         self._deletions = deletions
@@ -57,9 +55,7 @@ class TopicDeletionEvents:
         """Ask brokers that have started to delete what they have still to delete."""
         self._stop(batch, nodes, None)
 
-    def _stop(
-        self, batch: RequestBatch, nodes: Iterable[NodeId], topics: Iterable[str] | None
-    ) -> None:
+    def _stop(self, batch: RequestBatch, nodes: Iterable[NodeId], topics: Iterable[str] | None) -> None:
         for node_id, left in self._deletions.left_on(nodes, topics).items():
             batch.stop(left, only=(node_id,), delete=True)
 
@@ -74,11 +70,7 @@ class TopicDeletionEvents:
         for topic in self._deletions.finished():
             passes(host.failpoints, host.trace, BEFORE_TOPIC_REMOVAL, topic)
             await self._core.remove_if_present(
-                [
-                    DeleteTree(topic_path(topic)),
-                    DeleteTree(config_path(topic)),
-                    DeleteTree(deletion_path(topic)),
-                ]
+                [DeleteTree(topic_path(topic)), DeleteTree(config_path(topic)), DeleteTree(deletion_path(topic))]
             )
             self._deletions.end(topic)
             self._core.context.remove_topic(topic)

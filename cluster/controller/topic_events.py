@@ -18,9 +18,7 @@ from .topic_deletion import TopicDeletions
 class TopicEvents:
     """Handlers of topic changes."""
 
-    def __init__(
-        self, core: ControllerCore, updates: StateUpdates, deletions: TopicDeletions
-    ) -> None:
+    def __init__(self, core: ControllerCore, updates: StateUpdates, deletions: TopicDeletions) -> None:
         self._core = core
         self._updates = updates
         self._deletions = deletions
@@ -35,9 +33,7 @@ class TopicEvents:
         new = sorted(names - context.topics.keys())
         if not new:
             return
-        trees = await results_or_errors(
-            *[core.registry.submit(ReadTree(topic_path(topic))) for topic in new]
-        )
+        trees = await results_or_errors(*[core.registry.submit(ReadTree(topic_path(topic))) for topic in new])
         for tree in trees:
             context.read_topics(value_of(tree))
         await self._updates.load_configs(new)

@@ -74,9 +74,7 @@ def parse_topic(data: str) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
     adding, removing = value.get("adding_replicas", {}), value.get("removing_replicas", {})
     return topic_id_of(text) if text else None, {
         int(number): ReplicaAssignment(
-            replicas=_nodes(replicas),
-            adding=_nodes(adding.get(number, ())),
-            removing=_nodes(removing.get(number, ())),
+            replicas=_nodes(replicas), adding=_nodes(adding.get(number, ())), removing=_nodes(removing.get(number, ()))
         )
         for number, replicas in value["partitions"].items()
     }

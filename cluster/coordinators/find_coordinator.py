@@ -68,12 +68,7 @@ class TopicCreation(Protocol):
     """What FindCoordinator needs of topic administration."""
 
     async def ensure_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, str],
+        self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> None:
         """Create the topic unless it exists, and wait until metadata has it."""
         ...
@@ -105,9 +100,7 @@ class FindCoordinator:
         self._config = config
         self._metadata = metadata
         self._topic_creation = topic_creation
-        self._served: Mapping[int, InternalTopic] = {
-            int(kind): topic for kind, topic in served.items()
-        }
+        self._served: Mapping[int, InternalTopic] = {int(kind): topic for kind, topic in served.items()}
         self._creating: set[str] = set()
 
     def handlers(self) -> Iterable[ApiRow]:

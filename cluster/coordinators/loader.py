@@ -42,12 +42,7 @@ class ShardLoader:
     """One load of one shard."""
 
     def __init__(
-        self,
-        host: Host,
-        produces: Purgatory,
-        shard: Shard,
-        partition: LedPartition,
-        machine: StateMachine,
+        self, host: Host, produces: Purgatory, shard: Shard, partition: LedPartition, machine: StateMachine
     ) -> None:
         self._host = host
         self._produces = produces
@@ -99,16 +94,13 @@ class ShardLoader:
                 producer = TransactionalProducer(header.producer_id, header.producer_epoch)
             for record in records:
                 assert record.offset > self._replayed_to, (
-                    f"{self._partition.topic_partition}: offset {record.offset} after "
-                    f"{self._replayed_to}"
+                    f"{self._partition.topic_partition}: offset {record.offset} after {self._replayed_to}"
                 )
                 self._replayed_to = Offset(record.offset)
                 self._replay(record, producer, is_control=header.is_control)
         return end
 
-    def _replay(
-        self, record: Record, producer: TransactionalProducer | None, *, is_control: bool
-    ) -> None:
+    def _replay(self, record: Record, producer: TransactionalProducer | None, *, is_control: bool) -> None:
         try:
             if not is_control:
                 self._machine.replay(record, producer)
@@ -117,9 +109,7 @@ class ShardLoader:
                 self._machine.replay_end_marker(producer, commit=commit)
         except (RecordFormatError, KafkaError) as error:
             topic, partition = self._partition.topic_partition
-            self._host.trace.log(
-                "warning", f"{topic}-{partition}: record {record.offset} skipped: {error}"
-            )
+            self._host.trace.log("warning", f"{topic}-{partition}: record {record.offset} skipped: {error}")
 
 
 def _marker_type(record: Record) -> int:
@@ -133,9 +123,7 @@ class DelayedLoad(DelayedOperation):
 
     __slots__ = ("_partition", "_shard", "promise")
 
-    def __init__(
-        self, deadline_ms: int, shard: Shard, partition: LedPartition, promise: Any
-    ) -> None:
+    def __init__(self, deadline_ms: int, shard: Shard, partition: LedPartition, promise: Any) -> None:
         super().__init__(deadline_ms)
         self._shard = shard
         self._partition = partition

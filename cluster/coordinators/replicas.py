@@ -32,9 +32,7 @@ class ReplayedLog(Protocol):
         """First offset that the log has."""
         ...
 
-    def read(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> LogSlice:
+    def read(self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool) -> LogSlice:
         """Batches from `offset` on, below `upper`."""
         ...
 

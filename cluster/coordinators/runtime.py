@@ -89,13 +89,9 @@ class CoordinatorRuntime(Generic[M]):
         """The state machine that serves `key`; KafkaError when it is not here or still loading."""
         hosted = self._hosted.get(self.partition_of(key))
         if hosted is None:
-            raise KafkaError(
-                ErrorCode.not_coordinator, f"this broker does not coordinate {key!r}: find it again"
-            )
+            raise KafkaError(ErrorCode.not_coordinator, f"this broker does not coordinate {key!r}: find it again")
         if hosted.shard.state is ShardState.LOADING:
-            raise KafkaError(
-                ErrorCode.coordinator_load_in_progress, f"{hosted.shard.topic_partition} is loading"
-            )
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, f"{hosted.shard.topic_partition} is loading")
         assert hosted.shard.is_active, f"{hosted.shard.topic_partition} is hosted and unloaded"
         return hosted.machine
 
@@ -144,9 +140,7 @@ class CoordinatorRuntime(Generic[M]):
         shard = Shard(partition, self._writer, ShardTimers(self.timer))
         hosted = HostedShard(shard, self._factory(shard))
         self._hosted[number] = hosted
-        self._host.tasks.spawn(
-            self._load(hosted, partition), name=f"load-{self.topic.name}-{number}"
-        )
+        self._host.tasks.spawn(self._load(hosted, partition), name=f"load-{self.topic.name}-{number}")
 
     async def _load(self, hosted: HostedShard[M], partition: LedPartition) -> None:
         shard, machine = hosted

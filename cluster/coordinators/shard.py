@@ -57,9 +57,7 @@ class Shard:
         "timers",
     )
 
-    def __init__(
-        self, partition: LedPartition, writer: PartitionWriter, timers: ShardTimers
-    ) -> None:
+    def __init__(self, partition: LedPartition, writer: PartitionWriter, timers: ShardTimers) -> None:
         self._partition = partition
         self._writer = writer
         self.timers = timers
@@ -94,9 +92,7 @@ class Shard:
     def is_current(self) -> bool:
         """True while the shard is not unloaded and its replica still leads in the shard's generation."""
         partition = self._partition
-        leads = (
-            partition.is_leader and partition.leadership_generation == self.leadership_generation
-        )
+        leads = partition.is_leader and partition.leadership_generation == self.leadership_generation
         return leads and self.state is not ShardState.UNLOADED
 
     def is_of_generation(self, partition: LedPartition) -> bool:
@@ -150,7 +146,5 @@ class Shard:
             write.failed(ErrorCode.not_coordinator)
 
     def _change(self, state: ShardState) -> None:
-        assert state in TRANSITIONS[self.state], (
-            f"{self.topic_partition}: {self.state.value} -> {state.value}"
-        )
+        assert state in TRANSITIONS[self.state], f"{self.topic_partition}: {self.state.value} -> {state.value}"
         self.state = state

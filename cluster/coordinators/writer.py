@@ -51,11 +51,7 @@ class PartitionWriter:
             on_appended(result.error, result.base_offset)
 
         self._replicas.append(
-            {topic_partition: batch},
-            acks=ALL_IN_SYNC_REPLICAS,
-            timeout_ms=self._timeout_ms,
-            done=done,
-            internal=True,
+            {topic_partition: batch}, acks=ALL_IN_SYNC_REPLICAS, timeout_ms=self._timeout_ms, done=done, internal=True
         )
 
     def _batch(self, write: CoordinatorWrite) -> bytes:

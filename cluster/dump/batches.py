@@ -65,15 +65,11 @@ class FileBatch:
         return self.header.size >= HEADER_SIZE and crc32c(checked) == self.header.crc
 
 
-def batches(
-    file: OpenFile, path: str, *, start: int = 0, most: int = MAX_INT
-) -> Iterator[FileBatch]:
+def batches(file: OpenFile, path: str, *, start: int = 0, most: int = MAX_INT) -> Iterator[FileBatch]:
     """Yields every batch in the `most` bytes from `start` on; DumpError where Kafka throws."""
     size = file.size()
     if not 0 <= start <= size:
-        raise DumpError(
-            f"{path}: slice from position {start} exceeds the end of the file at {size}"
-        )
+        raise DumpError(f"{path}: slice from position {start} exceeds the end of the file at {size}")
     end = min(start + most, size)
     position = start
     while position < end - _UP_TO_MAGIC:

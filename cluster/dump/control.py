@@ -13,12 +13,9 @@ from .schema import ByteCursor, Many, MessageError, Struct, field, read_message
 from .source import DumpError
 
 _VOTER = Struct("Voter", (field("voterId", "int32"), field("voterDirectoryId", "uuid", since=1)))
-_ENDPOINT = Struct(
-    "Endpoint", (field("name", "string"), field("host", "string"), field("port", "uint16"))
-)
+_ENDPOINT = Struct("Endpoint", (field("name", "string"), field("host", "string"), field("port", "uint16")))
 _KRAFT_VERSIONS = Struct(
-    "KRaftVersionFeature",
-    (field("minSupportedVersion", "int16"), field("maxSupportedVersion", "int16")),
+    "KRaftVersionFeature", (field("minSupportedVersion", "int16"), field("maxSupportedVersion", "int16"))
 )
 _REGISTERED_VOTER = Struct(
     "Voter",
@@ -48,21 +45,11 @@ KRAFT_RECORDS = {
     ),
     3: (
         " SnapshotHeader ",
-        Struct(
-            "SnapshotHeaderRecord",
-            (_VERSION, field("lastContainedLogTimestamp", "int64")),
-            flexible=0,
-        ),
+        Struct("SnapshotHeaderRecord", (_VERSION, field("lastContainedLogTimestamp", "int64")), flexible=0),
     ),
     4: (" SnapshotFooter ", Struct("SnapshotFooterRecord", (_VERSION,), flexible=0)),
-    5: (
-        " KRaftVersion ",
-        Struct("KRaftVersionRecord", (_VERSION, field("kRaftVersion", "int16")), flexible=0),
-    ),
-    6: (
-        " KRaftVoters ",
-        Struct("VotersRecord", (_VERSION, field("voters", Many(_REGISTERED_VOTER))), flexible=0),
-    ),
+    5: (" KRaftVersion ", Struct("KRaftVersionRecord", (_VERSION, field("kRaftVersion", "int16")), flexible=0)),
+    6: (" KRaftVoters ", Struct("VotersRecord", (_VERSION, field("voters", Many(_REGISTERED_VOTER))), flexible=0)),
 }
 """Type -> (words before the record, schema of the record). The first field of a record is its version."""
 

@@ -38,11 +38,7 @@ _MEMBER = Struct("Member", _strings("groupId", "memberId"))
 _OFFSET_KEY = Struct("OffsetCommitKey", (*_strings("group", "topic"), field("partition", "int32")))
 _PARTITIONS = field("partitions", Many("int32"))
 _TOPIC_PARTITIONS = Struct("TopicPartitions", (field("topicId", "uuid"), _PARTITIONS))
-_MEMBER_EPOCHS = (
-    field("memberEpoch", "int32"),
-    field("previousMemberEpoch", "int32"),
-    field("state", "int8"),
-)
+_MEMBER_EPOCHS = (field("memberEpoch", "int32"), field("previousMemberEpoch", "int32"), field("state", "int8"))
 _ASSIGNED = field("assignedPartitions", Many(_TOPIC_PARTITIONS))
 _TARGET = field("topicPartitions", Many(_TOPIC_PARTITIONS))
 _SUBSCRIBED = field("subscribedTopicNames", Many("string"))
@@ -105,8 +101,7 @@ _CLASSIC: dict[int, Struct] = {
 
 _CLASSIC_PROTOCOL = Struct("ClassicProtocol", (*_strings("name"), field("metadata", "bytes")))
 _CLASSIC_METADATA = Struct(
-    "ClassicMemberMetadata",
-    (field("sessionTimeoutMs", "int32"), field("supportedProtocols", Many(_CLASSIC_PROTOCOL))),
+    "ClassicMemberMetadata", (field("sessionTimeoutMs", "int32"), field("supportedProtocols", Many(_CLASSIC_PROTOCOL)))
 )
 _RACKS = Struct("PartitionMetadata", (field("partition", "int32"), field("racks", Many("string"))))
 _TOPIC_METADATA = Struct(
@@ -130,12 +125,7 @@ _CONSUMER: dict[int, Struct] = {
         _nullable("subscribedTopicRegex"),
         field("rebalanceTimeoutMs", "int32"),
         _nullable("serverAssignor"),
-        _tagged(
-            "classicMemberMetadata",
-            _CLASSIC_METADATA,
-            0,
-            {"sessionTimeoutMs": 0, "supportedProtocols": []},
-        ),
+        _tagged("classicMemberMetadata", _CLASSIC_METADATA, 0, {"sessionTimeoutMs": 0, "supportedProtocols": []}),
     ),
     6: _value("ConsumerGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
     7: _value("ConsumerGroupTargetAssignmentMemberValue", _TARGET),
@@ -171,12 +161,7 @@ _SHARE: dict[int, Struct] = {
 
 _TEXT_PAIR = Struct("KeyValue", _strings("key", "value"))
 _ASSIGNED_TASKS = Struct(
-    "TaskIds",
-    (
-        *_strings("subtopologyId"),
-        _PARTITIONS,
-        _tagged("assignmentEpochs", Many("int32"), 0, []),
-    ),
+    "TaskIds", (*_strings("subtopologyId"), _PARTITIONS, _tagged("assignmentEpochs", Many("int32"), 0, []))
 )
 _TASKS = Struct("TaskIds", (*_strings("subtopologyId"), _PARTITIONS))
 _INTERNAL_TOPIC = Struct(
@@ -190,10 +175,7 @@ _INTERNAL_TOPIC = Struct(
 )
 _COPARTITIONED = Struct(
     "CopartitionGroup",
-    tuple(
-        field(name, Many("int16"))
-        for name in ("sourceTopics", "sourceTopicRegex", "repartitionSourceTopics")
-    ),
+    tuple(field(name, Many("int16")) for name in ("sourceTopics", "sourceTopicRegex", "repartitionSourceTopics")),
 )
 _SUBTOPOLOGY = Struct(
     "Subtopology",
@@ -260,15 +242,11 @@ SUBSCRIPTION = Struct(
     newest=3,
 )
 ASSIGNMENT = Struct(
-    "ConsumerProtocolAssignment",
-    (field("assignedPartitions", Many(_OWNED)), _nullable("userData", "bytes")),
-    newest=3,
+    "ConsumerProtocolAssignment", (field("assignedPartitions", Many(_OWNED)), _nullable("userData", "bytes")), newest=3
 )
 
 TRANSACTION_KEYS = {0: Struct("TransactionLogKey", _strings("transactionalId"))}
-_TRANSACTION_PARTITIONS = Struct(
-    "PartitionsSchema", (*_strings("topic"), field("partitionIds", Many("int32")))
-)
+_TRANSACTION_PARTITIONS = Struct("PartitionsSchema", (*_strings("topic"), field("partitionIds", Many("int32"))))
 TRANSACTION_VALUES = {
     0: Struct(
         "TransactionLogValue",

@@ -37,9 +37,7 @@ class LogDumpOptions:
 class LogDump:
     """Dumps a `.log` file. `gaps` holds the pairs of neighbouring offsets that are not consecutive."""
 
-    def __init__(
-        self, files: LogFiles, streams: Streams, options: LogDumpOptions, parser: MessageParser
-    ) -> None:
+    def __init__(self, files: LogFiles, streams: Streams, options: LogDumpOptions, parser: MessageParser) -> None:
         self._files = files
         self._out = streams.out
         self._options = options

@@ -13,14 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ..wire.records import Record
-from .coordinator_schemas import (
-    ASSIGNMENT,
-    KEYS,
-    SUBSCRIPTION,
-    TRANSACTION_KEYS,
-    TRANSACTION_VALUES,
-    VALUES,
-)
+from .coordinator_schemas import ASSIGNMENT, KEYS, SUBSCRIPTION, TRANSACTION_KEYS, TRANSACTION_VALUES, VALUES
 from .java_text import Json, json_text, text
 from .schema import ByteCursor, MessageError, Struct, read_message
 from .source import DumpError

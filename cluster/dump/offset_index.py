@@ -92,9 +92,7 @@ def read_whole(files: LogFiles, path: str) -> bytes:
         file.close()
 
 
-def dump_index(
-    files: LogFiles, streams: Streams, path: str, options: IndexOptions
-) -> list[tuple[int, int]]:
+def dump_index(files: LogFiles, streams: Streams, path: str, options: IndexOptions) -> list[tuple[int, int]]:
     """Prints the file; returns (offset in the index, offset in the log) of the entries that do not match the log."""
     log_path = sibling(path, ".log")
     log = files.open(log_path)

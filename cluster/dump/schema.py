@@ -84,9 +84,7 @@ def field(
     default: Json = None,
 ) -> Field:
     """Returns a `Field`; takes name and type as positional arguments."""
-    return Field(
-        name=name, kind=kind, since=since, until=until, nullable=nullable, tag=tag, default=default
-    )
+    return Field(name=name, kind=kind, since=since, until=until, nullable=nullable, tag=tag, default=default)
 
 
 class ByteCursor:
@@ -107,9 +105,7 @@ class ByteCursor:
         """Decodes a number of a fixed size."""
         form = _NUMBERS[kind]
         if self.remaining < form.size:
-            raise MessageError(
-                "null"
-            )  # Java prints null: a BufferUnderflowException has no message
+            raise MessageError("null")  # Java prints null: a BufferUnderflowException has no message
         (value,) = form.unpack_from(self._data, self._at)
         self._at += form.size
         return int(value)
@@ -133,9 +129,7 @@ class ByteCursor:
     def take(self, size: int) -> bytes:
         """Returns the next `size` bytes."""
         if size > self.remaining:
-            raise MessageError(
-                f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
-            )
+            raise MessageError(f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available")
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken

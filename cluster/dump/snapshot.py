@@ -40,9 +40,7 @@ def dump_snapshot(files: LogFiles, streams: Streams, path: str) -> None:
 
 def _invalid_because(data: bytes, path: str) -> str | None:
     if len(data) < _VERSION_SIZE:
-        raise DumpError(
-            f"{path}: {len(data)} bytes are too few for a version ({_VERSION_SIZE} bytes)"
-        )
+        raise DumpError(f"{path}: {len(data)} bytes are too few for a version ({_VERSION_SIZE} bytes)")
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if version != VERSION:
         return f"{SCHEMA}Snapshot contained an unknown file version {version}"
@@ -53,18 +51,12 @@ def _invalid_because(data: bytes, path: str) -> str | None:
     if count < 0:
         return f"{SCHEMA}non-nullable field producerEntries was serialized as null"
     if count > left:
-        return (
-            f"{SCHEMA}Tried to allocate a collection of size {count}, "
-            f"but there are only {left} bytes remaining."
-        )
+        return f"{SCHEMA}Tried to allocate a collection of size {count}, but there are only {left} bytes remaining."
     if count * ENTRY.size > left:
         return f"{SCHEMA}null"
     computed = crc32c(memoryview(data)[_CRC_END:])
     if computed != stored:
-        return (
-            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. "
-            f"Computed crc: {computed}"
-        )
+        return f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}"
     return None
 
 

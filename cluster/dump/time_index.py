@@ -65,9 +65,7 @@ class TimeIndexFile:
             )
 
 
-def dump_time_index(
-    files: LogFiles, streams: Streams, path: str, options: IndexOptions
-) -> TimeIndexErrors:
+def dump_time_index(files: LogFiles, streams: Streams, path: str, options: IndexOptions) -> TimeIndexErrors:
     """Prints the file; returns the entries that do not match the log."""
     log_path = sibling(path, ".log")
     errors = TimeIndexErrors()
@@ -94,11 +92,7 @@ def dump_time_index(
 
 
 def _verify(
-    log: OpenFile,
-    log_path: str,
-    index: OffsetIndexFile,
-    entry: tuple[int, int, int],
-    errors: TimeIndexErrors,
+    log: OpenFile, log_path: str, index: OffsetIndexFile, entry: tuple[int, int, int], errors: TimeIndexErrors
 ) -> None:
     timestamp, offset, previous = entry
     for batch in batches(log, log_path, start=index.lookup(offset)):

@@ -71,9 +71,7 @@ class _MismatchReport:
                 err(f"Indexed offset: {said}, found log offset: {found}\n")
 
 
-def dump_files(
-    files: LogFiles, paths: Iterable[str], options: DumpOptions, *, out: Write, err: Write
-) -> bool:
+def dump_files(files: LogFiles, paths: Iterable[str], options: DumpOptions, *, out: Write, err: Write) -> bool:
     """Prints every file; True when all indexes match their logs. DumpError or OSError ends the dump early."""
     streams = Streams(out, err)
     report = _MismatchReport()
@@ -83,9 +81,7 @@ def dump_files(
     return not report.print(err)
 
 
-def _dump(
-    files: LogFiles, streams: Streams, path: str, options: DumpOptions, report: _MismatchReport
-) -> None:
+def _dump(files: LogFiles, streams: Streams, path: str, options: DumpOptions, report: _MismatchReport) -> None:
     absolute = files.absolute(path)
     suffix = name_of(path).rpartition(".")
     match suffix[1] + suffix[2]:
@@ -108,7 +104,5 @@ def _dump(
             dump_txn_index(files, streams, path)
         case _:
             if not suffix[1]:
-                raise DumpError(
-                    f"{path}: a file of a log folder must have a suffix, for example .log"
-                )
+                raise DumpError(f"{path}: a file of a log folder must have a suffix, for example .log")
             streams.err(f"Ignoring unknown file {path}\n")

@@ -45,8 +45,7 @@ class GroupAdminApi:
         rows = [
             s.ListedGroup(**row)
             for row in groups
-            if (not types or row["group_type"] in types)
-            and (not states or row["group_state"].lower() in states)
+            if (not types or row["group_type"] in types) and (not states or row["group_state"].lower() in states)
         ]
         loading = self._service.runtime.any_loading
         error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none
@@ -131,9 +130,7 @@ class GroupAdminApi:
 
     def _delete(self, shard: GroupShard, hosted: HostedGroup, add_result: Any) -> None:
         group_id = hosted.group.group_id
-        tombstones: list[KeyValue] = [
-            (encode_offset_key(group_id, tp), None) for tp in hosted.offsets.written()
-        ]
+        tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in hosted.offsets.written()]
         tombstones.extend(metadata_tombstones(hosted))
         # Removed at once, so that no member joins and no offset is committed before the tombstones are.
         shard.remove(hosted)
@@ -151,17 +148,10 @@ def _listed(hosted: HostedGroup) -> dict[str, str]:
     else:
         protocol_type = group.members.protocol_type or ""
         state, kind = group.state.value, CLASSIC_TYPE
-    return {
-        "group_id": hosted.group_id,
-        "protocol_type": protocol_type,
-        "group_state": state,
-        "group_type": kind,
-    }
+    return {"group_id": hosted.group_id, "protocol_type": protocol_type, "group_state": state, "group_type": kind}
 
 
 def _respond_to_delete(request: Request, errors: dict[str, ErrorCode]) -> None:
     s = messages.response(request)
-    results = tuple(
-        s.DeletableGroupResult(group_id=name, error_code=error) for name, error in errors.items()
-    )
+    results = tuple(s.DeletableGroupResult(group_id=name, error_code=error) for name, error in errors.items())
     request.respond(s.DeleteGroupsResponse(results=results))

@@ -14,9 +14,7 @@ from ..metadata.metadata_api import OPERATIONS_UNASKED
 
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 """Kafka's AclOperation."""
-GROUP_OPERATIONS = sum(
-    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
+GROUP_OPERATIONS = sum(1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
 """All operations on a group, as a bit field."""
 
 

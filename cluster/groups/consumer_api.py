@@ -31,13 +31,7 @@ from .consumer.heartbeats import (
     left,
     remove_members,
 )
-from .consumer.members import (
-    JOIN_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerMember,
-    Partitions,
-    by_topic_id,
-)
+from .consumer.members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember, Partitions, by_topic_id
 from .consumer.subscriptions import TopicView
 from .consumer.target_assignments import assignor_name
 from .group_shard import GroupShard
@@ -79,9 +73,7 @@ class ConsumerApi:
 
         def refuse(error: KafkaError) -> None:
             request.respond(
-                s.ConsumerGroupHeartbeatResponse(
-                    error_code=error.code, error_message=error.message or None
-                )
+                s.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
             )
 
         if not self._service.serves_consumers:
@@ -192,9 +184,7 @@ class ConsumerApi:
         if group is None:
             is_classic = hosted is not None
             text = f"Group {group_id} {'is not a consumer group' if is_classic else 'not found'}."
-            return s.DescribedGroup(
-                group_id=group_id, error_code=ErrorCode.group_id_not_found, error_message=text
-            )
+            return s.DescribedGroup(group_id=group_id, error_code=ErrorCode.group_id_not_found, error_message=text)
         data, view = group.data, self._service.consumer_rules.view
         return s.DescribedGroup(
             error_code=ErrorCode.none,
@@ -204,16 +194,13 @@ class ConsumerApi:
             assignment_epoch=data.target_epoch,
             assignor_name=assignor_name(data, group.rules.limits),
             members=tuple(
-                _described_member(s, member, data.target(member.member_id), view)
-                for member in data.members.values()
+                _described_member(s, member, data.target(member.member_id), view) for member in data.members.values()
             ),
             authorized_operations=authorized_operations(body, ErrorCode.none),
         )
 
 
-def _leave(
-    draft: Draft, group: ConsumerGroup, asked: HeartbeatRequest, shard: GroupShard
-) -> HeartbeatResult:
+def _leave(draft: Draft, group: ConsumerGroup, asked: HeartbeatRequest, shard: GroupShard) -> HeartbeatResult:
     member = leaving_member(draft.state, asked)
     if asked.epoch == LEAVE_STATIC_EPOCH:
         return leave_for_restart(draft, member)
@@ -240,9 +227,7 @@ def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: 
         client_host=metadata.client_host,
         subscribed_topic_names=metadata.topics,
         subscribed_topic_regex=metadata.regex or "",
-        assignment=s.Assignment(
-            topic_partitions=tuple(_named_rows(s, member.current.assigned, view))
-        ),
+        assignment=s.Assignment(topic_partitions=tuple(_named_rows(s, member.current.assigned, view))),
         target_assignment=s.Assignment(topic_partitions=tuple(_named_rows(s, target, view))),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )

@@ -69,9 +69,7 @@ class HostingShard(Protocol):
 class ConsumerHosting:
     """The surroundings of the consumer groups of one shard."""
 
-    def __init__(
-        self, shard: HostingShard, host: Host, rules: ConsumerRules, limits: GroupLimits
-    ) -> None:
+    def __init__(self, shard: HostingShard, host: Host, rules: ConsumerRules, limits: GroupLimits) -> None:
         self._shard = shard
         self._host = host
         self._rules = rules
@@ -137,9 +135,7 @@ class ConsumerHosting:
 
         def done(error: ErrorCode, _offset: Offset) -> None:
             if error is not ErrorCode.none:
-                text = (
-                    f"group {hosted.group_id}: its records as a consumer group stay: {error.name}"
-                )
+                text = f"group {hosted.group_id}: its records as a consumer group stay: {error.name}"
                 self._host.trace.log("warning", text)
 
         self._shard.write(tombstones, done, UNTRANSLATED)
@@ -188,9 +184,7 @@ class ConsumerHosting:
         hosted = self._shard.find(group.group_id)
         if hosted is not None and hosted.consumer is group:
             state = consumer_state(group.data, group.rules.limits.session_timeout_ms)
-            hosted.tapped_state.report(
-                tap, group.group_id, state, partition=shard.number, leader_epoch=epoch
-            )
+            hosted.tapped_state.report(tap, group.group_id, state, partition=shard.number, leader_epoch=epoch)
 
     def downgrade(self, group: ConsumerGroup, draft: Draft, *, rebalance: bool) -> bool:
         """Turn the group into a classic group if it may become one; adds what follows to `draft`."""
@@ -207,9 +201,7 @@ class ConsumerHosting:
         draft.on_applied.append(partial(self._install, hosted, group, classic, rebalance))
         return True
 
-    def _install(
-        self, hosted: HostedGroup, group: ConsumerGroup, classic: Group, rebalance: bool
-    ) -> None:
+    def _install(self, hosted: HostedGroup, group: ConsumerGroup, classic: Group, rebalance: bool) -> None:
         hosted.consumer, hosted.group = None, classic
         hosted.since_ms = self._host.clock.wall_ms()
         now_ms = self.now_ms()

@@ -40,13 +40,7 @@ if TYPE_CHECKING:
 class GroupCoordinator:
     """Consumer groups, classic and of KIP-848, and committed offsets."""
 
-    def __init__(
-        self,
-        host: Host,
-        config: BrokerConfig,
-        replicas: ReplicaManager,
-        cache: MetadataCache,
-    ) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache) -> None:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
@@ -73,11 +67,7 @@ class GroupCoordinator:
             ApiRow(ApiKey.DESCRIBE_GROUPS, 0, 6, self._admin.describe_groups),
             ApiRow(ApiKey.LIST_GROUPS, 0, 5, self._admin.list_groups),
             ApiRow(ApiKey.DELETE_GROUPS, 0, 2, self._admin.delete_groups),
-            ApiRow(
-                ApiKey.TXN_OFFSET_COMMIT,
-                *TXN_VERSIONS,
-                self._transactional.txn_offset_commit,
-            ),
+            ApiRow(ApiKey.TXN_OFFSET_COMMIT, *TXN_VERSIONS, self._transactional.txn_offset_commit),
             ApiRow(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, self._consumers.consumer_group_heartbeat),
             ApiRow(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, self._consumers.consumer_group_describe),
             ApiRow(ApiKey.OFFSET_DELETE, 0, 0, self._offsets.offset_delete),

@@ -25,9 +25,7 @@ class DelayedDeadline(DelayedOperation):
 
     __slots__ = ("_due", "_held", "_member_id")
 
-    def __init__(
-        self, held: HostedGroup, member_id: str | None, deadline_ms: int, due: Callable[[], None]
-    ) -> None:
+    def __init__(self, held: HostedGroup, member_id: str | None, deadline_ms: int, due: Callable[[], None]) -> None:
         super().__init__(deadline_ms)
         self._held = held
         self._member_id = member_id
@@ -36,9 +34,7 @@ class DelayedDeadline(DelayedOperation):
     def try_complete(self) -> bool:
         """Complete when the state machine no longer has this deadline."""
         group, member_id = self._held.group, self._member_id
-        current_ms = (
-            group.phase_deadline_ms() if member_id is None else group.member_deadline_ms(member_id)
-        )
+        current_ms = group.phase_deadline_ms() if member_id is None else group.member_deadline_ms(member_id)
         return current_ms != self.deadline_ms and self.force_complete()
 
     def on_complete(self) -> None:
@@ -75,9 +71,7 @@ class GroupDeadlines:
             if watched.get(member_id) != deadlines.get(member_id):
                 self.heartbeat_received(partition, held, member_id, due)
 
-    def heartbeat_received(
-        self, partition: int, held: HostedGroup, member_id: str, due: Callable[[], None]
-    ) -> None:
+    def heartbeat_received(self, partition: int, held: HostedGroup, member_id: str, due: Callable[[], None]) -> None:
         """Watch the session timeout of one member."""
         key = (partition, held.group.group_id, member_id)
         self.heartbeats.check_and_complete(key)

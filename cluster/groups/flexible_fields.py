@@ -68,9 +68,7 @@ class FlexibleReader(FieldReader):
         try:
             value, self._at = read_varint(self._data, self._at)
         except IndexError:
-            raise RecordFormatError(
-                f"a varint at {self._at} that goes on after {len(self._data)} bytes"
-            ) from None
+            raise RecordFormatError(f"a varint at {self._at} that goes on after {len(self._data)} bytes") from None
         except WireError as error:
             raise RecordFormatError(str(error)) from None
         return value

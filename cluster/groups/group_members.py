@@ -145,9 +145,7 @@ class GroupMembers:
     def select_protocol(self) -> str:
         """Each member votes for its favourite among the shared protocols; the order of the members decides a tie."""
         shared = self._shared_protocols()
-        votes = Counter(
-            vote for m in self._members.values() if (vote := m.vote(shared)) is not None
-        )
+        votes = Counter(vote for m in self._members.values() if (vote := m.vote(shared)) is not None)
         assert votes, "members without a common protocol"
         return votes.most_common(1)[0][0]
 
@@ -160,7 +158,5 @@ class GroupMembers:
         return sum(member.joining is not None for member in self._members.values())
 
     def _shared_protocols(self) -> frozenset[str]:
-        counts = Counter(
-            name for m in self._members.values() for name in {p.name for p in m.protocols}
-        )
+        counts = Counter(name for m in self._members.values() for name in {p.name for p in m.protocols})
         return frozenset(name for name, count in counts.items() if count == len(self._members))

@@ -71,9 +71,7 @@ class GroupShard:
         self._limits = environment.limits
         self._deadlines = environment.deadlines
         self._retention = environment.retention
-        self.consumer_hosting = ConsumerHosting(
-            self, environment.host, environment.consumer_rules, environment.limits
-        )
+        self.consumer_hosting = ConsumerHosting(self, environment.host, environment.consumer_rules, environment.limits)
         """The consumer groups of KIP-848 among the groups."""
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
@@ -105,10 +103,7 @@ class GroupShard:
         self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(
-                "group.loaded",
-                partition=self.shard.number,
-                groups=len(self._groups),
-                took_ms=took_ms,
+                "group.loaded", partition=self.shard.number, groups=len(self._groups), took_ms=took_ms
             )
 
     def unload(self) -> None:
@@ -161,9 +156,7 @@ class GroupShard:
     # ---- expiration of offsets ---------------------------------------------------------------------
 
     def _schedule_expiration(self) -> None:
-        self.shard.timers.schedule(
-            EXPIRATION, self._retention.check_interval_ms, self._expire_offsets
-        )
+        self.shard.timers.schedule(EXPIRATION, self._retention.check_interval_ms, self._expire_offsets)
 
     def _expire_offsets(self) -> None:
         """Write tombstones for expired offsets and removable groups, and schedule the next check."""
@@ -187,9 +180,7 @@ class GroupShard:
             if gone:
                 self._write_tombstones(hosted, gone, and_group=False)
 
-    def _write_tombstones(
-        self, hosted: HostedGroup, gone: Sequence[TopicPartition], *, and_group: bool
-    ) -> None:
+    def _write_tombstones(self, hosted: HostedGroup, gone: Sequence[TopicPartition], *, and_group: bool) -> None:
         group_id, generation, consumer = hosted.group_id, hosted.group.generation, hosted.consumer
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
@@ -204,10 +195,7 @@ class GroupShard:
             if and_group and unchanged and self.find(group_id) is hosted:
                 self.remove(hosted)
             self._host.trace.emit(
-                "group.offsets-removed",
-                group=group_id,
-                partition=self.shard.number,
-                offsets=len(gone),
+                "group.offsets-removed", group=group_id, partition=self.shard.number, offsets=len(gone)
             )
 
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in gone]
@@ -240,7 +228,7 @@ class GroupShard:
         if hosted.consumer is None and self.shard.is_active:
             hosted.tapped_state.report(
                 tap, group.group_id, classic_state(group), partition=self.shard.number, leader_epoch=epoch
-            )  # fmt: skip
+            )
 
     def heartbeat_received(self, hosted: HostedGroup, member_id: str) -> None:
         """After a heartbeat of one member: watch that member's new deadline."""
@@ -261,7 +249,7 @@ class GroupShard:
         """A member lost its membership because its session or the rebalance had timed out: it did not leave."""
         self._host.trace.emit(
             "group.member-expired", group=group_id, partition=self.shard.number, member=member_id, client=client_id
-        )  # fmt: skip
+        )
 
     def _trace_state(self, hosted: HostedGroup) -> None:
         group = hosted.group

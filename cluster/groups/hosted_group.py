@@ -17,16 +17,7 @@ from .tapped_states import TappedState
 class HostedGroup:
     """One group of a shard."""
 
-    __slots__ = (
-        "consumer",
-        "group",
-        "offsets",
-        "since_ms",
-        "tapped",
-        "tapped_state",
-        "traced_state",
-        "watched",
-    )
+    __slots__ = ("consumer", "group", "offsets", "since_ms", "tapped", "tapped_state", "traced_state", "watched")
 
     def __init__(self, group: Group, since_ms: int | None) -> None:
         self.group = group
@@ -51,9 +42,7 @@ class HostedGroup:
     def is_idle(self) -> bool:
         """True when nothing would be missed: it never had a member, has no offset and no deadline."""
         group = self.group
-        untouched = (
-            self.consumer is None and group.state is GroupState.EMPTY and group.generation == 0
-        )
+        untouched = self.consumer is None and group.state is GroupState.EMPTY and group.generation == 0
         waits = self.offsets.in_flight or group.next_deadline_ms() is not None
         return untouched and not waits and not len(self.offsets)
 

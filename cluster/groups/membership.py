@@ -59,9 +59,7 @@ class Group(RebalancingGroup):
         """JoinGroup. The response is sent at once or when the rebalance completes."""
         error = self._refuse_join(request)
         if error is not ErrorCode.none:
-            self._respond_to_join(
-                request.token, JoinResult(error=error, member_id=_named(request, error))
-            )
+            self._respond_to_join(request.token, JoinResult(error=error, member_id=_named(request, error)))
             if error is ErrorCode.group_max_size_reached and request.member_id in self.members:
                 self._forget(self.members[request.member_id])
                 self._complete_join_if_all(now_ms)
@@ -82,9 +80,7 @@ class Group(RebalancingGroup):
         member = self.members[request.member_id]
         self._pending_syncs.discard(member.member_id)
         if self.state is STABLE:
-            self._effects.append(
-                SendResponse(token=request.token, result=self._sync_result(member))
-            )
+            self._effects.append(SendResponse(token=request.token, result=self._sync_result(member)))
             self._restart_session(member, now_ms)
             return self._take()
         self._respond_to_sync(member, SyncResult(error=ErrorCode.rebalance_in_progress))
@@ -95,9 +91,7 @@ class Group(RebalancingGroup):
             self._effects.append(WriteGroupMetadata(generation=self.generation, assignments=given))
         return self._take()
 
-    def heartbeat(
-        self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
+    def heartbeat(self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         """Heartbeat: restarts the member's session. REBALANCE_IN_PROGRESS makes the member join again."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available
@@ -110,9 +104,7 @@ class Group(RebalancingGroup):
             self._restart_session(self.members[member_id], now_ms)
         return HEARTBEAT_ERRORS[self.state]
 
-    def leave(
-        self, member_id: str, group_instance_id: str | None, now_ms: int
-    ) -> tuple[ErrorCode, list[Effect]]:
+    def leave(self, member_id: str, group_instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
         """LeaveGroup of one member; an empty id with an instance id removes the member that has the instance id."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available, []
@@ -131,16 +123,12 @@ class Group(RebalancingGroup):
             self._remove_and_rebalance(self.members[member_id], now_ms)
         return error, self._take()
 
-    def check_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int
-    ) -> ErrorCode:
+    def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         """NONE when this member may commit offsets now; the commit restarts its session."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available
         if generation < 0 and self.state is EMPTY:
-            return (
-                ErrorCode.none
-            )  # an admin client, or a consumer that assigns its partitions itself
+            return ErrorCode.none  # an admin client, or a consumer that assigns its partitions itself
         if generation < 0 and member_id == NO_MEMBER and group_instance_id is None:
             return ErrorCode.unknown_member_id
         error = self.members.check(member_id, group_instance_id)
@@ -155,9 +143,7 @@ class Group(RebalancingGroup):
 
     # ---- events ------------------------------------------------------------------------------
 
-    def metadata_written(
-        self, write: WriteGroupMetadata, error: ErrorCode, now_ms: int
-    ) -> list[Effect]:
+    def metadata_written(self, write: WriteGroupMetadata, error: ErrorCode, now_ms: int) -> list[Effect]:
         """The result of a `WriteGroupMetadata`; a late result (of another generation, for example) changes nothing."""
         if write.static is not None:
             self._static_member_written(write.static, error, write.generation, now_ms)
@@ -211,9 +197,7 @@ class Group(RebalancingGroup):
     def close(self, error: ErrorCode) -> list[Effect]:
         """The group is deleted or its partition lost: each waiting request gets `error`, and the group is Dead."""
         for member in self.members:
-            self._respond_to_member_join(
-                member, JoinResult(error=error, member_id=member.member_id)
-            )
+            self._respond_to_member_join(member, JoinResult(error=error, member_id=member.member_id))
             self._respond_to_sync(member, SyncResult(error=error))
             member.session_deadline_ms = None
         self._pending_joins.clear()
@@ -272,11 +256,7 @@ class Group(RebalancingGroup):
         if request.member_id == NO_MEMBER or request.member_id in self._pending_joins:
             return ErrorCode.none
         error = self.members.check(request.member_id, request.group_instance_id)
-        return (
-            ErrorCode.unknown_member_id
-            if error is ErrorCode.none and self.state is EMPTY
-            else error
-        )
+        return ErrorCode.unknown_member_id if error is ErrorCode.none and self.state is EMPTY else error
 
     def _accepts(self, member_id: str) -> bool:
         """True when `group.max.size` admits the member (KIP-389); a member that waits in this rebalance is admitted."""
@@ -295,9 +275,7 @@ class Group(RebalancingGroup):
         elif request.member_id_required and request.group_instance_id is None:
             self._pending_joins[request.new_member_id] = now_ms + request.session_timeout_ms
             error = ErrorCode.member_id_required
-            self._respond_to_join(
-                request.token, JoinResult(error=error, member_id=request.new_member_id)
-            )
+            self._respond_to_join(request.token, JoinResult(error=error, member_id=request.new_member_id))
         else:
             self._add(request, request.new_member_id, now_ms)
 
@@ -306,9 +284,7 @@ class Group(RebalancingGroup):
         unchanged = member.protocols == request.protocols
         # A member that repeats its join with the same subscription has lost the response. A leader that
         # joins a stable group again requests a new assignment.
-        lost_response = self.state is COMPLETING or (
-            self.state is STABLE and member.member_id != self.members.leader
-        )
+        lost_response = self.state is COMPLETING or (self.state is STABLE and member.member_id != self.members.leader)
         if unchanged and lost_response:
             self._respond_to_join(request.token, self._join_result(member))
         else:
@@ -361,22 +337,14 @@ class Group(RebalancingGroup):
         self._restart_session(old, now_ms)
         if self.state is STABLE and self.members.select_protocol() == self.protocol_name:
             self.members.replacement_begun(old.member_id, before)
-            change = StaticReplacement(
-                request=request, new_member_id=old.member_id, old_leader=old_leader
-            )
+            change = StaticReplacement(request=request, new_member_id=old.member_id, old_leader=old_leader)
             assignments = self.current_assignments()
-            self._effects.append(
-                WriteGroupMetadata(
-                    generation=self.generation, assignments=assignments, static=change
-                )
-            )
+            self._effects.append(WriteGroupMetadata(generation=self.generation, assignments=assignments, static=change))
             return
         # In CompletingRebalance the leader may already have assigned partitions to the old id: rebalance again.
         self._prepare_or_complete(now_ms)
 
-    def _static_member_written(
-        self, change: StaticReplacement, error: ErrorCode, generation: int, now_ms: int
-    ) -> None:
+    def _static_member_written(self, change: StaticReplacement, error: ErrorCode, generation: int, now_ms: int) -> None:
         stored = error is ErrorCode.none
         before = self.members.replacement_ended(change.new_member_id, stored=stored)
         member = self.members.get(change.new_member_id)

@@ -94,10 +94,7 @@ class MembershipApi:
         """Heartbeat v0 to v4."""
         body = request.decode()
         self._heartbeat(
-            body,
-            lambda code: request.respond(
-                messages.response(request).HeartbeatResponse(error_code=code)
-            ),
+            body, lambda code: request.respond(messages.response(request).HeartbeatResponse(error_code=code))
         )
 
     def leave_group(self, request: Request) -> None:
@@ -142,8 +139,7 @@ class MembershipApi:
         high = config.number("group.max.session.timeout.ms")
         if not low <= session_timeout_ms <= high:
             raise KafkaError(
-                ErrorCode.invalid_session_timeout,
-                f"session timeout {session_timeout_ms} ms: expected {low} to {high}",
+                ErrorCode.invalid_session_timeout, f"session timeout {session_timeout_ms} ms: expected {low} to {high}"
             )
 
     def _group_to_join(self, body: Any) -> tuple[GroupShard, HostedGroup]:
@@ -206,9 +202,7 @@ class MembershipApi:
         shard.heartbeat_received(hosted, body.member_id)
         reply(code)
 
-    def _leave(
-        self, shard: GroupShard, hosted: HostedGroup | None, member_id: str, instance: str | None
-    ) -> ErrorCode:
+    def _leave(self, shard: GroupShard, hosted: HostedGroup | None, member_id: str, instance: str | None) -> ErrorCode:
         if hosted is None:
             return ErrorCode.unknown_member_id
         now_ms = self._service.host.clock.monotonic_ms()
@@ -243,9 +237,7 @@ def _join_response(request: Request, result: JoinResult) -> Any:
         member_id=result.member_id,
         members=tuple(
             s.JoinGroupResponseMember(
-                member_id=row.member_id,
-                group_instance_id=row.group_instance_id,
-                metadata=row.metadata,
+                member_id=row.member_id, group_instance_id=row.group_instance_id, metadata=row.metadata
             )
             for row in result.members
         ),

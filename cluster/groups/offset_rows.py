@@ -55,9 +55,7 @@ def check_partition(service: GroupService, tp: TopicPartition) -> ErrorCode:
     return ErrorCode.none
 
 
-def unknown_partitions(
-    service: GroupService, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, ErrorCode]:
+def unknown_partitions(service: GroupService, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
     """The partitions that do not exist, with their errors."""
     checked = ((tp, check_partition(service, tp)) for tp in partitions)
     return {tp: error for tp, error in checked if error is not ErrorCode.none}
@@ -116,9 +114,7 @@ def errors_by_topic(
     )
 
 
-def merged_topics(
-    first: Mapping[K, list[V]], then: Iterable[tuple[K, list[V]]]
-) -> Iterable[tuple[K, list[V]]]:
+def merged_topics(first: Mapping[K, list[V]], then: Iterable[tuple[K, list[V]]]) -> Iterable[tuple[K, list[V]]]:
     """The rows of `first`, each topic followed by its rows of `then`; `then` as it is where `first` has none.
 
     Source: the builders of Kafka's OffsetCommitResponse, TxnOffsetCommitResponse and OffsetDeleteResponse.

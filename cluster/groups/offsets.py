@@ -100,11 +100,7 @@ class GroupOffsets:
         return True
 
     def put_pending(
-        self,
-        producer_id: int,
-        topic_partition: TopicPartition,
-        value: OffsetValue,
-        log_offset: Offset,
+        self, producer_id: int, topic_partition: TopicPartition, value: OffsetValue, log_offset: Offset
     ) -> None:
         """Store a commit that counts once the transaction of this producer is committed."""
         rows = self._transactional.setdefault(producer_id, {})
@@ -112,9 +108,7 @@ class GroupOffsets:
         if found is None or found.log_offset <= log_offset:
             rows[topic_partition] = Committed(value, log_offset)
 
-    def end_transaction(
-        self, producer_id: int, *, commit: bool
-    ) -> list[tuple[TopicPartition, OffsetValue]]:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> list[tuple[TopicPartition, OffsetValue]]:
         """The transaction of this producer ended; returns the offsets that became valid."""
         rows = self._transactional.pop(producer_id, {})
         if not commit:

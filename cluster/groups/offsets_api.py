@@ -35,12 +35,7 @@ from .offset_rows import (
     unknown_partitions,
 )
 from .offsets import GroupOffsets
-from .records import (
-    CONSUMER_PROTOCOL,
-    OffsetValue,
-    encode_offset_key,
-    encode_offset_value,
-)
+from .records import CONSUMER_PROTOCOL, OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .subscriptions import subscribed_topics
 
@@ -82,14 +77,9 @@ class OffsetsApi:
         except KafkaError as error:
             self._respond_to_commit(request, body, [known or error.code for known in errors])
             return
-        errors = [
-            error or check_metadata(self._service, row)
-            for error, (_, row) in zip(errors, rows, strict=True)
-        ]
+        errors = [error or check_metadata(self._service, row) for error, (_, row) in zip(errors, rows, strict=True)]
         values = {
-            tp: self._value(row, body)
-            for error, (tp, row) in zip(errors, rows, strict=True)
-            if error is ErrorCode.none
+            tp: self._value(row, body) for error, (tp, row) in zip(errors, rows, strict=True) if error is ErrorCode.none
         }
         if values:
             self._commit(request, body, shard, hosted, values, errors)
@@ -102,9 +92,7 @@ class OffsetsApi:
         if hosted is None:
             if generation >= 0:
                 since_848 = version >= MEMBER_EPOCH_FROM
-                raise KafkaError(
-                    ErrorCode.group_id_not_found if since_848 else ErrorCode.illegal_generation
-                )
+                raise KafkaError(ErrorCode.group_id_not_found if since_848 else ErrorCode.illegal_generation)
             hosted = shard.create(body.group_id)
         if hosted.consumer is not None:
             check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version)
@@ -133,8 +121,7 @@ class OffsetsApi:
         group_id = hosted.group.group_id
         committer = Committer(request.client_id, body.member_id, body.generation_id_or_member_epoch)
         records: list[KeyValue] = [
-            (encode_offset_key(group_id, tp), encode_offset_value(value))
-            for tp, value in values.items()
+            (encode_offset_key(group_id, tp), encode_offset_value(value)) for tp, value in values.items()
         ]
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
@@ -144,13 +131,7 @@ class OffsetsApi:
             tap = self._service.host.tap
             if tap.enabled:
                 offsets = [(tp, value.offset) for tp, value in values.items()]
-                tap.committed(
-                    group_id,
-                    offsets,
-                    error=int(error),
-                    invoked_ns=request.received_ns,
-                    by=committer,
-                )
+                tap.committed(group_id, offsets, error=int(error), invoked_ns=request.received_ns, by=committer)
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
@@ -164,11 +145,7 @@ class OffsetsApi:
     def _respond_to_commit(self, request: Request, body: Any, errors: Sequence[ErrorCode]) -> None:
         s = messages.response(request)
         topics = errors_by_topic(
-            self._service,
-            body,
-            errors,
-            s.OffsetCommitResponseTopic,
-            s.OffsetCommitResponsePartition,
+            self._service, body, errors, s.OffsetCommitResponseTopic, s.OffsetCommitResponsePartition
         )
         request.respond(s.OffsetCommitResponse(topics=topics))
 
@@ -180,9 +157,7 @@ class OffsetsApi:
         s = messages.response(request)
         if request.version >= MANY_GROUPS_FROM:
             stable = body.require_stable
-            groups = tuple(
-                self._fetch_group(s, group, request, stable=stable) for group in body.groups
-            )
+            groups = tuple(self._fetch_group(s, group, request, stable=stable) for group in body.groups)
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
         error, offsets = self._offsets_of(body.group_id)
@@ -190,10 +165,7 @@ class OffsetsApi:
         # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
         fetched = [
-            (
-                topic,
-                [_fetched(topic, index, offsets, row_error, stable=stable) for index in indexes],
-            )
+            (topic, [_fetched(topic, index, offsets, row_error, stable=stable) for index in indexes])
             for topic, indexes in _fetch_topics(body.topics, offsets, error, row_error)
         ]
         self._tap_read(body.group_id, fetched, request)
@@ -218,18 +190,14 @@ class OffsetsApi:
         by_id = request.version >= TOPIC_IDS_FROM
         topics = tuple(
             s.OffsetFetchResponseTopics(
-                name=topic,
-                topic_id=topic_id,
-                partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows),
+                name=topic, topic_id=topic_id, partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows)
             )
             for (topic, topic_id, _), (_, rows) in zip(requested, fetched, strict=True)
             if not by_id or topic_id is not None or body.topics is not None
         )
         return s.OffsetFetchResponseGroup(group_id=body.group_id, topics=topics, error_code=error)
 
-    def _tap_read(
-        self, group_id: str, fetched: Iterable[tuple[str, Iterable[Row]]], request: Request
-    ) -> None:
+    def _tap_read(self, group_id: str, fetched: Iterable[tuple[str, Iterable[Row]]], request: Request) -> None:
         """Record the offsets that the response has; not the partitions without an offset."""
         tap = self._service.host.tap
         if not tap.enabled:
@@ -241,9 +209,7 @@ class OffsetsApi:
             if row["committed_offset"] >= 0
         ]
         by = Committer(request.client_id)
-        tap.committed(
-            group_id, read, error=0, invoked_ns=request.received_ns, by=by, kind=OFFSET_READ
-        )
+        tap.committed(group_id, read, error=0, invoked_ns=request.received_ns, by=by, kind=OFFSET_READ)
 
     def _offsets_of(
         self, group_id: str, member_id: str | None = None, epoch: int = -1
@@ -262,9 +228,7 @@ class OffsetsApi:
         """OffsetDelete v0: tombstones for offsets of topics that no member subscribes to."""
         body = request.decode()
         requested = [
-            TopicPartition(topic.name, row.partition_index)
-            for topic in body.topics
-            for row in topic.partitions
+            TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions
         ]
         refused = unknown_partitions(self._service, requested)
         try:
@@ -319,10 +283,7 @@ def _in_use(hosted: HostedGroup, requested: Iterable[TopicPartition]) -> list[To
 
 
 def _fetch_topics(
-    requested: Iterable[Any] | None,
-    offsets: GroupOffsets,
-    error: ErrorCode,
-    row_error: ErrorCode = ErrorCode.none,
+    requested: Iterable[Any] | None, offsets: GroupOffsets, error: ErrorCode, row_error: ErrorCode = ErrorCode.none
 ) -> Iterable[tuple[str, Iterable[int]]]:
     """Topics and partitions of the response: the requested ones, or every committed one when null was requested.
 
@@ -354,9 +315,7 @@ def _id_error(topic: str) -> ErrorCode:
     return ErrorCode.unknown_topic_id if topic.startswith(UNKNOWN_ID) else ErrorCode.none
 
 
-def _fetched(
-    topic: str, index: int, offsets: GroupOffsets, error: ErrorCode, *, stable: bool
-) -> Row:
+def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode, *, stable: bool) -> Row:
     tp = TopicPartition(topic, index)
     value = offsets.get(tp) or NO_OFFSET_VALUE
     if stable and error is ErrorCode.none and offsets.is_unstable(tp):

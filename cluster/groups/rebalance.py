@@ -13,16 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import ErrorCode
 from .group_members import GroupMembers
-from .members import (
-    NO_MEMBER,
-    Effect,
-    JoinedMember,
-    JoinResult,
-    Member,
-    SendResponse,
-    SyncResult,
-    WriteGroupMetadata,
-)
+from .members import NO_MEMBER, Effect, JoinedMember, JoinResult, Member, SendResponse, SyncResult, WriteGroupMetadata
 from .states import COMPLETING, EMPTY, PREPARING, STABLE, TRANSITIONS, GroupState
 
 
@@ -200,10 +191,7 @@ class RebalancingGroup:
 
     def _join_result(self, member: Member) -> JoinResult:
         shown: Iterable[Member] = self.members if member.member_id == self.members.leader else ()
-        rows = tuple(
-            JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name))
-            for m in shown
-        )
+        rows = tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol_name)) for m in shown)
         return JoinResult(
             member_id=member.member_id,
             generation=self.generation,

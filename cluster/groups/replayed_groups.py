@@ -90,9 +90,7 @@ class ReplayedGroups:
             return
         value = decode_offset_value(record.value)
         before = committed.get(key.topic_partition)
-        assert before is None or before[1] < record.offset, (
-            f"{key}: offset {record.offset} replayed after {before}"
-        )
+        assert before is None or before[1] < record.offset, f"{key}: offset {record.offset} replayed after {before}"
         committed[key.topic_partition] = (value, Offset(record.offset))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -121,7 +119,5 @@ class ReplayedGroups:
                 built.offsets.put(tp, committed, log_offset)
         for producer_id, rows in self._pending.items():
             for key, (offset, log_offset) in rows.items():
-                hosted[key.group].offsets.put_pending(
-                    producer_id, key.topic_partition, offset, log_offset
-                )
+                hosted[key.group].offsets.put_pending(producer_id, key.topic_partition, offset, log_offset)
         return hosted

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 class GroupService:
     """The groups that this broker coordinates."""
 
-    def __init__(
-        self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache
-    ) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache) -> None:
         self.host = host
         self.config = config
         self.cache = cache
@@ -48,10 +46,7 @@ class GroupService:
         )
         self.deadlines = GroupDeadlines(self.runtime.timer)
         self.consumer_rules = ConsumerRules(
-            view=cache,
-            limits=consumer_limits(config),
-            wall_ms=host.clock.wall_ms,
-            group_number=config.group_number,
+            view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms, group_number=config.group_number
         )
         """What the rules of consumer groups need (KIP-848)."""
         protocols = config.text("group.coordinator.rebalance.protocols").split(",")
@@ -85,9 +80,7 @@ class GroupService:
     def new_uuid(self) -> str:
         """A random id in the form of a version 4 UUID."""
         digits = f"{self.host.random.getrandbits(128):032x}"
-        return "-".join(
-            (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
-        )
+        return "-".join((digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:]))
 
     def new_member_id(self) -> str:
         """A random member id of a consumer group, in the form that Kafka gives its ids."""

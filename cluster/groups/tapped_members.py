@@ -35,9 +35,13 @@ class TappedMembers:
         members = {member.member_id: member for member in group.members}
         for member_id in self._clients.keys() - members.keys():
             tap.member(
-                group.group_id, member_id, self._clients.pop(member_id), generation=group.generation, partitions=(),
+                group.group_id,
+                member_id,
+                self._clients.pop(member_id),
+                generation=group.generation,
+                partitions=(),
                 leader_epoch=leader_epoch,
-            )  # fmt: skip
+            )
         stable = group.generation, tuple(members)
         if group.state is not STABLE or stable == self._stable:
             return
@@ -47,9 +51,14 @@ class TappedMembers:
         for member in members.values():
             self._clients[member.member_id] = member.client_id
             tap.member(
-                group.group_id, member.member_id, member.client_id, generation=group.generation,
-                partitions=_assigned(member), leader_epoch=leader_epoch, instance=member.group_instance_id,
-            )  # fmt: skip
+                group.group_id,
+                member.member_id,
+                member.client_id,
+                generation=group.generation,
+                partitions=_assigned(member),
+                leader_epoch=leader_epoch,
+                instance=member.group_instance_id,
+            )
 
     def adopt(self, group: Group) -> None:
         """The group was a consumer group before, whose tap has the members' partitions."""

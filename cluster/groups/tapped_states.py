@@ -19,9 +19,7 @@ class TappedState:
     def __init__(self) -> None:
         self._last: TappedGroup | None = None
 
-    def report(
-        self, tap: Tap, group_id: str, now: TappedGroup, *, partition: int, leader_epoch: int
-    ) -> None:
+    def report(self, tap: Tap, group_id: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
         """Report the group if it differs from the last report."""
         if now == self._last or (self._last is None and not now.generation and not now.members):
             return
@@ -32,9 +30,7 @@ class TappedState:
 def classic_state(group: Group) -> TappedGroup:
     """A classic group."""
     timeouts = (max(row.rebalance_timeout_ms, row.session_timeout_ms) for row in group.members)
-    return TappedGroup(
-        group.state.value, group.generation, len(group.members), max(timeouts, default=0)
-    )
+    return TappedGroup(group.state.value, group.generation, len(group.members), max(timeouts, default=0))
 
 
 def consumer_state(data: GroupData, session_timeout_ms: int) -> TappedGroup:
@@ -42,8 +38,5 @@ def consumer_state(data: GroupData, session_timeout_ms: int) -> TappedGroup:
     timeouts = [session_timeout_ms] if data.members else []
     for member in data.members.values():
         classic = member.metadata.classic
-        timeouts += [
-            member.metadata.rebalance_timeout_ms,
-            0 if classic is None else classic.session_timeout_ms,
-        ]
+        timeouts += [member.metadata.rebalance_timeout_ms, 0 if classic is None else classic.session_timeout_ms]
     return TappedGroup(data.state().value, data.epoch, len(data.members), max(timeouts, default=0))

@@ -30,13 +30,7 @@ from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .members import NO_MEMBER
 from .membership import Group
-from .offset_rows import (
-    check_metadata,
-    check_partition,
-    errors_by_topic,
-    offset_rows,
-    offset_value,
-)
+from .offset_rows import check_metadata, check_partition, errors_by_topic, offset_rows, offset_value
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
@@ -53,11 +47,7 @@ ABORTABLE_FROM = 4
 """First version whose clients know TRANSACTION_ABORTABLE."""
 
 NOT_HERE = frozenset(
-    {
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.not_coordinator,
-    }
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
 
 
@@ -109,10 +99,7 @@ class TransactionalOffsetsApi:
         except KafkaError as error:
             self._respond(request, body, [known or error.code for known in refused])
             return
-        refused = [
-            error or check_metadata(self._service, row)
-            for error, (_, row) in zip(refused, rows, strict=True)
-        ]
+        refused = [error or check_metadata(self._service, row) for error, (_, row) in zip(refused, rows, strict=True)]
         now_ms = self._host.clock.wall_ms()
         values = {
             tp: offset_value(row, now_ms)
@@ -136,11 +123,7 @@ class TransactionalOffsetsApi:
         shard = self._service.shard_of(body.group_id)
         home = TopicPartition(OFFSETS.name, shard.shard.number)
         error = await self._replicas.transaction_checks.check_offsets(
-            home,
-            body.transactional_id,
-            body.producer_id,
-            body.producer_epoch,
-            add=version >= ADDS_FROM,
+            home, body.transactional_id, body.producer_id, body.producer_epoch, add=version >= ADDS_FROM
         )
         if error is not ErrorCode.none:
             raise KafkaError(_error_for_client(error, version))
@@ -176,8 +159,7 @@ class TransactionalOffsetsApi:
         producer = TransactionalProducer(by.producer_id, by.producer_epoch)
         invoked_ns = self._host.clock.monotonic_ns()
         records: list[KeyValue] = [
-            (encode_offset_key(hosted.group_id, tp), encode_offset_value(value))
-            for tp, value in values.items()
+            (encode_offset_key(hosted.group_id, tp), encode_offset_value(value)) for tp, value in values.items()
         ]
 
         def committed(base_offset: Offset) -> None:
@@ -187,9 +169,7 @@ class TransactionalOffsetsApi:
             tap = self._host.tap
             if tap.enabled:
                 sent = [(tp, value.offset) for tp, value in values.items()]
-                tap.committed(
-                    hosted.group_id, sent, error=0, invoked_ns=invoked_ns, by=by, kind=OFFSET_SENT
-                )
+                tap.committed(hosted.group_id, sent, error=0, invoked_ns=invoked_ns, by=by, kind=OFFSET_SENT)
             # the offsets are written, whatever the failpoint was armed with
             passes(self._host.failpoints, self._host.trace, AFTER_TXN_OFFSETS)
             done(ErrorCode.none)
@@ -201,11 +181,7 @@ class TransactionalOffsetsApi:
         offsets.begin_in_transaction(values)
         shard.shard.write(
             CoordinatorWrite(
-                records=records,
-                committed=committed,
-                failed=failed,
-                errors=OFFSET_ERRORS,
-                producer=producer,
+                records=records, committed=committed, failed=failed, errors=OFFSET_ERRORS, producer=producer
             )
         )
 
@@ -218,11 +194,7 @@ class TransactionalOffsetsApi:
     # ---- the end of a transaction ------------------------------------------------------------------
 
     def end_transaction(
-        self,
-        partition: int,
-        marker: EndOfTransaction,
-        invoked_ns: int,
-        done: Callable[[ErrorCode], None],
+        self, partition: int, marker: EndOfTransaction, invoked_ns: int, done: Callable[[ErrorCode], None]
     ) -> None:
         """Write the marker to a partition of `__consumer_offsets`; its offsets become valid, or are dropped.
 
@@ -252,11 +224,7 @@ class TransactionalOffsetsApi:
         )
 
     def marker_written(
-        self,
-        machine: GroupShard,
-        marker: EndOfTransaction,
-        invoked_ns: int,
-        done: Callable[[ErrorCode], None],
+        self, machine: GroupShard, marker: EndOfTransaction, invoked_ns: int, done: Callable[[ErrorCode], None]
     ) -> None:
         """The marker is in the log: acknowledge it when its offsets have taken effect (rule of KAFKA-17507)."""
         self.take_effect(machine, marker, invoked_ns)
@@ -283,18 +251,14 @@ def _committer_of(request: Request, body: Any) -> Committer:
     )
 
 
-def _check_member(
-    group: Group, member_id: str, group_instance_id: str | None, generation: int
-) -> ErrorCode:
+def _check_member(group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
     """NONE when this member may commit in a transaction (KIP-447).
 
     A client that names no member is not checked: older versions of the request cannot name one.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.coordinator_not_available
-    if generation < 0 and (
-        group.state is GroupState.EMPTY or (member_id == NO_MEMBER and group_instance_id is None)
-    ):
+    if generation < 0 and (group.state is GroupState.EMPTY or (member_id == NO_MEMBER and group_instance_id is None)):
         return ErrorCode.none
     error = group.members.check(member_id, group_instance_id)
     if error is ErrorCode.none and generation != group.generation:

@@ -12,11 +12,7 @@ from collections.abc import Mapping
 from ..coordinators import COORDINATOR_ERRORS
 from ..errors import ErrorCode
 
-TOO_LARGE = (
-    ErrorCode.message_too_large,
-    ErrorCode.record_list_too_large,
-    ErrorCode.invalid_fetch_size,
-)
+TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large, ErrorCode.invalid_fetch_size)
 
 OFFSET_ERRORS: Mapping[ErrorCode, ErrorCode] = {
     **COORDINATOR_ERRORS,

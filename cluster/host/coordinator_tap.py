@@ -47,30 +47,66 @@ from .tap_files import TapFiles
 
 COMMIT_ROW = struct.Struct("<BxhIIiIIihxxqqqq")
 COMMIT_DTYPE: list[tuple[str, str]] = [
-    ("kind", "u1"), ("pad", "V1"), ("error", "<i2"), ("group", "<u4"), ("topic", "<u4"), ("partition", "<i4"),
-    ("client", "<u4"), ("member", "<u4"), ("generation", "<i4"), ("producer_epoch", "<i2"), ("pad2", "V2"),
-    ("offset", "<i8"), ("producer_id", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
-]  # fmt: skip
+    ("kind", "u1"),
+    ("pad", "V1"),
+    ("error", "<i2"),
+    ("group", "<u4"),
+    ("topic", "<u4"),
+    ("partition", "<i4"),
+    ("client", "<u4"),
+    ("member", "<u4"),
+    ("generation", "<i4"),
+    ("producer_epoch", "<i2"),
+    ("pad2", "V2"),
+    ("offset", "<i8"),
+    ("producer_id", "<i8"),
+    ("invoked_ns", "<i8"),
+    ("completed_ns", "<i8"),
+]
 
 TRANSACTION_ROW = struct.Struct("<BxhIIiixxxxqq")
 TRANSACTION_DTYPE: list[tuple[str, str]] = [
-    ("state", "u1"), ("pad", "V1"), ("producer_epoch", "<i2"), ("transactional_id", "<u4"), ("topic", "<u4"),
-    ("partition", "<i4"), ("timeout_ms", "<i4"), ("pad2", "V4"), ("producer_id", "<i8"), ("time_ns", "<i8"),
-]  # fmt: skip
+    ("state", "u1"),
+    ("pad", "V1"),
+    ("producer_epoch", "<i2"),
+    ("transactional_id", "<u4"),
+    ("topic", "<u4"),
+    ("partition", "<i4"),
+    ("timeout_ms", "<i4"),
+    ("pad2", "V4"),
+    ("producer_id", "<i8"),
+    ("time_ns", "<i8"),
+]
 
 MEMBER_OWNS, MEMBER_RELEASED = 1, 2
 MEMBER_ROW = struct.Struct("<BxxxIIIIIiiiq")
 MEMBER_DTYPE: list[tuple[str, str]] = [
-    ("kind", "u1"), ("pad", "V3"), ("group", "<u4"), ("member", "<u4"), ("client", "<u4"), ("topic", "<u4"),
-    ("instance", "<u4"), ("partition", "<i4"), ("generation", "<i4"), ("leader_epoch", "<i4"), ("time_ns", "<i8"),
-]  # fmt: skip
+    ("kind", "u1"),
+    ("pad", "V3"),
+    ("group", "<u4"),
+    ("member", "<u4"),
+    ("client", "<u4"),
+    ("topic", "<u4"),
+    ("instance", "<u4"),
+    ("partition", "<i4"),
+    ("generation", "<i4"),
+    ("leader_epoch", "<i4"),
+    ("time_ns", "<i8"),
+]
 
 
 GROUP_ROW = struct.Struct("<BxxxIiiiiiq")
 GROUP_DTYPE: list[tuple[str, str]] = [
-    ("state", "u1"), ("pad", "V3"), ("group", "<u4"), ("partition", "<i4"), ("generation", "<i4"),
-    ("leader_epoch", "<i4"), ("members", "<i4"), ("timeout_ms", "<i4"), ("time_ns", "<i8"),
-]  # fmt: skip
+    ("state", "u1"),
+    ("pad", "V3"),
+    ("group", "<u4"),
+    ("partition", "<i4"),
+    ("generation", "<i4"),
+    ("leader_epoch", "<i4"),
+    ("members", "<i4"),
+    ("timeout_ms", "<i4"),
+    ("time_ns", "<i8"),
+]
 _STATE_NUMBERS = {name: number for number, name in enumerate(GROUP_STATES)}
 
 
@@ -80,21 +116,41 @@ class NoCoordinatorTap:
     __slots__ = ()
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
-        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER,
+        kind: int = OFFSET_COMMITTED,
+    ) -> None:
         """Nothing."""
 
     def transaction(
-        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        transactional_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        state: int,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_ms: int,
+        since_ns: int = 0,
+    ) -> None:
         """Nothing."""
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
-        leader_epoch: int = -1, instance: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        member: str,
+        client: str,
+        *,
+        generation: int,
+        partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1,
+        instance: str | None = None,
+    ) -> None:
         """Nothing."""
 
     def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
@@ -113,26 +169,50 @@ class CoordinatorTap(TapFiles):
         self._owned: dict[tuple[str, str], _Owned] = {}
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
-        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER,
+        kind: int = OFFSET_COMMITTED,
+    ) -> None:
         """Offsets of a group: the result of writing or reading them; `error` is that of the response."""
         completed_ns = self.clock.monotonic_ns()
         number, client, member = map(self.number_of, (group, by.client, by.member))
         rows = b"".join(
             COMMIT_ROW.pack(
-                kind, error, number, self.number_of(tp.topic), tp.partition, client, member, by.generation,
-                by.producer_epoch, offset, by.producer_id, invoked_ns, completed_ns,
+                kind,
+                error,
+                number,
+                self.number_of(tp.topic),
+                tp.partition,
+                client,
+                member,
+                by.generation,
+                by.producer_epoch,
+                offset,
+                by.producer_id,
+                invoked_ns,
+                completed_ns,
             )
             for tp, offset in offsets
-        )  # fmt: skip
+        )
         if rows:
             os.write(self._commits, rows)
 
     def transaction(
-        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        transactional_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        state: int,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_ms: int,
+        since_ns: int = 0,
+    ) -> None:
         """A transaction is in `state` in the coordinator's log; `producer_epoch` is that of its records.
 
         `since_ns`: the earliest time at which it may have been in this state; 0: now.
@@ -144,14 +224,21 @@ class CoordinatorTap(TapFiles):
                 state, producer_epoch, number, self.number_of(tp.topic), tp.partition, timeout_ms, producer_id, now_ns
             )
             for tp in partitions
-        )  # fmt: skip
+        )
         if rows:
             os.write(self._transactions, rows)
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
-        leader_epoch: int = -1, instance: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        member: str,
+        client: str,
+        *,
+        generation: int,
+        partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1,
+        instance: str | None = None,
+    ) -> None:
         """From now on the member owns these partitions and no others; none when it left, expired or was replaced."""
         now = _Owned(leader_epoch, generation, frozenset(partitions))
         before = self._owned.get((group, member), now._replace(partitions=frozenset()))
@@ -168,16 +255,7 @@ class CoordinatorTap(TapFiles):
         gained = now.partitions - before.partitions if same else now.partitions
         released = sorted(before.partitions - now.partitions)
         rows = [
-            MEMBER_ROW.pack(
-                kind,
-                *numbers,
-                self.number_of(tp.topic),
-                mark,
-                tp.partition,
-                number,
-                leader_epoch,
-                time_ns,
-            )
+            MEMBER_ROW.pack(kind, *numbers, self.number_of(tp.topic), mark, tp.partition, number, leader_epoch, time_ns)
             for kind, number, changed in (
                 (MEMBER_RELEASED, before.generation, released),
                 (MEMBER_OWNS, generation, sorted(gained)),
@@ -189,9 +267,15 @@ class CoordinatorTap(TapFiles):
     def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
         """A group changed, or its coordinator loaded it from `partition` of `__consumer_offsets`."""
         row = GROUP_ROW.pack(
-            _STATE_NUMBERS[now.state], self.number_of(group), partition, now.generation, leader_epoch, now.members,
-            now.timeout_ms, self.clock.monotonic_ns(),
-        )  # fmt: skip
+            _STATE_NUMBERS[now.state],
+            self.number_of(group),
+            partition,
+            now.generation,
+            leader_epoch,
+            now.members,
+            now.timeout_ms,
+            self.clock.monotonic_ns(),
+        )
         os.write(self._groups, row)
 
 

@@ -31,13 +31,24 @@ HEAD = struct.Struct("<4sII20x")
 ROW_BYTES = HEAD.size
 REQUEST_ROW = struct.Struct("<hhBxxxIIqq")
 REQUEST_DTYPE: list[tuple[str, str]] = [
-    ("api", "<i2"), ("error", "<i2"), ("flags", "u1"), ("pad", "V3"), ("client", "<u4"), ("subject", "<u4"),
-    ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
-]  # fmt: skip
+    ("api", "<i2"),
+    ("error", "<i2"),
+    ("flags", "u1"),
+    ("pad", "V3"),
+    ("client", "<u4"),
+    ("subject", "<u4"),
+    ("invoked_ns", "<i8"),
+    ("completed_ns", "<i8"),
+]
 COUNT_ROW = struct.Struct("<hhIQqq")
 COUNT_DTYPE: list[tuple[str, str]] = [
-    ("api", "<i2"), ("error", "<i2"), ("client", "<u4"), ("count", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"),
-]  # fmt: skip
+    ("api", "<i2"),
+    ("error", "<i2"),
+    ("client", "<u4"),
+    ("count", "<u8"),
+    ("first_ns", "<i8"),
+    ("last_ns", "<i8"),
+]
 assert REQUEST_ROW.size == COUNT_ROW.size == ROW_BYTES, "one size, so that the head is a row"
 
 OTHERS = -3
@@ -84,7 +95,7 @@ class RequestRows:
             REQUEST_ROW.pack(
                 row.api, row.error, row.flags, number(row.client), subject, row.invoked_ns, row.completed_ns
             )
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """Unmap the counters."""
@@ -138,9 +149,7 @@ def _open_counts(path: str) -> mmap.mmap:
     size = (1 + COUNTERS_MOST) * ROW_BYTES
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.posix_fallocate(
-            fd, 0, size
-        )  # a store into a page that a full disk lacks would be SIGBUS
+        os.posix_fallocate(fd, 0, size)  # a store into a page that a full disk lacks would be SIGBUS
         counts = mmap.mmap(fd, size)
     finally:
         os.close(fd)

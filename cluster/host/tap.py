@@ -45,12 +45,26 @@ FLAG_FILTERED = 4
 
 TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqqqq")
 TAP_DTYPE: list[tuple[str, str]] = [
-    ("kind", "u1"), ("flags", "u1"), ("error", "<i2"), ("client", "<u4"), ("topic", "<u4"),
-    ("partition", "<i4"), ("base_offset", "<i8"), ("last_offset", "<i8"), ("crc", "<u4"), ("count", "<u4"),
-    ("producer_id", "<i8"), ("producer_epoch", "<i2"), ("acks", "<i2"), ("base_sequence", "<i4"),
-    ("invoked_ns", "<i8"), ("completed_ns", "<i8"), ("created_ns", "<i8"),
-    ("base_timestamp_ms", "<i8"), ("max_timestamp_ms", "<i8"),
-]  # fmt: skip
+    ("kind", "u1"),
+    ("flags", "u1"),
+    ("error", "<i2"),
+    ("client", "<u4"),
+    ("topic", "<u4"),
+    ("partition", "<i4"),
+    ("base_offset", "<i8"),
+    ("last_offset", "<i8"),
+    ("crc", "<u4"),
+    ("count", "<u4"),
+    ("producer_id", "<i8"),
+    ("producer_epoch", "<i2"),
+    ("acks", "<i2"),
+    ("base_sequence", "<i4"),
+    ("invoked_ns", "<i8"),
+    ("completed_ns", "<i8"),
+    ("created_ns", "<i8"),
+    ("base_timestamp_ms", "<i8"),
+    ("max_timestamp_ms", "<i8"),
+]
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 BEFORE_LENGTH = 12
@@ -108,15 +122,31 @@ class NoTap(NoWatermarkTap):
     enabled = False
 
     def produced(
-        self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
-        invoked_ns: int, batches: Buffer, lost: bool,
-    ) -> None:  # fmt: skip
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        base_offset: int,
+        error: int,
+        acks: int,
+        invoked_ns: int,
+        batches: Buffer,
+        lost: bool,
+    ) -> None:
         """Nothing."""
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        offset: int,
+        invoked_ns: int,
+        batches: Sequence[Buffer],
         aborted: Sequence[tuple[int, int]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing."""
 
     def requested(self, row: TappedRequest) -> None:
@@ -138,18 +168,20 @@ class RealTap(WatermarkTap):
         self._refused = RefusedBatches(self)
 
     def produced(
-        self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
-        invoked_ns: int, batches: Buffer, lost: bool,
-    ) -> None:  # fmt: skip
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        base_offset: int,
+        error: int,
+        acks: int,
+        invoked_ns: int,
+        batches: Buffer,
+        lost: bool,
+    ) -> None:
         """One partition of a produce response, just before its bytes leave."""
-        front = (
-            PRODUCED,
-            FLAG_LOST if lost else 0,
-            error,
-            self.number_of(client),
-            self.number_of(topic),
-            partition,
-        )
+        front = (PRODUCED, FLAG_LOST if lost else 0, error, self.number_of(client), self.number_of(topic), partition)
         completed_ns = self.clock.monotonic_ns()
         wall_ms = self.clock.wall_ms()
         refused = base_offset < 0
@@ -159,22 +191,39 @@ class RealTap(WatermarkTap):
         for h in headers((batches,)):
             last = -1 if refused else base_offset + h.last_offset_delta
             rows += TAP_ROW.pack(
-                *front, -1 if refused else base_offset, last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
-                h.producer_epoch, acks, h.base_sequence, invoked_ns, completed_ns,
-                _ago(completed_ns, wall_ms - h.base_timestamp), h.base_timestamp, h.max_timestamp,
-            )  # fmt: skip
+                *front,
+                -1 if refused else base_offset,
+                last,
+                h.crc,
+                h.records & 0xFFFF_FFFF,
+                h.producer_id,
+                h.producer_epoch,
+                acks,
+                h.base_sequence,
+                invoked_ns,
+                completed_ns,
+                _ago(completed_ns, wall_ms - h.base_timestamp),
+                h.base_timestamp,
+                h.max_timestamp,
+            )
             base_offset = last + 1
         if not rows:
             rows += TAP_ROW.pack(
-                *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns,
-                invoked_ns, -1, -1,
-            )  # fmt: skip
+                *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns, invoked_ns, -1, -1
+            )
         os.write(self._rows, rows)
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        offset: int,
+        invoked_ns: int,
+        batches: Sequence[Buffer],
         aborted: Sequence[tuple[int, int]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One partition of a consumer's fetch response, just before its bytes leave."""
         front = (0, self.number_of(client), self.number_of(topic), partition)
         now_ns = self.clock.monotonic_ns()
@@ -185,10 +234,23 @@ class RealTap(WatermarkTap):
             if h.attributes & CONTROL or last < offset:
                 continue
             rows += TAP_ROW.pack(
-                FETCHED, flags | (FLAG_FILTERED if filtered else 0), *front,
-                max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
-                h.producer_epoch, 0, h.base_sequence, invoked_ns, now_ns, invoked_ns, h.base_timestamp, h.max_timestamp,
-            )  # fmt: skip
+                FETCHED,
+                flags | (FLAG_FILTERED if filtered else 0),
+                *front,
+                max(h.base_offset, offset),
+                last,
+                h.crc,
+                h.records & 0xFFFF_FFFF,
+                h.producer_id,
+                h.producer_epoch,
+                0,
+                h.base_sequence,
+                invoked_ns,
+                now_ns,
+                invoked_ns,
+                h.base_timestamp,
+                h.max_timestamp,
+            )
         if rows:
             os.write(self._rows, rows)
 

@@ -152,10 +152,7 @@ class RealTrace:
         """Append `event` with its fields; time and host are added here."""
         # the fixed fields are formatted here: half the time of encoding one merged dict
         clock = self._clock
-        front = (
-            f'{{"t_ns":{clock.monotonic_ns()},"wall_ms":{clock.wall_ms()},'
-            f'"host":{self._host},"event":"{event}"'
-        )
+        front = f'{{"t_ns":{clock.monotonic_ns()},"wall_ms":{clock.wall_ms()},"host":{self._host},"event":"{event}"'
         rest = f",{self._encode(fields)[1:]}\n" if fields else "}\n"
         self._write(self._trace_fd, (front + rest).encode())
 

@@ -29,10 +29,19 @@ from .seam import Clock, Watermarks
 WATERMARKS_FETCHED, WATERMARKS_LISTED = 1, 2
 WATERMARK_ROW = struct.Struct("<BxxxIIiiIqqqqq")
 WATERMARK_DTYPE: list[tuple[str, str]] = [
-    ("kind", "u1"), ("pad", "V3"), ("client", "<u4"), ("topic", "<u4"), ("partition", "<i4"),
-    ("leader_epoch", "<i4"), ("topic_id", "<u4"), ("high_watermark", "<i8"), ("last_stable_offset", "<i8"),
-    ("log_start_offset", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
-]  # fmt: skip
+    ("kind", "u1"),
+    ("pad", "V3"),
+    ("client", "<u4"),
+    ("topic", "<u4"),
+    ("partition", "<i4"),
+    ("leader_epoch", "<i4"),
+    ("topic_id", "<u4"),
+    ("high_watermark", "<i8"),
+    ("last_stable_offset", "<i8"),
+    ("log_start_offset", "<i8"),
+    ("invoked_ns", "<i8"),
+    ("completed_ns", "<i8"),
+]
 
 _Values = tuple[int, int, int]
 """High watermark, last stable offset, log start offset."""
@@ -43,9 +52,7 @@ class NoWatermarkTap(NoCoordinatorTap):
 
     __slots__ = ()
 
-    def watermarks(
-        self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False
-    ) -> None:
+    def watermarks(self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False) -> None:
         """Nothing."""
 
 
@@ -57,19 +64,25 @@ class WatermarkTap(CoordinatorTap):
         self._watermarks = self.open_rows(TAP_WATERMARKS, WATERMARK_ROW.size)
         self._written: dict[tuple[str, int], _Written] = {}
 
-    def watermarks(
-        self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False
-    ) -> None:
+    def watermarks(self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False) -> None:
         """The partitions of a Fetch response, or of a ListOffsets response (`listed`), before its bytes leave."""
         rows = bytearray()
         for row in found:
             if row.leader_epoch < 0 or not (self._is_new(row, listed=listed) or listed):
                 continue
             rows += WATERMARK_ROW.pack(
-                WATERMARKS_LISTED if listed else WATERMARKS_FETCHED, self.number_of(client), self.number_of(row.topic),
-                row.partition, row.leader_epoch, row.topic_id, row.high_watermark, row.last_stable_offset,
-                row.log_start_offset, invoked_ns, self.clock.monotonic_ns(),
-            )  # fmt: skip
+                WATERMARKS_LISTED if listed else WATERMARKS_FETCHED,
+                self.number_of(client),
+                self.number_of(row.topic),
+                row.partition,
+                row.leader_epoch,
+                row.topic_id,
+                row.high_watermark,
+                row.last_stable_offset,
+                row.log_start_offset,
+                invoked_ns,
+                self.clock.monotonic_ns(),
+            )
         if rows:
             os.write(self._watermarks, rows)
 

@@ -182,11 +182,7 @@ class CommittedPrefixes:
         """What the members of this leader's ISR must have; the leader itself may have to find out still."""
         partition = leader.partition
         prefix = self._prefixes.get(partition.topic_partition)
-        if (
-            prefix is None
-            or prefix.topic_id != partition.topic_id
-            or prefix.leader_epoch > partition.leader_epoch
-        ):
+        if prefix is None or prefix.topic_id != partition.topic_id or prefix.leader_epoch > partition.leader_epoch:
             return partition.high_watermark
         return max(prefix.end, partition.high_watermark)
 

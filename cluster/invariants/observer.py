@@ -42,9 +42,18 @@ class _ObservedBroker:
     """What was seen of one broker's present incarnation."""
 
     __slots__ = (
-        "broker", "cache_epoch", "controller_epoch", "incarnation", "next", "node_id", "owner", "process", "replicas",
-        "replicas_epoch", "topics",
-    )  # fmt: skip
+        "broker",
+        "cache_epoch",
+        "controller_epoch",
+        "incarnation",
+        "next",
+        "node_id",
+        "owner",
+        "process",
+        "replicas",
+        "replicas_epoch",
+        "topics",
+    )
 
     def __init__(self, node_id: NodeId, process: ObservedProcess) -> None:
         self.node_id = node_id
@@ -73,9 +82,7 @@ class _ObservedBroker:
             assert isinstance(server, Broker), f"{incarnation.name} is no broker"
             self.forget()
             self.incarnation, self.broker = incarnation, server
-            self.owner = (
-                f"{incarnation.name} (incarnation {self.process.machine.network_node.incarnations})"
-            )
+            self.owner = f"{incarnation.name} (incarnation {self.process.machine.network_node.incarnations})"
         return self.broker
 
     @property
@@ -153,14 +160,10 @@ class ClusterInvariants:
         self.committed.observed(replica)
         elected = False
         if replica.partition.is_leader:
-            elected = (
-                not replica.is_leader or replica.leader_epoch != replica.partition.leader_epoch
-            )
+            elected = not replica.is_leader or replica.leader_epoch != replica.partition.leader_epoch
             self.committed.check_leader(replica)
         replica.note()
-        self.committed.check_in_sync(
-            self._replicas_of(replica.partition.topic_partition), epochs=elected
-        )
+        self.committed.check_in_sync(self._replicas_of(replica.partition.topic_partition), epochs=elected)
 
     def _replicas_of(self, tp: TopicPartition) -> dict[NodeId, ObservedReplica]:
         return {
@@ -198,9 +201,7 @@ class ClusterInvariants:
 
     def _check_heard(self, owner: str, before: int, now: int) -> None:
         if now < before:
-            raise InvariantViolation(
-                "controller-epoch-order", f"{owner} knew controller epoch {before}, now {now}"
-            )
+            raise InvariantViolation("controller-epoch-order", f"{owner} knew controller epoch {before}, now {now}")
         if now > self.registry.controller_epoch:
             raise InvariantViolation(
                 "controller-epoch-order",
@@ -209,10 +210,7 @@ class ClusterInvariants:
 
     def _check_seat(self) -> None:
         """Whose epoch is the registry's must be the broker that `/controller` names."""
-        owner, seat = (
-            self._controllers.get(self.registry.controller_epoch),
-            self.registry.controller_id,
-        )
+        owner, seat = (self._controllers.get(self.registry.controller_epoch), self.registry.controller_id)
         if owner is None or seat is None:
             return
         observed = self._by_node.get(NodeId(seat))
@@ -233,8 +231,7 @@ class ClusterInvariants:
             lost = topic_id not in now and self.registry.topic_id(name) == topic_id
             if lost and not self.registry.is_being_deleted(name):
                 raise InvariantViolation(
-                    "known-topics",
-                    f"{observed.owner} does not know {name} any more, which the registry has",
+                    "known-topics", f"{observed.owner} does not know {name} any more, which the registry has"
                 )
         observed.topics = dict(now)
 
@@ -257,9 +254,7 @@ class ClusterInvariants:
             for tp, partition in hosted.items():
                 replica = observed.replicas.get(tp)
                 if replica is None or replica.partition is not partition:
-                    replica = observed.replicas[tp] = ObservedReplica(
-                        partition, broker, observed.owner
-                    )
+                    replica = observed.replicas[tp] = ObservedReplica(partition, broker, observed.owner)
                 if replica.sound:
                     check_log_bounds(replica)
                 self._check_replica(replica)

@@ -16,13 +16,7 @@ from typing import Any
 from ..controller.state_node import LeaderAndIsr, parse_state
 from ..ids import NO_NODE, NodeId, TopicPartition
 from ..registry import Stat
-from ..registry.paths import (
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    DELETIONS,
-    TOPICS,
-    partition_of_state_path,
-)
+from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH, DELETIONS, TOPICS, partition_of_state_path
 from ..registry.store import MemoryStore
 from ..registry.tree_rows import Changes, NodeRow
 from ..wire.topic_ids import UUID, topic_id_of
@@ -94,9 +88,7 @@ class RegistryInvariants:
             self._put(row)
         for path, owner in self._owned.items():
             if owner not in self._sessions:
-                raise InvariantViolation(
-                    "live-owner", f"{path} belongs to session {owner}, which has ended"
-                )
+                raise InvariantViolation("live-owner", f"{path} belongs to session {owner}, which has ended")
 
     def _dropped(self, path: str) -> None:
         self._owned.pop(path, None)
@@ -130,8 +122,7 @@ class RegistryInvariants:
     def _controller_epoch(self, epoch: int) -> None:
         if epoch < self.controller_epoch:
             raise InvariantViolation(
-                "controller-epoch-order",
-                f"the registry's epoch goes back from {self.controller_epoch} to {epoch}",
+                "controller-epoch-order", f"the registry's epoch goes back from {self.controller_epoch} to {epoch}"
             )
         self.controller_epoch = epoch
 
@@ -176,13 +167,9 @@ class RegistryInvariants:
         elif state.leader != before.leader and state.leader_epoch == before.leader_epoch:
             problem = "the leader changes within one leader epoch"
         if problem:
-            raise InvariantViolation(
-                "state-order", f"{tp}: {problem}", {"before": before, "now": state}
-            )
+            raise InvariantViolation("state-order", f"{tp}: {problem}", {"before": before, "now": state})
 
-    def _check_election(
-        self, tp: TopicPartition, before: LeaderAndIsr, state: LeaderAndIsr
-    ) -> None:
+    def _check_election(self, tp: TopicPartition, before: LeaderAndIsr, state: LeaderAndIsr) -> None:
         if state.leader_epoch == before.leader_epoch:
             return
         unclean = state.leader != NO_NODE and state.leader not in before.isr
@@ -202,7 +189,5 @@ def _topic(data: str) -> RegisteredTopic:
     text = value.get("topic_id")
     return RegisteredTopic(
         topic_id=topic_id_of(text) if text else None,
-        replicas={
-            int(number): frozenset(replicas) for number, replicas in value["partitions"].items()
-        },
+        replicas={int(number): frozenset(replicas) for number, replicas in value["partitions"].items()},
     )

@@ -106,9 +106,7 @@ def check_replica(replica: ObservedReplica, registry: RegistryInvariants) -> Non
 
 def _violated(name: str, problem: str, replica: ObservedReplica) -> InvariantViolation:
     tp = replica.partition.topic_partition
-    return InvariantViolation(
-        name, f"{tp} on {replica.owner}: {problem}", {"replica": replica.describe()}
-    )
+    return InvariantViolation(name, f"{tp} on {replica.owner}: {problem}", {"replica": replica.describe()})
 
 
 def check_log_bounds(replica: ObservedReplica) -> None:
@@ -116,24 +114,16 @@ def check_log_bounds(replica: ObservedReplica) -> None:
     log, high = replica.partition.log, replica.partition.high_watermark
     start, end, point = log.log_start_offset, log.log_end_offset, log.recovery_point
     if not 0 <= start <= high <= end:
-        raise _violated(
-            "log-bounds", f"log start {start}, high watermark {high}, log end {end}", replica
-        )
+        raise _violated("log-bounds", f"log start {start}, high watermark {high}, log end {end}", replica)
     if point > end:
         raise _violated("log-bounds", f"recovery point {point} above the log end {end}", replica)
     if log.acknowledgeable_end > end:
-        raise _violated(
-            "log-bounds",
-            f"acknowledgeable end {log.acknowledgeable_end} above the log end {end}",
-            replica,
-        )
+        raise _violated("log-bounds", f"acknowledgeable end {log.acknowledgeable_end} above the log end {end}", replica)
 
 
 def _check_high_watermark(replica: ObservedReplica) -> None:
     now = replica.partition
-    same_leadership = (
-        replica.is_leader and now.is_leader and replica.generation == now.leadership_generation
-    )
+    same_leadership = replica.is_leader and now.is_leader and replica.generation == now.leadership_generation
     if same_leadership and now.high_watermark < replica.high_watermark:
         raise _violated(
             "high-watermark-order",
@@ -146,15 +136,11 @@ def _check_order(replica: ObservedReplica) -> None:
     now = replica.partition
     if now.leader_epoch < replica.leader_epoch:
         raise _violated(
-            "replica-order",
-            f"leader epoch goes back from {replica.leader_epoch} to {now.leader_epoch}",
-            replica,
+            "replica-order", f"leader epoch goes back from {replica.leader_epoch} to {now.leader_epoch}", replica
         )
     if now.leader_epoch == replica.leader_epoch and now.version < replica.version:
         raise _violated(
-            "replica-order",
-            f"partition version goes back from {replica.version} to {now.version}",
-            replica,
+            "replica-order", f"partition version goes back from {replica.version} to {now.version}", replica
         )
 
 

@@ -38,11 +38,7 @@ def check_broker_settings(texts: Mapping[str, str], config: BrokerConfig, node: 
     fixed = [name for name, row in rows.items() if _is_fixed(name, row)]
     if fixed:
         raise _refused("Cannot update these configs dynamically", fixed)
-    of_listeners = [
-        name
-        for name, row in rows.items()
-        if row and name == row.name and row.change is Change.LISTENER
-    ]
+    of_listeners = [name for name, row in rows.items() if row and name == row.name and row.change is Change.LISTENER]
     if of_listeners:
         raise _refused(
             "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -50,10 +46,7 @@ def check_broker_settings(texts: Mapping[str, str], config: BrokerConfig, node: 
         )
     of_brokers = [name for name, row in rows.items() if not node and _is_for_one_broker(name, row)]
     if of_brokers:
-        raise _refused(
-            "Cannot update these configs at default cluster level, broker id must be specified",
-            of_brokers,
-        )
+        raise _refused("Cannot update these configs at default cluster level, broker id must be specified", of_brokers)
     try:
         for name, text in texts.items():
             row = rows[name]
@@ -94,14 +87,10 @@ def _check_values(values: Mapping[str, Value], config: BrokerConfig) -> None:
             )
     for name in _LISTENERS:
         if name in values and values[name] != config.value(name):
-            raise ConfigError(
-                f"{name}: a running broker cannot change its listeners; restart it with the new ones"
-            )
+            raise ConfigError(f"{name}: a running broker cannot change its listeners; restart it with the new ones")
     if values.get("max.connections") == 0:
         raise ConfigError("max.connections=0: expected at least 1, else no client can connect")
-    others = values.get(
-        "max.connections.per.ip.overrides", config.text("max.connections.per.ip.overrides")
-    )
+    others = values.get("max.connections.per.ip.overrides", config.text("max.connections.per.ip.overrides"))
     if values.get("max.connections.per.ip") == 0 and not others:
         raise ConfigError("max.connections.per.ip=0: set max.connections.per.ip.overrides, too")
     if values.get("log.retention.ms") == 0:
@@ -109,9 +98,7 @@ def _check_values(values: Mapping[str, Value], config: BrokerConfig) -> None:
     _check_cleaner(values, number)
     local_ms, total_ms = number("log.local.retention.ms"), number("log.retention.ms")
     if "log.local.retention.ms" in values and local_ms > total_ms > -1:
-        raise ConfigError(
-            f"log.local.retention.ms={local_ms}: expected at most log.retention.ms ({total_ms})"
-        )
+        raise ConfigError(f"log.local.retention.ms={local_ms}: expected at most log.retention.ms ({total_ms})")
 
 
 def _check_cleaner(values: Mapping[str, Value], number: Callable[[str], int]) -> None:

@@ -32,13 +32,7 @@ from ..wire.internal import (
 )
 from ..wire.topic_ids import UUID
 
-__all__ = [
-    "LEADER_DURING_DELETE",
-    "LiveBroker",
-    "MetadataCache",
-    "PartitionInfo",
-    "TopicInfo",
-]
+__all__ = ["LEADER_DURING_DELETE", "LiveBroker", "MetadataCache", "PartitionInfo", "TopicInfo"]
 
 LEADER_DURING_DELETE = NodeId(-2)
 """The leader that UpdateMetadata gives to the partitions of a topic that is being deleted."""
@@ -87,9 +81,7 @@ class DelayedUntil(DelayedOperation):
 
     __slots__ = ("_condition", "_holds", "result")
 
-    def __init__(
-        self, result: Promise[bool], condition: Callable[[], bool], deadline_ms: int
-    ) -> None:
+    def __init__(self, result: Promise[bool], condition: Callable[[], bool], deadline_ms: int) -> None:
         super().__init__(deadline_ms)
         self.result = result
         self._condition = condition
@@ -305,9 +297,7 @@ class MetadataCache:
 
     async def await_brokers(self, count: int) -> None:
         """Wait until `count` live brokers are in the cache, this one among them."""
-        await self.await_until(
-            lambda: len(self._brokers) >= count and self.node_id in self._brokers, None
-        )
+        await self.await_until(lambda: len(self._brokers) >= count and self.node_id in self._brokers, None)
 
     async def await_leaders(self, topic: str, partitions: int, timeout_ms: float) -> bool:
         """Wait until each partition of a topic has a live leader; False after the timeout."""
@@ -317,9 +307,7 @@ class MetadataCache:
         """Which of the first `partitions` partitions of a topic have no live leader, or are not known here."""
         known = self._topics[topic].partitions if topic in self._topics else {}
         return [
-            number
-            for number in range(partitions)
-            if number not in known or known[number].leader not in self._brokers
+            number for number in range(partitions) if number not in known or known[number].leader not in self._brokers
         ]
 
     async def await_absence(self, topic: str, timeout_ms: float) -> bool:
@@ -327,19 +315,12 @@ class MetadataCache:
         return await self.await_until(lambda: topic not in self._topics, timeout_ms)
 
     def _has_leaders(self, topic: str, partitions: int) -> bool:
-        known: Mapping[int, PartitionInfo] = (
-            self._topics[topic].partitions if topic in self._topics else {}
-        )
-        return len(known) >= partitions and all(
-            row.leader in self._brokers for row in known.values()
-        )
+        known: Mapping[int, PartitionInfo] = self._topics[topic].partitions if topic in self._topics else {}
+        return len(known) >= partitions and all(row.leader in self._brokers for row in known.values())
 
 
 def _live_broker(row: UpdateMetadataBroker) -> LiveBroker:
-    addresses = {
-        endpoint.listener.upper(): Address(endpoint.host, endpoint.port)
-        for endpoint in row.endpoints
-    }
+    addresses = {endpoint.listener.upper(): Address(endpoint.host, endpoint.port) for endpoint in row.endpoints}
     return LiveBroker(node_id=NodeId(row.id), addresses=addresses, rack=row.rack)
 
 

@@ -42,9 +42,7 @@ EXACT, DEFAULT, ANY = range(3)
 _DEFAULT_NAME = "<default>"
 _LONG_MAX = 2**63 - 1
 _WHOLE = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
-_CLIENT_KEYS = frozenset(
-    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
-)
+_CLIENT_KEYS = frozenset({"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"})
 _IP_KEYS = frozenset({"connection_creation_rate"})
 
 Entity = tuple[tuple[str, str | None], ...]
@@ -70,18 +68,14 @@ def entity_of(parts: Sequence[tuple[str, str | None]]) -> Entity:
         if name == "":
             raise _refused(f"Empty {kind} not supported")
     if IP in named and len(named) > 1:
-        raise _refused(
-            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
-        )
+        raise _refused("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
     address = named.get(IP)
     if address is not None and not _is_address(address):
         raise _refused(f"{address} is not a valid IP or resolvable host.")
     return tuple(sorted(named.items(), key=lambda part: part[0]))
 
 
-def checked_quotas(
-    entity: Entity, operations: Sequence[tuple[str, float | None]]
-) -> dict[str, float | None]:
+def checked_quotas(entity: Entity, operations: Sequence[tuple[str, float | None]]) -> dict[str, float | None]:
     """The new values by key, None to remove one; KafkaError for a key or value that the entity cannot have."""
     changes = dict(operations)
     if len(changes) < len(operations):
@@ -103,9 +97,7 @@ def checked_quotas(
 
 def checked_values(stored: Mapping[str, str]) -> dict[str, float]:
     """The quotas in a node of the registry, as they were set; other settings of a user (SCRAM) are left out."""
-    return {
-        key: float(text) for key, text in stored.items() if key in _CLIENT_KEYS or key in _IP_KEYS
-    }
+    return {key: float(text) for key, text in stored.items() if key in _CLIENT_KEYS or key in _IP_KEYS}
 
 
 def _is_address(text: str) -> bool:
@@ -204,9 +196,7 @@ def matches(entity: Entity, wanted: Mapping[str, Component], *, strict: bool) ->
 # ------------------------------------------------------------------- order
 
 
-def entities_in_order(
-    stored: Mapping[Entity, Mapping[str, float]],
-) -> dict[Entity, Mapping[str, float]]:
+def entities_in_order(stored: Mapping[Entity, Mapping[str, float]]) -> dict[Entity, Mapping[str, float]]:
     """The entities with quotas in the order of Kafka's map (`ClientQuotaEntity.hashCode`)."""
     found = [entity for entity, quotas in stored.items() if quotas]
     return {entity: stored[entity] for entity in entity_order(found)}

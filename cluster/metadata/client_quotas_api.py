@@ -46,9 +46,7 @@ __all__ = ["ClientQuotasApi"]
 class ClientQuotasApi:
     """Handlers that read and change client quotas."""
 
-    def __init__(
-        self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig
-    ) -> None:
+    def __init__(self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig) -> None:
         self._registry = registry
         self._retries = retries
         self._config = config
@@ -66,9 +64,7 @@ class ClientQuotasApi:
         except (KafkaError, RegistryError) as error:
             refused = error_for_client(error)
             request.respond(
-                s.DescribeClientQuotasResponse(
-                    error_code=refused.code, error_message=refused.message, entries=None
-                )
+                s.DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
             )
             return
         entries = tuple(
@@ -76,11 +72,7 @@ class ClientQuotasApi:
             for found, quotas in entities_in_order(stored).items()
             if quotas and matches(found, wanted, strict=entity.strict)
         )
-        request.respond(
-            s.DescribeClientQuotasResponse(
-                error_code=ErrorCode.none, error_message="", entries=entries
-            )
-        )
+        request.respond(s.DescribeClientQuotasResponse(error_code=ErrorCode.none, error_message="", entries=entries))
 
     async def _stored(self) -> Mapping[Entity, Mapping[str, float]]:
         found: dict[Entity, Mapping[str, float]] = {}
@@ -104,9 +96,7 @@ class ClientQuotasApi:
             if key in results:  # as in Kafka, the first entry has taken effect
                 results[key] = (
                     parts,
-                    KafkaError(
-                        ErrorCode.invalid_request, f"Ignoring duplicate entity {dict(parts)}"
-                    ),
+                    KafkaError(ErrorCode.invalid_request, f"Ignoring duplicate entity {dict(parts)}"),
                 )
                 continue
             error: KafkaError | None = None
@@ -122,9 +112,7 @@ class ClientQuotasApi:
                     s.EntryData(
                         error_code=ErrorCode.none if error is None else error.code,
                         error_message=None if error is None else error.message,
-                        entity=tuple(
-                            s.EntityData(entity_type=kind, entity_name=name) for kind, name in parts
-                        ),
+                        entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in parts),
                     )
                     for parts, error in ((parts, found[parts]) for parts in entity_order(found))
                 )
@@ -133,20 +121,14 @@ class ClientQuotasApi:
 
     async def _alter(self, parts: Any, operations: Any, *, dry: bool) -> None:
         entity = entity_of(parts)
-        changes = checked_quotas(
-            entity, [(row.key, None if row.remove else float(row.value)) for row in operations]
-        )
+        changes = checked_quotas(entity, [(row.key, None if row.remove else float(row.value)) for row in operations])
         if not dry:
-            write = partial(
-                change_settings, self._registry, path_of(entity), partial(_changed, changes)
-            )
+            write = partial(change_settings, self._registry, path_of(entity), partial(_changed, changes))
             timeout_ms = self._config.number("request.timeout.ms")
             await self._retries.until_reachable(write, timeout_ms)
 
 
-def _changed(
-    changes: Mapping[str, float | None], before: Mapping[str, str]
-) -> dict[str, str] | None:
+def _changed(changes: Mapping[str, float | None], before: Mapping[str, str]) -> dict[str, str] | None:
     """The settings with the changed quotas; None where there are none before and after."""
     settings = dict(before)
     for key in change_order(changes):

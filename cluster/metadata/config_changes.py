@@ -78,9 +78,7 @@ class ConfigChanges:
         """Called after settings took effect."""
         self._due: dict[str, None] = {}
         self._changed_topics: set[str] = set()
-        self._newest: str | None = (
-            None  # of the notifications that were read; None before the first read
-        )
+        self._newest: str | None = None  # of the notifications that were read; None before the first read
         self._watching = False
         self._wake: Promise[None] | None = None
         self._begun: Promise[None] = host.tasks.promise()
@@ -205,9 +203,7 @@ class ConfigChanges:
         try:
             config = self._config.topic(raw)
         except ConfigError as error:
-            self._host.trace.log(
-                "warning", f"settings of topic {topic} are invalid and not applied: {error}"
-            )
+            self._host.trace.log("warning", f"settings of topic {topic} are invalid and not applied: {error}")
             return
         for log in self._logs():
             if log.topic_partition.topic == topic:
@@ -230,18 +226,14 @@ class ConfigChanges:
                 if setting in BY_NAME and BY_NAME[setting].is_dynamic:
                     values[setting] = BY_NAME[setting].parse(text)
             except ConfigError as error:
-                self._host.trace.log(
-                    "warning", f"settings of broker {name} are invalid and not applied: {error}"
-                )
+                self._host.trace.log("warning", f"settings of broker {name} are invalid and not applied: {error}")
         layer = "dynamic_default" if name == DEFAULT_BROKER else "dynamic"
         setattr(self._config, f"{layer}_texts", dict(raw))
         if getattr(self._config, layer) == values:
             return
         setattr(self._config, layer, values)
         for log in self._logs():
-            log.reconfigure(
-                log.config
-            )  # the log inherits settings that its topic does not override
+            log.reconfigure(log.config)  # the log inherits settings that its topic does not override
         self._host.trace.log("info", f"settings of broker {name}: {dict(raw)}")
 
 

@@ -121,9 +121,14 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         source = ConfigSource.DEFAULT if found is None else ConfigSource.GROUP
         value = str(config.number(f"group.{name}")) if found is None else _parsed(row, found)
         entry = ConfigEntry(
-            name=name, value=value, source=source, read_only=False, type=_type(row), doc=row.doc,
+            name=name,
+            value=value,
+            source=source,
+            read_only=False,
+            type=_type(row),
+            doc=row.doc,
             synonyms=((name, value, source),),
-        )  # fmt: skip
+        )
         entries.append(entry)
     return _ordered(entries)
 
@@ -137,11 +142,9 @@ def client_metrics_entries() -> list[ConfigEntry]:
     )
     source = ConfigSource.DEFAULT
     return [
-        ConfigEntry(
-            name=name, value=value, source=source, read_only=False, type=kind, doc="", synonyms=(),
-        )
+        ConfigEntry(name=name, value=value, source=source, read_only=False, type=kind, doc="", synonyms=())
         for name, value, kind in defaults
-    ]  # fmt: skip
+    ]
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
@@ -217,9 +220,7 @@ def _defaults(name: str, config: BrokerConfig, *, with_static: bool) -> list[Syn
     return synonyms
 
 
-def _entry(
-    name: str, row: Setting | None, value: str | None, synonyms: list[Synonym]
-) -> ConfigEntry:
+def _entry(name: str, row: Setting | None, value: str | None, synonyms: list[Synonym]) -> ConfigEntry:
     secret = row is None or row.kind == "password"
     is_own = row is not None and name in (row.name, row.topic)
     return ConfigEntry(
@@ -229,9 +230,7 @@ def _entry(
         read_only=row is None or not is_own or not row.is_dynamic or row in THROTTLE_RATES,
         type=ConfigType.UNKNOWN if row is None else _type(row),
         doc="" if row is None else row.doc,
-        synonyms=tuple(
-            (other, None if secret else text, source) for other, text, source in synonyms
-        ),
+        synonyms=tuple((other, None if secret else text, source) for other, text, source in synonyms),
         is_sensitive=secret,
     )
 

@@ -32,21 +32,13 @@ from .config_changes import DEFAULT_BROKER
 from .node_names import node_of_name
 from .registry_retries import RegistryRetries
 
-__all__ = [
-    "ConfigStore",
-    "change_settings",
-    "checked_topic_config",
-    "config_json",
-    "config_of_json",
-]
+__all__ = ["ConfigStore", "change_settings", "checked_topic_config", "config_json", "config_of_json"]
 
 
 class ConfigStore:
     """Settings in the registry, from one broker's side."""
 
-    def __init__(
-        self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig
-    ) -> None:
+    def __init__(self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig) -> None:
         self._registry = registry
         self._retries = retries
         self._config = config
@@ -74,11 +66,7 @@ class ConfigStore:
 
         KafkaError(invalid_config) for invalid settings; with `dry` nothing is written.
         """
-        await self._alter(
-            f"topics/{name}",
-            lambda before: checked_topic_config(change(before), self._config),
-            dry=dry,
-        )
+        await self._alter(f"topics/{name}", lambda before: checked_topic_config(change(before), self._config), dry=dry)
 
     async def group_config(self, name: str) -> dict[str, str]:
         """What the registry has for one group; empty when nothing was set."""
@@ -118,9 +106,7 @@ class ConfigStore:
 
         await self._alter(f"brokers/{name or DEFAULT_BROKER}", checked, dry=dry)
 
-    async def _alter(
-        self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
-    ) -> None:
+    async def _alter(self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool) -> None:
         path = entity_config_path(entity)
 
         def changed(before: dict[str, str]) -> dict[str, str] | None:
@@ -129,9 +115,7 @@ class ConfigStore:
 
         async def announce() -> None:
             notification = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
-            await self._registry.create(
-                CONFIG_CHANGE, notification, sequential=True, make_parents=True
-            )
+            await self._registry.create(CONFIG_CHANGE, notification, sequential=True, make_parents=True)
 
         timeout_ms = self._config.number("request.timeout.ms")
         replace = partial(change_settings, self._registry, path, changed)
@@ -179,10 +163,7 @@ def checked_topic_config(config: Mapping[str, str | None], broker: BrokerConfig)
     """Overrides that are valid for a topic of this broker; KafkaError(invalid_config)."""
     nulls = sorted(name for name, value in config.items() if value is None)
     if nulls:
-        raise KafkaError(
-            ErrorCode.invalid_config,
-            f"Null value not supported for topic configs: {', '.join(nulls)}",
-        )
+        raise KafkaError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {', '.join(nulls)}")
     checked = {name: value for name, value in config.items() if value is not None}
     try:
         check_compaction_lags(broker.topic(checked))

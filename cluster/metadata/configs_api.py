@@ -73,11 +73,7 @@ class ConfigsApi:
             try:
                 entries = await self._entries(row.resource_type, row.resource_name)
                 wanted = row.configuration_keys
-                configs = tuple(
-                    _described(s, entry, entity)
-                    for entry in entries
-                    if not wanted or entry.name in wanted
-                )
+                configs = tuple(_described(s, entry, entity) for entry in entries if not wanted or entry.name in wanted)
                 fields |= {"error_code": ErrorCode.none, "error_message": "", "configs": configs}
             except (KafkaError, RegistryError) as error:
                 refused = error_for_client(error)
@@ -112,9 +108,7 @@ class ConfigsApi:
         if kind == _TOPIC:
             self._check_topic(name)
             read = partial(self._admin.configs.topic_config, name)
-            overrides = await self._admin.retries.until_reachable(
-                read, self._config.number("request.timeout.ms")
-            )
+            overrides = await self._admin.retries.until_reachable(read, self._config.number("request.timeout.ms"))
             return topic_entries(self._config, overrides)
         if kind == _BROKER:
             if not name:
@@ -125,9 +119,7 @@ class ConfigsApi:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
             read = partial(self._admin.configs.group_config, name)
-            found = await self._admin.retries.until_reachable(
-                read, self._config.number("request.timeout.ms")
-            )
+            found = await self._admin.retries.until_reachable(read, self._config.number("request.timeout.ms"))
             return group_entries(self._config, found)
         if kind == _CLIENT_METRICS:
             if not name:
@@ -144,9 +136,7 @@ class ConfigsApi:
     def _check_topic(self, name: str) -> None:
         check_topic_name(name)
         if self._cache.topic(name) is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist."
-            )
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._cache.node_id):
@@ -188,17 +178,13 @@ class ConfigsApi:
             )
         request.respond(s.root(responses=tuple(results)))
 
-    async def _alter_resource(
-        self, row: Any, change_of: Callable[[Any], Change], *, dry: bool
-    ) -> None:
+    async def _alter_resource(self, row: Any, change_of: Callable[[Any], Change], *, dry: bool) -> None:
         name: str = row.resource_name
         left: Mapping[str, str] = {}
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
-            raise KafkaError(
-                ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
-            )
+            raise KafkaError(ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}")
         if row.resource_type in _CHANGED_FIRST:
             left = change_of(row)({})
         self._check_resource(row.resource_type, name)
@@ -260,9 +246,7 @@ class ConfigsApi:
                 f"Can't {word} to key {name} because its type is not LIST; set the whole value",
             )
         found = overrides.get(name)
-        present = [
-            part for part in (self._static(row) if found is None else found).split(",") if part
-        ]
+        present = [part for part in (self._static(row) if found is None else found).split(",") if part]
         for part in _java_split(value):
             if operation == _APPEND and part not in present:
                 present.append(part)
@@ -273,9 +257,7 @@ class ConfigsApi:
     def _static(self, row: Setting) -> str:
         """The value at the start of the broker: what an element is appended to while nothing else is set."""
         known = row.name in BY_NAME
-        return text_of(
-            self._config.overrides().get(row.name, row.default) if known else row.default
-        )
+        return text_of(self._config.overrides().get(row.name, row.default) if known else row.default)
 
 
 def _java_split(value: str) -> list[str]:
@@ -300,9 +282,7 @@ def _check_once(count: int) -> None:
 def _replacement(row: Any) -> Change:
     nulls = sorted(item.name for item in row.configs if item.value is None)
     if nulls:
-        raise KafkaError(
-            ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}"
-        )
+        raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}")
     given = {item.name: item.value for item in row.configs}
     return lambda _before: given
 
@@ -311,8 +291,7 @@ def _described(s: messages.Schema, entry: ConfigEntry, entity: Any) -> Any:
     synonyms: tuple[Any, ...] = ()
     if entity.include_synonyms:
         synonyms = tuple(
-            s.DescribeConfigsSynonym(name=name, value=value, source=source)
-            for name, value, source in entry.synonyms
+            s.DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in entry.synonyms
         )
     return s.DescribeConfigsResourceResult(
         name=entry.name,

@@ -22,9 +22,7 @@ __all__ = ["MetadataHandlers"]
 class MetadataHandlers:
     """Metadata of cluster and topics; topics created and deleted; settings and quotas read and changed."""
 
-    def __init__(
-        self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
-    ) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
         self._metadata = MetadataApi(config, cache, admin, host.trace)
         self._topics = TopicsApi(host, config, cache, admin)
         self._configs = ConfigsApi(config, cache, admin)

@@ -91,6 +91,5 @@ def hash_order(names: Iterable[str], capacity: int = 0) -> list[str]:
 def entries_hash(entries: Iterable[tuple[str, str | None]]) -> int:
     """`hashCode` of a map of texts with these entries: the sum of the hash of each key xor that of its value."""
     return sum(
-        java_hash(key) & 0xFFFFFFFF ^ (0 if value is None else java_hash(value) & 0xFFFFFFFF)
-        for key, value in entries
+        java_hash(key) & 0xFFFFFFFF ^ (0 if value is None else java_hash(value) & 0xFFFFFFFF) for key, value in entries
     )

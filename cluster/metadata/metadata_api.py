@@ -46,9 +46,7 @@ _LISTENER_NOT_FOUND_FROM = 6
 class MetadataApi:
     """Handlers that read and update the metadata cache."""
 
-    def __init__(
-        self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin, trace: Trace
-    ) -> None:
+    def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin, trace: Trace) -> None:
         self._config = config
         self._trace = trace
         self._unknown: set[str] = set()
@@ -71,16 +69,13 @@ class MetadataApi:
         operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNASKED
         listener = request.listener.name
         topics = tuple(
-            self._topic(s, found, operations, listener)
-            for found in self._requested(entity, request.client_id)
+            self._topic(s, found, operations, listener) for found in self._requested(entity, request.client_id)
         )
         whole = getattr(entity, "include_cluster_authorized_operations", False)
         request.respond(
             s.MetadataResponse(
                 brokers=tuple(
-                    s.MetadataResponseBroker(
-                        node_id=row.node_id, host=address.host, port=address.port, rack=row.rack
-                    )
+                    s.MetadataResponseBroker(node_id=row.node_id, host=address.host, port=address.port, rack=row.rack)
                     for row, address in self._brokers_on(listener)
                 ),
                 cluster_id=self._cache.cluster_id,
@@ -90,9 +85,7 @@ class MetadataApi:
             )
         )
 
-    def _requested(
-        self, entity: Any, client_id: str
-    ) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
+    def _requested(self, entity: Any, client_id: str) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
         """`(error, name, id, topic)` of each requested topic."""
         if entity.topics is None or (entity.__version__ == 0 and not entity.topics):
             for each in self._cache.topics():
@@ -139,9 +132,7 @@ class MetadataApi:
         partitions: tuple[Any, ...] = ()
         if topic is not None:
             rows = topic.partitions
-            partitions = tuple(
-                self._partition(s, number, rows[number], listener) for number in sorted(rows)
-            )
+            partitions = tuple(self._partition(s, number, rows[number], listener) for number in sorted(rows))
         return s.MetadataResponseTopic(
             error_code=error,
             name=name,
@@ -163,10 +154,7 @@ class MetadataApi:
             # v0 has no field for offline replicas: it lists the live ones and an error
             replicas = tuple(node_id for node_id in replicas if alive(node_id))
             isr = tuple(node_id for node_id in isr if alive(node_id))
-            if error is ErrorCode.none and (len(replicas), len(isr)) != (
-                len(row.replicas),
-                len(row.isr),
-            ):
+            if error is ErrorCode.none and (len(replicas), len(isr)) != (len(row.replicas), len(row.isr)):
                 error = ErrorCode.replica_not_available
         dead = tuple(n for n in row.replicas if n not in row.offline and not alive(n))
         return s.MetadataResponsePartition(
@@ -196,16 +184,12 @@ class MetadataApi:
         if endpoints != _BROKER_ENDPOINTS:
             known = endpoints == _CONTROLLER_ENDPOINTS
             raise KafkaError(
-                ErrorCode.mismatched_endpoint_type
-                if known
-                else ErrorCode.unsupported_endpoint_type,
+                ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type,
                 f"a broker does not serve endpoint type {endpoints}",
             )
         s = messages.response(request)
         brokers = tuple(
-            s.DescribeClusterBroker(
-                broker_id=row.node_id, host=address.host, port=address.port, rack=row.rack
-            )
+            s.DescribeClusterBroker(broker_id=row.node_id, host=address.host, port=address.port, rack=row.rack)
             for row, address in self._brokers_on(request.listener.name)
         )
         whole: bool = entity.include_cluster_authorized_operations

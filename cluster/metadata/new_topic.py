@@ -23,15 +23,7 @@ from ..wire.topic_ids import UUID, draw_topic_id
 from .cache import MetadataCache
 from .config_store import checked_topic_config
 
-__all__ = [
-    "NewTopic",
-    "TopicPlan",
-    "TopicPlanner",
-    "already_exists",
-    "check_plans",
-    "check_request",
-    "prohibited",
-]
+__all__ = ["NewTopic", "TopicPlan", "TopicPlanner", "already_exists", "check_plans", "check_request", "prohibited"]
 
 UNSET = -1
 REQUEST_MOST = 10_000
@@ -65,10 +57,7 @@ class TopicPlan:
 
     def to_json(self) -> str:
         """The data of `/brokers/topics/T`."""
-        rows = {
-            number: ReplicaAssignment(replicas=tuple(nodes))
-            for number, nodes in self.assignment.items()
-        }
+        rows = {number: ReplicaAssignment(replicas=tuple(nodes)) for number, nodes in self.assignment.items()}
         return assignment_json(self.topic_id, rows)
 
     @property
@@ -106,10 +95,7 @@ class TopicPlanner:
         config = checked_topic_config(requested.config, self._config)
         place = self._assigned if requested.assignment is None else self._manual
         return TopicPlan(
-            name=requested.name,
-            topic_id=self._unused_topic_id(),
-            assignment=place(requested),
-            config=config,
+            name=requested.name, topic_id=self._unused_topic_id(), assignment=place(requested), config=config
         )
 
     def _unused_topic_id(self) -> UUID:
@@ -127,24 +113,17 @@ class TopicPlanner:
             factor = self._config.number("default.replication.factor")
         if factor <= 0:
             raise KafkaError(
-                ErrorCode.invalid_replication_factor,
-                f"Replication factor must be larger than 0, not {factor}.",
+                ErrorCode.invalid_replication_factor, f"Replication factor must be larger than 0, not {factor}."
             )
         if partitions <= 0:
             raise KafkaError(
-                ErrorCode.invalid_partitions,
-                f"Number of partitions must be larger than 0, not {partitions}.",
+                ErrorCode.invalid_partitions, f"Number of partitions must be larger than 0, not {partitions}."
             )
         self._check_brokers(factor)
         racks = {broker.node_id: broker.rack for broker in self._cache.brokers()}
         draw = self._random.randrange
         return assign_replicas(
-            [*racks],
-            partitions,
-            factor,
-            start=draw(len(racks)),
-            shift=draw(len(racks)),
-            racks=racks,
+            [*racks], partitions, factor, start=draw(len(racks)), shift=draw(len(racks)), racks=racks
         )
 
     def _check_brokers(self, factor: int) -> None:
@@ -209,9 +188,7 @@ def check_plans(plans: Iterable[TopicPlan]) -> None:
 
 def prohibited(name: str) -> KafkaError:
     """The refusal of `__cluster_metadata`."""
-    return KafkaError(
-        ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited."
-    )
+    return KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
 
 
 def already_exists(name: str) -> KafkaError:
@@ -220,6 +197,4 @@ def already_exists(name: str) -> KafkaError:
 
 
 def _bad_assignment(problem: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.invalid_replica_assignment, f"Invalid replica assignment: {problem}."
-    )
+    return KafkaError(ErrorCode.invalid_replica_assignment, f"Invalid replica assignment: {problem}.")

@@ -19,21 +19,8 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError, RegistryError
 from ..host.seam import Host
 from ..internal_topics import INTERNAL_TOPICS
-from ..registry import (
-    Create,
-    NodeExistsError,
-    NoNodeError,
-    RegistryClient,
-    Set,
-)
-from ..registry.paths import (
-    CLUSTER_ID,
-    TOPIC_CONFIGS,
-    TOPICS,
-    config_path,
-    deletion_path,
-    topic_path,
-)
+from ..registry import Create, NodeExistsError, NoNodeError, RegistryClient, Set
+from ..registry.paths import CLUSTER_ID, TOPIC_CONFIGS, TOPICS, config_path, deletion_path, topic_path
 from ..wire.topic_ids import draw_topic_id, text_of
 from .cache import MetadataCache
 from .config_store import ConfigStore, config_json
@@ -49,9 +36,7 @@ REFUSED_MOST = 100
 class TopicAdmin:
     """Topics, from one broker's side."""
 
-    def __init__(
-        self, host: Host, registry: RegistryClient, cache: MetadataCache, config: BrokerConfig
-    ) -> None:
+    def __init__(self, host: Host, registry: RegistryClient, cache: MetadataCache, config: BrokerConfig) -> None:
         self._host = host
         self.registry = registry
         self._cache = cache
@@ -84,9 +69,7 @@ class TopicAdmin:
                     raise already_exists(plan.name) from None
                 if await self._replace_config_and_create(overrides, config, topic):
                     return
-        raise KafkaError(
-            ErrorCode.unknown_server_error, f"the registry nodes of {plan.name} keep changing"
-        )
+        raise KafkaError(ErrorCode.unknown_server_error, f"the registry nodes of {plan.name} keep changing")
 
     async def _replace_config_and_create(self, path: str, config: str, topic: Create) -> bool:
         """Replace the settings that an older topic left behind; False when they changed in between."""
@@ -107,17 +90,14 @@ class TopicAdmin:
 
         KafkaError(invalid_replication_factor) while fewer brokers are live than `replication_factor`.
         """
-        requested = NewTopic(
-            name=name, partitions=partitions, replication_factor=replication_factor, config=config
-        )
+        requested = NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, config=config)
         try:
             await self.create(self.plan(requested))
         except KafkaError as error:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
         await self._cache.await_until(
-            lambda: self._cache.partition_count(name) > 0,
-            self._config.number("request.timeout.ms"),
+            lambda: self._cache.partition_count(name) > 0, self._config.number("request.timeout.ms")
         )
 
     def auto_create(self, name: str) -> ErrorCode:
@@ -156,8 +136,7 @@ class TopicAdmin:
         try:
             await self.create(plan)
             await self._cache.await_until(
-                lambda: self._cache.partition_count(plan.name) > 0,
-                self._config.number("request.timeout.ms"),
+                lambda: self._cache.partition_count(plan.name) > 0, self._config.number("request.timeout.ms")
             )
         except KafkaError as error:
             if error.code is not ErrorCode.topic_already_exists:

@@ -63,14 +63,8 @@ class TopicPartitionsApi:
                 page.next = page.next or (name, 0)
                 break
             self._add(s, page, name, begin if name == first else 0)
-        cursor = (
-            None
-            if page.next is None
-            else s.Cursor(topic_name=page.next[0], partition_index=page.next[1])
-        )
-        request.respond(
-            s.DescribeTopicPartitionsResponse(topics=tuple(page.topics), next_cursor=cursor)
-        )
+        cursor = None if page.next is None else s.Cursor(topic_name=page.next[0], partition_index=page.next[1])
+        request.respond(s.DescribeTopicPartitionsResponse(topics=tuple(page.topics), next_cursor=cursor))
 
     def _add(self, s: messages.Schema, page: _Page, name: str, begin: int) -> None:
         topic = self._cache.topic(name)
@@ -81,9 +75,7 @@ class TopicPartitionsApi:
             page.topics.append(_topic(s, name, None, code, ()))
             return
         numbers = [number for number in sorted(topic.partitions) if number >= begin]
-        rows = tuple(
-            self._partition(s, number, topic.partitions[number]) for number in numbers[: page.left]
-        )
+        rows = tuple(self._partition(s, number, topic.partitions[number]) for number in numbers[: page.left])
         page.topics.append(_topic(s, name, topic, ErrorCode.none, rows))
         if len(rows) < len(numbers):
             page.next = name, numbers[len(rows)]
@@ -113,9 +105,7 @@ class TopicPartitionsApi:
         )
 
 
-def _topic(
-    s: messages.Schema, name: str, topic: TopicInfo | None, code: ErrorCode, rows: tuple[Any, ...]
-) -> Any:
+def _topic(s: messages.Schema, name: str, topic: TopicInfo | None, code: ErrorCode, rows: tuple[Any, ...]) -> Any:
     asked = code is not ErrorCode.invalid_request
     return s.DescribeTopicPartitionsResponseTopic(
         error_code=code,

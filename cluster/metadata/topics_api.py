@@ -38,9 +38,7 @@ _DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_di
 class TopicsApi:
     """Handlers of CreateTopics and DeleteTopics."""
 
-    def __init__(
-        self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
-    ) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
         self._clock = host.clock
         self._config = config
         self._cache = cache
@@ -177,30 +175,21 @@ class TopicsApi:
 
     def _find(self, name: str | None, topic_id: Any) -> tuple[str, Any]:
         if name is not None and topic_id is not None:
-            raise KafkaError(
-                ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."
-            )
+            raise KafkaError(ErrorCode.invalid_request, "Topic name and topic ID can not both be specified.")
         if name is None and topic_id is None:
             raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
         if name is None:
             topic = self._cache.topic_by_id(topic_id)
             if topic is None:
-                raise KafkaError(
-                    ErrorCode.unknown_topic_id, "This server does not host this topic ID."
-                )
+                raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         else:
             topic = self._cache.topic(name)
             if topic is None:
-                raise KafkaError(
-                    ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist."
-                )
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
         return topic.name, topic.topic_id
 
     async def _deleted(
-        self,
-        s: messages.Schema,
-        row: tuple[str | None, Any, KafkaError | None],
-        deadline_ms: int,
+        self, s: messages.Schema, row: tuple[str | None, Any, KafkaError | None], deadline_ms: int
     ) -> Any:
         name, topic_id, error = row
         if error is None and name is not None:
@@ -220,10 +209,7 @@ def _new_topic(row: Any) -> NewTopic:
         name=row.name,
         partitions=row.num_partitions,
         replication_factor=row.replication_factor,
-        assignment={
-            item.partition_index: [NodeId(node_id) for node_id in item.broker_ids]
-            for item in placed
-        }
+        assignment={item.partition_index: [NodeId(node_id) for node_id in item.broker_ids] for item in placed}
         if placed
         else None,
         assigned_twice=len({item.partition_index for item in placed}) < len(placed),
@@ -232,9 +218,7 @@ def _new_topic(row: Any) -> NewTopic:
 
 
 def _named_twice(name: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.invalid_request, f"Topic '{name}' is requested by its name and by its topic ID."
-    )
+    return KafkaError(ErrorCode.invalid_request, f"Topic '{name}' is requested by its name and by its topic ID.")
 
 
 def _timed_out(leaderless: Sequence[int] = ()) -> KafkaError:
@@ -248,9 +232,7 @@ def _timed_out(leaderless: Sequence[int] = ()) -> KafkaError:
 
 
 def _refused(s: messages.Schema, name: str, error: KafkaError) -> Any:
-    return s.CreatableTopicResult(
-        name=name, error_code=error.code, error_message=error.message or None, configs=()
-    )
+    return s.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message or None, configs=())
 
 
 def _is_malformed(row: tuple[str | None, Any]) -> bool:

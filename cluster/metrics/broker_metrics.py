@@ -35,49 +35,30 @@ UNDER_REPLICATED = _replica_manager(
     "UnderReplicatedPartitions", "partitions led by this broker with replicas outside the ISR"
 )
 UNDER_MIN_ISR = _replica_manager(
-    "UnderMinIsrPartitionCount",
-    "partitions led by this broker whose ISR is smaller than min.insync.replicas",
+    "UnderMinIsrPartitionCount", "partitions led by this broker whose ISR is smaller than min.insync.replicas"
 )
 AT_MIN_ISR = _replica_manager(
-    "AtMinIsrPartitionCount",
-    "partitions led by this broker whose ISR has exactly min.insync.replicas members",
+    "AtMinIsrPartitionCount", "partitions led by this broker whose ISR has exactly min.insync.replicas members"
 )
 LEADERS = _replica_manager("LeaderCount", "partitions led by this broker")
 PARTITIONS = _replica_manager("PartitionCount", "replicas on this broker")
-OFFLINE_REPLICAS = _replica_manager(
-    "OfflineReplicaCount", "replicas on this broker whose log has failed"
-)
+OFFLINE_REPLICAS = _replica_manager("OfflineReplicaCount", "replicas on this broker whose log has failed")
 ISR_SHRINKS = _replica_manager("IsrShrinksPerSec", "shrinks of an ISR", "counter")
 ISR_EXPANDS = _replica_manager("IsrExpandsPerSec", "expansions of an ISR", "counter")
 
 LOG_END = _gauge("kafka.log", "Log", "LogEndOffset", "offset of the next record")
 LOG_START = _gauge("kafka.log", "Log", "LogStartOffset", "first offset of the log")
 LOG_SIZE = _gauge("kafka.log", "Log", "Size", "bytes of the log's segments")
-HIGH_WATERMARK = _gauge(
-    "kafka.log", "Log", "HighWatermark", "first offset that consumers may not read yet"
-)
-IN_SYNC = _gauge(
-    "kafka.cluster", "Partition", "InSyncReplicasCount", "size of the ISR, reported by the leader"
-)
-REPLICAS = _gauge(
-    "kafka.cluster", "Partition", "ReplicasCount", "number of replicas, reported by the leader"
-)
+HIGH_WATERMARK = _gauge("kafka.log", "Log", "HighWatermark", "first offset that consumers may not read yet")
+IN_SYNC = _gauge("kafka.cluster", "Partition", "InSyncReplicasCount", "size of the ISR, reported by the leader")
+REPLICAS = _gauge("kafka.cluster", "Partition", "ReplicasCount", "number of replicas, reported by the leader")
 PARTITION_UNDER_REPLICATED = _gauge(
     "kafka.cluster", "Partition", "UnderReplicated", "1 while replicas are outside the ISR"
 )
-LAG = _gauge(
-    "kafka.cluster",
-    "Partition",
-    "ReplicaLag",
-    "records that a follower lacks, reported by the leader",
-)
+LAG = _gauge("kafka.cluster", "Partition", "ReplicaLag", "records that a follower lacks, reported by the leader")
 
-ACTIVE = _gauge(
-    "kafka.controller", "KafkaController", "ActiveControllerCount", "1 on the active controller"
-)
-OFFLINE = _gauge(
-    "kafka.controller", "KafkaController", "OfflinePartitionsCount", "partitions without a leader"
-)
+ACTIVE = _gauge("kafka.controller", "KafkaController", "ActiveControllerCount", "1 on the active controller")
+OFFLINE = _gauge("kafka.controller", "KafkaController", "OfflinePartitionsCount", "partitions without a leader")
 IMBALANCE = _gauge(
     "kafka.controller",
     "KafkaController",
@@ -85,34 +66,15 @@ IMBALANCE = _gauge(
     "partitions not led by their preferred replica",
 )
 TOPICS = _gauge("kafka.controller", "KafkaController", "GlobalTopicCount", "topics of the cluster")
-ALL = _gauge(
-    "kafka.controller", "KafkaController", "GlobalPartitionCount", "partitions of the cluster"
-)
-TO_DELETE = _gauge(
-    "kafka.controller", "KafkaController", "TopicsToDeleteCount", "topics marked for deletion"
-)
-MOVING = _gauge(
-    "kafka.controller", "KafkaController", "ReassigningPartitions", "partitions being reassigned"
-)
-EVENTS = _gauge(
-    "kafka.controller", "ControllerEventManager", "EventQueueSize", "events that wait in the queue"
-)
+ALL = _gauge("kafka.controller", "KafkaController", "GlobalPartitionCount", "partitions of the cluster")
+TO_DELETE = _gauge("kafka.controller", "KafkaController", "TopicsToDeleteCount", "topics marked for deletion")
+MOVING = _gauge("kafka.controller", "KafkaController", "ReassigningPartitions", "partitions being reassigned")
+EVENTS = _gauge("kafka.controller", "ControllerEventManager", "EventQueueSize", "events that wait in the queue")
 
-DELAYED = _gauge(
-    "kafka.server", "DelayedOperationPurgatory", "NumDelayedOperations", "operations that wait"
-)
-PURGATORY = _gauge(
-    "kafka.server", "DelayedOperationPurgatory", "PurgatorySize", "entries in the watch lists"
-)
-CONNECTIONS = _gauge(
-    "kafka.server", "socket-server-metrics", "connection-count", "open connections"
-)
-SESSION = _gauge(
-    "kafka.server",
-    "SessionExpireListener",
-    "SessionState",
-    "1 while the registry session is connected",
-)
+DELAYED = _gauge("kafka.server", "DelayedOperationPurgatory", "NumDelayedOperations", "operations that wait")
+PURGATORY = _gauge("kafka.server", "DelayedOperationPurgatory", "PurgatorySize", "entries in the watch lists")
+CONNECTIONS = _gauge("kafka.server", "socket-server-metrics", "connection-count", "open connections")
+SESSION = _gauge("kafka.server", "SessionExpireListener", "SessionState", "1 while the registry session is connected")
 
 
 def broker_metrics(
@@ -132,10 +94,7 @@ def broker_metrics(
     metrics.add(lambda: _purgatories(purgatories()))
     metrics.add(times.samples)
     metrics.add(
-        lambda: (
-            Sample(metric=CONNECTIONS, value=count, tags={"listener": name})
-            for name, count in connections()
-        )
+        lambda: (Sample(metric=CONNECTIONS, value=count, tags={"listener": name}) for name, count in connections())
     )
     metrics.gauge(SESSION, lambda: float(registry.state == "connected"))
     return metrics
@@ -183,9 +142,15 @@ def _logs(replicas: ReplicaManager) -> Iterator[Sample]:
 
 def _controller(figures: Mapping[str, int]) -> Iterator[Sample]:
     named = {
-        ACTIVE: "active", OFFLINE: "offline", IMBALANCE: "imbalance", TOPICS: "topics", ALL: "partitions",
-        TO_DELETE: "to_delete", MOVING: "moving", EVENTS: "events",
-    }  # fmt: skip
+        ACTIVE: "active",
+        OFFLINE: "offline",
+        IMBALANCE: "imbalance",
+        TOPICS: "topics",
+        ALL: "partitions",
+        TO_DELETE: "to_delete",
+        MOVING: "moving",
+        EVENTS: "events",
+    }
     for metric, name in named.items():
         yield Sample(metric=metric, value=figures.get(name, 0))
 

@@ -13,17 +13,25 @@ from ..wire.api_keys import ApiKey
 from .register import Metric, Sample
 
 _REQUESTS = Metric(
-    group="kafka.network", type="RequestMetrics", name="RequestsPerSec", kind="counter",
+    group="kafka.network",
+    type="RequestMetrics",
+    name="RequestsPerSec",
+    kind="counter",
     help="number of answered requests",
-)  # fmt: skip
+)
 _TOTAL = Metric(
-    group="kafka.network", type="RequestMetrics", name="TotalTimeMs", kind="counter",
+    group="kafka.network",
+    type="RequestMetrics",
+    name="TotalTimeMs",
+    kind="counter",
     help="sum of the milliseconds from arrival to response; divide it by RequestsPerSec for the mean",
-)  # fmt: skip
+)
 _LONGEST = Metric(
-    group="kafka.network", type="RequestMetrics", name="TotalTimeMsMax",
+    group="kafka.network",
+    type="RequestMetrics",
+    name="TotalTimeMsMax",
     help="longest time from arrival to response since the broker started, in milliseconds",
-)  # fmt: skip
+)
 _KNOWN = {int(key): "".join(part.title() for part in key.name.split("_")) for key in ApiKey}
 
 

@@ -85,9 +85,25 @@ class Connection:
     """A FrameHandler that serves the requests of one link."""
 
     __slots__ = (
-        "_busy", "_context", "_dropping", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services",
-        "_slots", "_table", "_tapped", "_unanswered_bytes", "_waiting", "address", "used_ns",
-    )  # fmt: skip
+        "_busy",
+        "_context",
+        "_dropping",
+        "_full",
+        "_headers",
+        "_held",
+        "_host",
+        "_link",
+        "_most",
+        "_open",
+        "_services",
+        "_slots",
+        "_table",
+        "_tapped",
+        "_unanswered_bytes",
+        "_waiting",
+        "address",
+        "used_ns",
+    )
 
     def __init__(self, services: ListenerServices, link: Link) -> None:
         self._services = services
@@ -178,9 +194,7 @@ class Connection:
         from_broker = listener.inter_broker and self._services.authorizer.authorize(
             principal, Operation.CLUSTER_ACTION, CLUSTER
         )
-        self._context = RequestContext(
-            peer=peer, listener=listener, principal=principal, from_broker=from_broker
-        )
+        self._context = RequestContext(peer=peer, listener=listener, principal=principal, from_broker=from_broker)
         return self._context
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
@@ -201,9 +215,7 @@ class Connection:
 
     def close_idle(self) -> None:
         """End the connection, because it has no traffic (`connections.max.idle.ms`)."""
-        self._host.trace.log(
-            "info", f"closing the link to {self._link.peer}: it is idle (connections.max.idle.ms)"
-        )
+        self._host.trace.log("info", f"closing the link to {self._link.peer}: it is idle (connections.max.idle.ms)")
         self._shut(reset=False)
 
     def hold(self) -> None:
@@ -261,9 +273,7 @@ class Connection:
             running = self._run(request, serve(fault, request, row))
             self._host.tasks.spawn(running, name=f"api-{request.api_key}")
 
-    def _refuse_request(
-        self, slot: ResponseSlot, request: Request, row: ApiRow, code: ErrorCode
-    ) -> None:
+    def _refuse_request(self, slot: ResponseSlot, request: Request, row: ApiRow, code: ErrorCode) -> None:
         slot.refused = True
         if is_served(request.api_key, request.version, code):
             slot.error = code
@@ -288,9 +298,7 @@ class Connection:
         authorize = self._services.authorizer.authorize
         if not any(authorize(principal, operation, CLUSTER) for operation in operations):
             needed = " or ".join(operation.name for operation in operations)
-            raise KafkaError(
-                ErrorCode.cluster_authorization_failed, f"{principal} needs {needed} on {CLUSTER}"
-            )
+            raise KafkaError(ErrorCode.cluster_authorization_failed, f"{principal} needs {needed} on {CLUSTER}")
 
     async def _run(self, request: Request, running: Coroutine[Any, Any, None]) -> None:
         try:
@@ -327,9 +335,7 @@ class Connection:
         except MemoryError as memory:
             self._host.tasks.out_of_memory(memory)
         except Exception as second:  # a body that cannot be read has no error response either
-            self._refuse(
-                f"request {request.api_key} v{request.version} cannot be answered: {second}"
-            )
+            self._refuse(f"request {request.api_key} v{request.version} cannot be answered: {second}")
 
     def _refuse(self, reason: str) -> None:
         if self._open:
@@ -391,10 +397,7 @@ class Connection:
 
     def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
         """Send a response, or do what a fault wants done with it; False when that ended the connection."""
-        fault = (
-            None if slot.refused
-            else self._host.network.response_fault(self._link.peer, slot, self)
-        )  # fmt: skip
+        fault = None if slot.refused else self._host.network.response_fault(self._link.peer, slot, self)
         lost = fault is not None and fault.action in (LOSE_RESPONSE, HOLD_RESPONSE)
         slot.hit = slot.hit or (fault is not None and not lost)
         injected = slot.error if fault is None else fault.error
@@ -447,7 +450,5 @@ def _with_error(slot: ResponseSlot, parts: Sequence[Part], error: int) -> bytes:
 def _report_bug(host: Host, request: Request, error: Exception) -> None:
     """Trace and log the exception of a handler with its stack."""
     stack = "".join(traceback.format_exception(error)).rstrip()
-    host.trace.emit(
-        "task.failed", name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}"
-    )
+    host.trace.emit("task.failed", name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}")
     host.trace.log("error", f"handler of {request!r} failed\n{stack}")

@@ -58,11 +58,7 @@ class ConnectionQuotas:
     """Counts the connections of all listeners of one broker."""
 
     def __init__(
-        self,
-        *,
-        connections_most: int,
-        per_address_most: int,
-        overrides: Mapping[str, int] | None = None,
+        self, *, connections_most: int, per_address_most: int, overrides: Mapping[str, int] | None = None
     ) -> None:
         assert connections_most >= 0 and per_address_most >= 0, "a negative bound"
         self.connections_most = connections_most
@@ -82,9 +78,7 @@ class ConnectionQuotas:
         """A listener of the broker, before it accepts."""
         self._listeners.append(listener)
 
-    def change(
-        self, *, connections_most: int, per_address_most: int, overrides: Mapping[str, int]
-    ) -> None:
+    def change(self, *, connections_most: int, per_address_most: int, overrides: Mapping[str, int]) -> None:
         """Use other bounds from the next connection on."""
         self.connections_most = connections_most
         self.per_address_most = per_address_most

@@ -150,9 +150,7 @@ class Forwarding:
     async def _await_another(self, asked: NodeId, timeout_ms: int) -> None:
         await self._lookup.await_until(lambda: self._lookup.controller_id != asked, timeout_ms)
 
-    async def _attempt(
-        self, controller: NodeId, row: ApiRow, request: Request, timeout_ms: int
-    ) -> bool:
+    async def _attempt(self, controller: NodeId, row: ApiRow, request: Request, timeout_ms: int) -> bool:
         """Whether the request has its response."""
         if controller == self._lookup.node_id:
             return self._is_active() and await self._serve_here(row, request, timeout_ms)
@@ -160,9 +158,7 @@ class Forwarding:
         if client is None:
             return False
         try:
-            answer = await client.request(
-                ApiKey.ENVELOPE, ENVELOPE_VERSION, _envelope(request), timeout_ms
-            )
+            answer = await client.request(ApiKey.ENVELOPE, ENVELOPE_VERSION, _envelope(request), timeout_ms)
         except (OSError, TimeoutError, WireError):
             client.close()
             return False
@@ -229,12 +225,13 @@ class Forwarding:
 
         peer = Peer("client", header.client_id, _text_of(entity.client_host_address))
         request = Request(
-            *header[:4], frame, header.body_at,
-            RequestContext(
-                peer=peer, listener=envelope.listener, principal=_principal(entity.request_principal)
-            ),
-            envelope.received_ns, complete,
-        )  # fmt: skip
+            *header[:4],
+            frame,
+            header.body_at,
+            RequestContext(peer=peer, listener=envelope.listener, principal=_principal(entity.request_principal)),
+            envelope.received_ns,
+            complete,
+        )
         return self._serve_for_another(row, request, envelope)
 
     async def _serve_for_another(self, row: ApiRow, request: Request, envelope: Request) -> None:
@@ -260,9 +257,7 @@ def _envelope(request: Request) -> Any:
     )
 
 
-def _respond(
-    envelope: Request, code: ErrorCode, data: bytes | None = None, on_send: OnSend | None = None
-) -> None:
+def _respond(envelope: Request, code: ErrorCode, data: bytes | None = None, on_send: OnSend | None = None) -> None:
     s = messages.response(envelope)
     envelope.respond(s.EnvelopeResponse(response_data=data, error_code=code), on_send=on_send)
 

@@ -28,9 +28,7 @@ class PageServer:
 
     async def start(self, port: int) -> int:
         """Listen on loopback at `port` (0: any free port); returns the bound port."""
-        self._server = await asyncio.start_server(
-            self._serve, LOOPBACK, port, limit=REQUEST_BYTES_MOST
-        )
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, port, limit=REQUEST_BYTES_MOST)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -64,7 +62,6 @@ class PageServer:
 
 def _response(status: str, content_type: str, body: bytes, *, head_only: bool = False) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if head_only else body)

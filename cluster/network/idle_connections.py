@@ -35,9 +35,7 @@ class IdleConnection(Protocol):
 class IdleWatch:
     """Closes the idle ones of the connections that `clients` returns; `idle_ms_max` below 0: none, ever."""
 
-    def __init__(
-        self, host: Host, idle_ms_max: int, clients: Callable[[], Iterable[IdleConnection]]
-    ) -> None:
+    def __init__(self, host: Host, idle_ms_max: int, clients: Callable[[], Iterable[IdleConnection]]) -> None:
         self._host = host
         self._idle_ms_max = idle_ms_max
         self._clients = clients

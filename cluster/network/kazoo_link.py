@@ -23,10 +23,15 @@ Done = Callable[[Any, tuple[str, int] | None, int], None]
 """`done(result, (error code, index in a multi) or None, zxid of the response)`, called on the loop."""
 
 _CODES = {
-    "NoNodeError": "no-node", "NodeExistsError": "node-exists", "BadVersionError": "bad-version",
-    "NotEmptyError": "not-empty", "NoChildrenForEphemeralsError": "bad-request", "BadArgumentsError": "bad-request",
-    "ValueError": "bad-request", "SessionExpiredError": "expired",
-}  # fmt: skip
+    "NoNodeError": "no-node",
+    "NodeExistsError": "node-exists",
+    "BadVersionError": "bad-version",
+    "NotEmptyError": "not-empty",
+    "NoChildrenForEphemeralsError": "bad-request",
+    "BadArgumentsError": "bad-request",
+    "ValueError": "bad-request",
+    "SessionExpiredError": "expired",
+}
 _KINDS = {"CREATED": "created", "CHANGED": "changed", "DELETED": "deleted", "CHILD": "children"}
 _ROLLED_BACK = ("RolledBackError", "RuntimeInconsistency")
 RETRY = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.5, "max_delay": 0.2}
@@ -65,10 +70,7 @@ class KazooLink:
         handler.dispatch_callback = _call
         try:
             self._client: Any = client.KazooClient(
-                hosts=connect,
-                timeout=session_timeout_ms / 1000,
-                handler=handler,
-                connection_retry=RETRY,
+                hosts=connect, timeout=session_timeout_ms / 1000, handler=handler, connection_retry=RETRY
             )
         except ValueError as error:
             raise RegistryError(f"zookeeper.connect={connect!r}: {error}") from error
@@ -76,9 +78,7 @@ class KazooLink:
         self._on_state: Callable[[str, int], None] = lambda _state, _session: None
         self._on_event: Callable[[str, str], None] = lambda _kind, _path: None
 
-    def start(
-        self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None]
-    ) -> None:
+    def start(self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None]) -> None:
         """Begin to connect; `on_state` gets "connected", "disconnected" or "expired", and the session's id."""
         self._on_state, self._on_event = on_state, on_event
         self._client.add_listener(self._state_changed)
@@ -97,14 +97,9 @@ class KazooLink:
 
     # ------------------------------------------------------------ operations
 
-    def create(
-        self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool
-    ) -> None:
+    def create(self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool) -> None:
         """Create a node; the result is its path."""
-        self._begin(
-            lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential),
-            done,
-        )
+        self._begin(lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential), done)
 
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
         """Look for a node; the result is its stat, or None."""

@@ -99,9 +99,7 @@ class PeerConnection:
         if first.deadline_ms > self._host.clock.monotonic_ms():
             self._set_timer(first.deadline_ms)
             return
-        reason = (
-            f"{self._link.peer} did not answer API {first.api_key} within {first.timeout_ms:.0f} ms"
-        )
+        reason = f"{self._link.peer} did not answer API {first.api_key} within {first.timeout_ms:.0f} ms"
         _fail(first.receiver, TimeoutError(reason))
         self.close(reason, reset=True)
 
@@ -149,9 +147,15 @@ class PeerClient:
     """Requests to broker `node_id` at `address`:`port` from broker `self_id`."""
 
     def __init__(
-        self, host: Host, self_id: NodeId, node_id: NodeId, address: str, port: int,
-        *, connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
-    ) -> None:  # fmt: skip
+        self,
+        host: Host,
+        self_id: NodeId,
+        node_id: NodeId,
+        address: str,
+        port: int,
+        *,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+    ) -> None:
         self._host = host
         self._client_id = f"broker-{self_id}"
         self.node_id = node_id
@@ -194,12 +198,7 @@ class PeerClient:
             await self._connected(api_key, timeout_ms)
 
     def request_if_connected(
-        self,
-        api_key: int,
-        version: int,
-        body_parts: Sequence[Buffer],
-        timeout_ms: float,
-        receiver: ResponseReceiver,
+        self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, receiver: ResponseReceiver
     ) -> bool:
         """Send on the open connection and return; `receiver` gets the response in the turn in which it arrives.
 
@@ -213,13 +212,9 @@ class PeerClient:
         self._send(connection, request, body_parts)
         return True
 
-    def _send(
-        self, connection: PeerConnection, request: InFlightRequest, body_parts: Sequence[Buffer]
-    ) -> None:
+    def _send(self, connection: PeerConnection, request: InFlightRequest, body_parts: Sequence[Buffer]) -> None:
         self._correlation_id = self._correlation_id % CORRELATION_ID_MOST + 1
-        header = encode_request_header(
-            request.api_key, request.version, self._correlation_id, self._client_id
-        )
+        header = encode_request_header(request.api_key, request.version, self._correlation_id, self._client_id)
         connection.send(self._correlation_id, (header, *body_parts), request)
 
     def close(self) -> None:

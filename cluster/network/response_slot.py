@@ -26,18 +26,26 @@ class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
-        "_connection", "api_key", "body_at", "client_id", "correlation_id", "done", "error", "frame", "hit", "in_tap",
-        "invoked_ns", "on_send", "parts", "refused", "size", "subject", "version",
-    )  # fmt: skip
+        "_connection",
+        "api_key",
+        "body_at",
+        "client_id",
+        "correlation_id",
+        "done",
+        "error",
+        "frame",
+        "hit",
+        "in_tap",
+        "invoked_ns",
+        "on_send",
+        "parts",
+        "refused",
+        "size",
+        "subject",
+        "version",
+    )
 
-    def __init__(
-        self,
-        connection: Slots,
-        header: RequestHeader,
-        size: int,
-        frame: bytes,
-        invoked_ns: int,
-    ) -> None:
+    def __init__(self, connection: Slots, header: RequestHeader, size: int, frame: bytes, invoked_ns: int) -> None:
         self._connection = connection
         self.size = size
         """Bytes of the request."""

@@ -118,9 +118,10 @@ class RequestServer:
             self._services.queue.join(connection)
             return connection
         self._host.trace.log(
-            "warning", f"closing the link to {link.peer}: {self._quotas.most_of(connection.address)} connections from "
-            "its address are open (max.connections.per.ip)"
-        )  # fmt: skip
+            "warning",
+            f"closing the link to {link.peer}: {self._quotas.most_of(connection.address)} connections from "
+            "its address are open (max.connections.per.ip)",
+        )
         link.close(reset=True)  # before it has a handler: no `link_closed` follows
         return connection
 

@@ -61,9 +61,7 @@ class TappedConnection:
         if client is not None:
             self._about_connection(CONNECTION_CLOSED, client)
 
-    def sent(
-        self, slot: TappedSlot, parts: Sequence[Part], error: int | None, *, lost: bool
-    ) -> None:
+    def sent(self, slot: TappedSlot, parts: Sequence[Part], error: int | None, *, lost: bool) -> None:
         """The response leaves, or is lost; `error`: what its handler says of it, None where it says nothing."""
         if error is None:
             error = first_error(slot.api_key, slot.version, parts)
@@ -79,9 +77,7 @@ class TappedConnection:
         slot.in_tap = True
         now_ns = self._host.clock.monotonic_ns()
         flags |= REQUEST_HIT if slot.hit else 0
-        row = TappedRequest(
-            slot.client_id, slot.api_key, error, slot.invoked_ns, now_ns, flags, slot.subject
-        )
+        row = TappedRequest(slot.client_id, slot.api_key, error, slot.invoked_ns, now_ns, flags, slot.subject)
         self._host.tap.requested(row)
 
     def _about_connection(self, api: int, client: str) -> None:

@@ -100,6 +100,12 @@ class UnansweredWatch:
         group = group_id(request)
         about_group = {} if group is None else {"group": group}
         self._host.trace.emit(
-            EVENT, api=api, client=request.client_id, correlation_id=request.correlation_id,
-            invoked_ns=request.invoked_ns, timeout_ms=waiting_ms(request), looks=waiting.looks, **about_group,
-        )  # fmt: skip
+            EVENT,
+            api=api,
+            client=request.client_id,
+            correlation_id=request.correlation_id,
+            invoked_ns=request.invoked_ns,
+            timeout_ms=waiting_ms(request),
+            looks=waiting.looks,
+            **about_group,
+        )

@@ -36,9 +36,22 @@ Walk = Callable[["Copy", int], int]
 IDS = ("node_id", "broker_id")
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _FIXED_BYTES = {
-    "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "float64": 8,
-    "bool": 1, "uuid": 16, "error_code": 2, "timedelta_i32": 4, "timedelta_i64": 8, "datetime_i64": 8,
-}  # fmt: skip
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float64": 8,
+    "bool": 1,
+    "uuid": 16,
+    "error_code": 2,
+    "timedelta_i32": 4,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+}
 
 
 class Copy:
@@ -65,9 +78,7 @@ class Copy:
         return self.out
 
 
-def rewrite(
-    api_key: int, version: int, frame: bytes, body_at: int, address_of: AddressOf
-) -> bytes | None:
+def rewrite(api_key: int, version: int, frame: bytes, body_at: int, address_of: AddressOf) -> bytes | None:
     """Return the response with the proxy's addresses; None when it has no address to replace."""
     walk = walk_of(api_key, version)
     if walk is None:
@@ -76,13 +87,9 @@ def rewrite(
     try:
         end = walk(copy, body_at)
     except (WireError, struct.error, IndexError, ValueError) as error:
-        raise WireError(
-            f"the response of API key {api_key} v{version} does not decode: {error}"
-        ) from error
+        raise WireError(f"the response of API key {api_key} v{version} does not decode: {error}") from error
     if end > len(frame):
-        raise WireError(
-            f"the response of API key {api_key} v{version} ends after {end} bytes of {len(frame)}"
-        )
+        raise WireError(f"the response of API key {api_key} v{version} ends after {end} bytes of {len(frame)}")
     return bytes(copy.finish(len(frame))) if copy.copied_to else None
 
 
@@ -143,9 +150,7 @@ def _walk_struct(entity_type: type[Any]) -> Walk:
     return walk_struct
 
 
-def _replace_address(
-    copy: Copy, node_id: int, host_at: int, host_end: int, port_at: int, *, flexible: bool
-) -> None:
+def _replace_address(copy: Copy, node_id: int, host_at: int, host_end: int, port_at: int, *, flexible: bool) -> None:
     """Replace the host, which ends where the port begins, and the port."""
     assert host_end == port_at, "a schema of Kafka has the port behind the host"
     frame = copy.frame
@@ -172,9 +177,7 @@ def _walk_tags(copy: Copy, at: int, tagged: dict[int, Walk]) -> int:
         size, at = read_varint(frame, at)
         end = at + size
         if end > len(frame):
-            raise WireError(
-                f"tagged field {tag} claims {size} bytes, more than the response has left"
-            )
+            raise WireError(f"tagged field {tag} claims {size} bytes, more than the response has left")
         walk = tagged.get(tag)
         if walk is not None:
             value = Copy(frame, at, copy.address_of)
@@ -243,11 +246,7 @@ def _skip_nullable(skip: Skip) -> Skip:
 @cache
 def _skip_struct(entity_type: type[Any]) -> Skip:
     flexible: bool = entity_type.__flexible__
-    found = [
-        _field(f, flexible=flexible)[0]
-        for f in dataclasses.fields(entity_type)
-        if "tag" not in f.metadata
-    ]
+    found = [_field(f, flexible=flexible)[0] for f in dataclasses.fields(entity_type) if "tag" not in f.metadata]
     skips = [skip for skip in found if skip is not None]
 
     def skip_struct(frame: bytes, at: int) -> int:

@@ -26,9 +26,7 @@ from ..wire.headers import RequestHeader
 
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM = 52, 53, 54, 55
 FETCH_SNAPSHOT, UPDATE_RAFT_VOTER = 59, 82
-CONTROLLER_APIS = frozenset(
-    (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT, UPDATE_RAFT_VOTER)
-)
+CONTROLLER_APIS = frozenset((VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT, UPDATE_RAFT_VOTER))
 SASL_APIS = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 LEFT_OUT = CONTROLLER_APIS | SASL_APIS | INTER_BROKER_APIS
 VERSION_MOST = {DESCRIBE_QUORUM: 1}
@@ -54,14 +52,10 @@ def check_passes(api_key: int, version: int) -> None:
     if version in passing:
         return
     if api_key in SASL_APIS:
-        raise WireError(
-            "the client asks for SASL, which does not pass the proxy; use a PLAINTEXT listener"
-        )
+        raise WireError("the client asks for SASL, which does not pass the proxy; use a PLAINTEXT listener")
     if not passing:
         raise WireError(f"API key {api_key} does not pass the proxy")
-    raise WireError(
-        f"API key {api_key} passes the proxy in versions {passing[0]} to {passing[-1]}, not {version}"
-    )
+    raise WireError(f"API key {api_key} passes the proxy in versions {passing[0]} to {passing[-1]}, not {version}")
 
 
 def cut_api_versions(version: int, frame: bytes, body_at: int) -> bytes:
@@ -73,9 +67,7 @@ def cut_api_versions(version: int, frame: bytes, body_at: int) -> bytes:
     entity = messages.decode_response(ApiKey.API_VERSIONS, version, frame, body_at)
     passing = [row for row in map(_cut, entity.api_keys) if row is not None]
     write = messages.response_writer(ApiKey.API_VERSIONS, version)
-    return frame[:body_at] + messages.encode(
-        write, dataclasses.replace(entity, api_keys=tuple(passing))
-    )
+    return frame[:body_at] + messages.encode(write, dataclasses.replace(entity, api_keys=tuple(passing)))
 
 
 def is_unknown_api_versions(header: RequestHeader) -> bool:

@@ -31,19 +31,29 @@ class BrokerProxy:
     """One foreign broker behind a port of this machine."""
 
     def __init__(
-        self, host: ProxyHost, node_id: int, *, upstream: Address, address: Address, address_of: AddressOf,
-        names: TopicNames, transactions: TransactionViews,
-    ) -> None:  # fmt: skip
+        self,
+        host: ProxyHost,
+        node_id: int,
+        *,
+        upstream: Address,
+        address: Address,
+        address_of: AddressOf,
+        names: TopicNames,
+        transactions: TransactionViews,
+    ) -> None:
         self.node_id = node_id
         self.address = address
         self.upstream = upstream
         self._host = host
         self._peer = Peer(UPSTREAM, str(node_id))
         self._services = ConnectionServices(
-            host=host, upstream=lambda: self.upstream, upstream_peer=self._peer, address_of=address_of,
+            host=host,
+            upstream=lambda: self.upstream,
+            upstream_peer=self._peer,
+            address_of=address_of,
             tap=ProxyTap(host.tap, names, transactions),
             on_closed=self._closed,
-        )  # fmt: skip
+        )
         self._connections: dict[ProxiedConnection, None] = {}
         self._acceptor: Acceptor | None = None
         self._watch = UnansweredWatch(host, lambda: self._connections)
@@ -65,9 +75,13 @@ class BrokerProxy:
             self._watch.start()
         watched: Promise[None] = self._host.tasks.promise()
         watch = watch_upstream(
-            self._host, self._peer, lambda: self.upstream,
-            on_up=self._open_port, on_down=self._close_port, watched=watched,
-        )  # fmt: skip
+            self._host,
+            self._peer,
+            lambda: self.upstream,
+            on_up=self._open_port,
+            on_down=self._close_port,
+            watched=watched,
+        )
         self._host.tasks.spawn(watch, name="proxy-watch")
         await watched
 
@@ -82,9 +96,7 @@ class BrokerProxy:
     async def _open_port(self) -> None:
         if self._acceptor is None:
             self._host.bind_listener(LISTENER, self.address)
-            self._acceptor = await self._host.network.listen(
-                LISTENER, self._accept, max_frame_bytes=FRAME_BYTES_MOST
-            )
+            self._acceptor = await self._host.network.listen(LISTENER, self._accept, max_frame_bytes=FRAME_BYTES_MOST)
             self._host.trace.emit("proxy.open", upstream=str(self.upstream))
 
     def _close_port(self) -> None:

@@ -20,15 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..host.seam import (
-    HOLD_RESPONSE,
-    LOSE_RESPONSE,
-    Link,
-    Peer,
-    RequestBody,
-    RequestFacts,
-    RequestFault,
-)
+from ..host.seam import HOLD_RESPONSE, LOSE_RESPONSE, Link, Peer, RequestBody, RequestFacts, RequestFault
 from ..listeners import Address
 from ..network.tapped_connection import TappedConnection
 from ..wire.api_errors import code_at
@@ -75,9 +67,19 @@ class ProxiedConnection:
     """A FrameHandler of the client's link; `UpstreamHandler` is that of the broker's."""
 
     __slots__ = (
-        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_silent",
-        "_tapped", "_upstream", "_upstream_held",
-    )  # fmt: skip
+        "_client",
+        "_dropping",
+        "_headers",
+        "_holds",
+        "_named",
+        "_open",
+        "_pending",
+        "_services",
+        "_silent",
+        "_tapped",
+        "_upstream",
+        "_upstream_held",
+    )
 
     def __init__(self, services: ConnectionServices, client: Link) -> None:
         self._services = services
@@ -103,7 +105,7 @@ class ProxiedConnection:
         try:
             upstream = await services.host.network.connect(
                 services.upstream_peer, host, port, lambda _link: UpstreamHandler(self), timeout_ms=CONNECT_TIMEOUT_MS
-            )  # fmt: skip
+            )
         except (OSError, TimeoutError):
             self._client.close(reset=True)
             return

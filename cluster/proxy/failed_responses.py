@@ -29,9 +29,7 @@ def needs_response(api_key: int, version: int, error: int) -> bool:
     return is_served(api_key, version, error)
 
 
-def failed_response(
-    request: PendingRequest, response: bytes, body_at: int, session: Partitions | None
-) -> bytes:
+def failed_response(request: PendingRequest, response: bytes, body_at: int, session: Partitions | None) -> bytes:
     """Return the response with `request.error` in it; `session`: the partitions that a Fetch asks for, if known."""
     key, version = request.api_key, request.version
     if is_served(key, version, request.error):
@@ -44,9 +42,7 @@ def failed_response(
     return response[:body_at] + body
 
 
-def _failed_fetch(
-    request: PendingRequest, response: bytes, body_at: int, session: Partitions | None
-) -> bytes:
+def _failed_fetch(request: PendingRequest, response: bytes, body_at: int, session: Partitions | None) -> bytes:
     version = request.version
     given = code_at(ApiKey.FETCH, version, request.error)
     served = decode_fetch_response(version, response, body_at)

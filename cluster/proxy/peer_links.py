@@ -45,9 +45,7 @@ class PeerSource(NamedTuple):
 class PeerListener:
     """One listener of the broker `node_id`, for the other brokers."""
 
-    def __init__(
-        self, node_id: int, host: ProxyHost, upstream: Address, sources: Mapping[int, PeerSource]
-    ) -> None:
+    def __init__(self, node_id: int, host: ProxyHost, upstream: Address, sources: Mapping[int, PeerSource]) -> None:
         self.node_id = node_id
         self.host = host
         self.upstream = upstream
@@ -58,9 +56,13 @@ class PeerListener:
         """Open the ports when the broker accepts connections, and close them when it does not."""
         watched: Promise[None] = self.host.tasks.promise()
         watch = watch_upstream(
-            self.host, Peer("upstream", str(self.node_id)), lambda: self.upstream,
-            on_up=self._open, on_down=self._close, watched=watched,
-        )  # fmt: skip
+            self.host,
+            Peer("upstream", str(self.node_id)),
+            lambda: self.upstream,
+            on_up=self._open,
+            on_down=self._close,
+            watched=watched,
+        )
         self.host.tasks.spawn(watch, name="proxy-peer-watch")
 
     async def _open(self) -> None:
@@ -89,9 +91,11 @@ class PeerListener:
     async def _connect(self, source: PeerSource, near: RelayEnd) -> None:
         try:
             link = await source.host.network.connect(
-                Peer(BROKER, str(self.node_id)), *self.upstream, partial(RelayEnd, other=near.link),
+                Peer(BROKER, str(self.node_id)),
+                *self.upstream,
+                partial(RelayEnd, other=near.link),
                 timeout_ms=CONNECT_TIMEOUT_MS,
-            )  # fmt: skip
+            )
         except (OSError, TimeoutError):
             near.link.close(reset=True)
             return

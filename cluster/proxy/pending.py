@@ -37,9 +37,25 @@ class PendingRequest:
     """One request, and what becomes of its response; `RequestBytes` of the wire."""
 
     __slots__ = (
-        "_head", "_watched", "api_key", "body_at", "client_id", "correlation_id", "dropped", "error", "frame", "hit",
-        "in_tap", "invoked_ns", "lost", "own_response", "refused", "subject", "tapped", "version",
-    )  # fmt: skip
+        "_head",
+        "_watched",
+        "api_key",
+        "body_at",
+        "client_id",
+        "correlation_id",
+        "dropped",
+        "error",
+        "frame",
+        "hit",
+        "in_tap",
+        "invoked_ns",
+        "lost",
+        "own_response",
+        "refused",
+        "subject",
+        "tapped",
+        "version",
+    )
 
     def __init__(self, header: RequestHeader, frame: bytes, invoked_ns: int) -> None:
         self.api_key, self.version, self.correlation_id, self.client_id, self.body_at = header
@@ -69,9 +85,7 @@ class PendingRequest:
 
     @property
     def _header(self) -> RequestHeader:
-        return RequestHeader(
-            self.api_key, self.version, self.correlation_id, self.client_id, self.body_at
-        )
+        return RequestHeader(self.api_key, self.version, self.correlation_id, self.client_id, self.body_at)
 
     def whole(self) -> WatchedRequest:
         """Return the request with all its bytes, which a Produce has until its response."""

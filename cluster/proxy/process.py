@@ -76,12 +76,15 @@ class ProxyProcess:
     def _add(self, node_id: int, upstream: Address, address: Address) -> BrokerProxy:
         host = self._make_host(broker_name(node_id))
         broker = self._brokers[node_id] = BrokerProxy(
-            host, node_id, upstream=upstream, address=address, address_of=self.address_of,
-            names=self._names, transactions=self._transactions,
-        )  # fmt: skip
-        self._host.trace.emit(
-            "proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address)
+            host,
+            node_id,
+            upstream=upstream,
+            address=address,
+            address_of=self.address_of,
+            names=self._names,
+            transactions=self._transactions,
         )
+        self._host.trace.emit("proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address))
         return broker
 
     def _listeners_for_peers(self, rows: Iterable[Mapping[str, Any]]) -> list[PeerListener]:
@@ -100,9 +103,11 @@ class ProxyProcess:
         return {
             "brokers": [
                 {
-                    "node_id": node_id, "address": list(broker.address), "upstream": list(broker.upstream),
+                    "node_id": node_id,
+                    "address": list(broker.address),
+                    "upstream": list(broker.upstream),
                     "open": broker.is_open,
                 }
                 for node_id, broker in sorted(self._brokers.items())
             ]
-        }  # fmt: skip
+        }

@@ -92,9 +92,7 @@ class ProxyTap:
         elif key in self._forwarded:
             self._forwarded[key](request)
 
-    def answered(
-        self, request: PendingRequest, response: bytes, body_at: int, *, lost: bool
-    ) -> int | None:
+    def answered(self, request: PendingRequest, response: bytes, body_at: int, *, lost: bool) -> int | None:
         """Write the rows of a response, and return its first error where it is known.
 
         `lost`: no client gets it; `request.error`: a client gets it with this error instead.

@@ -45,7 +45,7 @@ class TappedMembers:
             return
         self._tap.member(
             body.group_id, body.member_id, request.client_id, generation=body.generation_id, partitions=assigned
-        )  # fmt: skip
+        )
 
     def left(self, request: PendingRequest, response: bytes, body_at: int) -> None:
         """LeaveGroup: the members own nothing."""
@@ -54,9 +54,7 @@ class TappedMembers:
             return
         members = body.members if hasattr(body, "members") else (body,)
         for member in members:
-            self._tap.member(
-                body.group_id, member.member_id, request.client_id, generation=-1, partitions=()
-            )
+            self._tap.member(body.group_id, member.member_id, request.client_id, generation=-1, partitions=())
 
     def heartbeat(self, request: PendingRequest, response: bytes, body_at: int) -> None:
         """ConsumerGroupHeartbeat: a new assignment, the same one in a new epoch, or the end of the membership."""
@@ -74,6 +72,9 @@ class TappedMembers:
                 for number in topic.partitions
             ]
         self._tap.member(
-            body.group_id, member_id, request.client_id, generation=max(answer.member_epoch, 0),
+            body.group_id,
+            member_id,
+            request.client_id,
+            generation=max(answer.member_epoch, 0),
             partitions=self._assigned.get(key, ()),
-        )  # fmt: skip
+        )

@@ -68,9 +68,7 @@ class TappedOffsets:
         self._write(request, body, decode_response(request, response, body_at), by, OFFSET_SENT)
         self._write(request, body, None, by, OFFSET_COMMITTED)
 
-    def _write(
-        self, request: PendingRequest, body: Any, answer: Any, by: Committer, kind: int
-    ) -> None:
+    def _write(self, request: PendingRequest, body: Any, answer: Any, by: Committer, kind: int) -> None:
         errors = dict(self._errors(answer))
         by_error: dict[int, list[Offset]] = {}
         for topic in body.topics:
@@ -83,7 +81,7 @@ class TappedOffsets:
             if not error or kind == OFFSET_COMMITTED:
                 self._tap.committed(
                     body.group_id, offsets, error=error, invoked_ns=request.invoked_ns, by=by, kind=kind
-                )  # fmt: skip
+                )
 
     def _errors(self, answer: Any) -> Iterator[tuple[TopicPartition, int]]:
         for topic in () if answer is None else answer.topics:
@@ -109,7 +107,7 @@ class TappedOffsets:
         ]
         self._tap.committed(
             group_id, offsets, error=0, invoked_ns=request.invoked_ns, by=Committer(request.client_id), kind=OFFSET_READ
-        )  # fmt: skip
+        )
 
     def _name(self, topic: Any) -> str:
         named: str | None = getattr(topic, "name", None)

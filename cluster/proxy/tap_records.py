@@ -57,18 +57,21 @@ class TappedProduces:
         }
         self._write(request, answers)
 
-    def _write(
-        self, request: PendingRequest, answers: dict[tuple[str | UUID, int], ProduceAnswer]
-    ) -> None:
+    def _write(self, request: PendingRequest, answers: dict[tuple[str | UUID, int], ProduceAnswer]) -> None:
         for entry in request.tapped.entries:
             row = answers.get((entry.topic, entry.partition))
             if row is not None:
                 self._tap.produced(
-                    request.client_id, self._names.name(entry.topic), entry.partition,
-                    base_offset=-1 if row.error else row.base_offset, error=int(row.error) or request.error,
+                    request.client_id,
+                    self._names.name(entry.topic),
+                    entry.partition,
+                    base_offset=-1 if row.error else row.base_offset,
+                    error=int(row.error) or request.error,
                     acks=request.tapped.acks,
-                    invoked_ns=request.invoked_ns, batches=entry.records or b"", lost=request.lost,
-                )  # fmt: skip
+                    invoked_ns=request.invoked_ns,
+                    batches=entry.records or b"",
+                    lost=request.lost,
+                )
 
 
 class TappedFetches:
@@ -97,22 +100,29 @@ class TappedFetches:
         decoded = decode_fetch_response(request.version, response, body_at)
         for row in decoded.partitions:
             asked = offsets.get((row.topic, row.partition), Asked())
-            if (
-                not row.error and not fetch.rack_id
-            ):  # a consumer with a rack may read from a follower
+            if not row.error and not fetch.rack_id:  # a consumer with a rack may read from a follower
                 found.append(
                     Watermarks(
-                        self._names.name(row.topic), row.partition, asked.leader_epoch, row.high_watermark,
-                        row.last_stable_offset, row.log_start_offset, self._names.mark(row.topic),
+                        self._names.name(row.topic),
+                        row.partition,
+                        asked.leader_epoch,
+                        row.high_watermark,
+                        row.last_stable_offset,
+                        row.log_start_offset,
+                        self._names.mark(row.topic),
                     )
-                )  # fmt: skip
+                )
             if len(row.records):
                 aborted = None if fetch.isolation_level != READ_COMMITTED else row.aborted or ()
                 self._tap.fetched(
-                    request.client_id, self._names.name(row.topic), row.partition,
-                    offset=asked.offset, invoked_ns=request.invoked_ns,
-                    batches=(row.records,), aborted=aborted,
-                )  # fmt: skip
+                    request.client_id,
+                    self._names.name(row.topic),
+                    row.partition,
+                    offset=asked.offset,
+                    invoked_ns=request.invoked_ns,
+                    batches=(row.records,),
+                    aborted=aborted,
+                )
         self._tap.watermarks(request.client_id, found, invoked_ns=request.invoked_ns)
         self._sessions.answered(decoded.session_id, offsets)
         errors = (decoded.error, *(row.error for row in decoded.partitions))
@@ -152,11 +162,15 @@ class TappedListings:
         entity: Any = messages.decode_response(key, version, response, body_at)
         found = [
             Watermarks.listed(
-                str(topic.name), row.partition_index, getattr(row, "leader_epoch", -1), row.offset,
-                committed=committed, topic_id=self._names.mark(topic.name),
+                str(topic.name),
+                row.partition_index,
+                getattr(row, "leader_epoch", -1),
+                row.offset,
+                committed=committed,
+                topic_id=self._names.mark(topic.name),
             )
             for topic in entity.topics
             for row in topic.partitions
             if not row.error_code and (topic.name, row.partition_index) in asked
-        ]  # fmt: skip
+        ]
         self._tap.watermarks(request.client_id, found, invoked_ns=request.invoked_ns, listed=True)

@@ -59,7 +59,7 @@ class TransactionViews:
 
     def add(
         self, tap: Tap, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Partitions are in the open transaction of a producer; write rows of those that were not."""
         view = self.of(transactional_id)
         if view.producer != producer or view.ending_ns:
@@ -91,12 +91,17 @@ def producer_of(records: memoryview) -> tuple[int, int]:
 
 def write_rows(
     tap: Tap, transactional_id: str, view: TransactionView, partitions: Iterable[TopicPartition], state: int
-) -> None:  # fmt: skip
+) -> None:
     """Write a row for each partition; a decision has the time of its first EndTxn."""
     tap.transaction(
-        transactional_id, partitions, state=state, producer_id=view.producer[0],
-        producer_epoch=view.producer[1], timeout_ms=view.timeout_ms, since_ns=view.ending_ns,
-    )  # fmt: skip
+        transactional_id,
+        partitions,
+        state=state,
+        producer_id=view.producer[0],
+        producer_epoch=view.producer[1],
+        timeout_ms=view.timeout_ms,
+        since_ns=view.ending_ns,
+    )
 
 
 class TappedTransactions:
@@ -140,9 +145,7 @@ class TappedTransactions:
         if decode_response(request, response, body_at).error_code:
             self.unanswered(request)
         else:
-            self._write(
-                request.tapped, PREPARE_COMMIT if request.tapped.committed else PREPARE_ABORT
-            )
+            self._write(request.tapped, PREPARE_COMMIT if request.tapped.committed else PREPARE_ABORT)
 
     def unanswered(self, request: PendingRequest) -> None:
         """EndTxn without a result."""

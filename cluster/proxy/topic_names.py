@@ -15,9 +15,7 @@ from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.topic_ids import UUID
 
-ID_VERSIONS: Mapping[int, int] = {
-    ApiKey.METADATA: 10, ApiKey.CREATE_TOPICS: 7, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
-}  # fmt: skip
+ID_VERSIONS: Mapping[int, int] = {ApiKey.METADATA: 10, ApiKey.CREATE_TOPICS: 7, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0}
 """APIs whose responses have names with ids, and the first version that does."""
 
 

@@ -20,16 +20,19 @@ PROBE_MS = 20
 
 
 async def watch_upstream(
-    host: ProcessHost, peer: Peer, upstream: Callable[[], Address], *, on_up: Callable[[], Awaitable[None]],
-    on_down: Callable[[], None], watched: Promise[None],
-) -> None:  # fmt: skip
+    host: ProcessHost,
+    peer: Peer,
+    upstream: Callable[[], Address],
+    *,
+    on_up: Callable[[], Awaitable[None]],
+    on_down: Callable[[], None],
+    watched: Promise[None],
+) -> None:
     """Call `on_up` when the broker accepts connections and `on_down` when it refuses; `watched` after one attempt."""
     while True:
         ended: Promise[None] = host.tasks.promise()
         try:
-            await host.network.connect(
-                peer, *upstream(), partial(_watch_handler, ended), timeout_ms=CONNECT_TIMEOUT_MS
-            )
+            await host.network.connect(peer, *upstream(), partial(_watch_handler, ended), timeout_ms=CONNECT_TIMEOUT_MS)
         except TimeoutError:
             ended.set_result(None)
         except OSError:

@@ -82,8 +82,6 @@ class PurgatoryTimer:
             return
         try:
             expire()
-        except (
-            Exception
-        ) as error:  # a bug in the operation: report it, and continue with the other entries
+        except Exception as error:  # a bug in the operation: report it, and continue with the other entries
             self._host.trace.emit("task.failed", name="purgatory timer", error=repr(error))
             self._host.trace.log("error", f"a delayed operation raised at its deadline: {error!r}")

@@ -29,13 +29,7 @@ from typing import Any, Literal
 from ..errors import RegistryError
 from ..host.seam import Host, Link, Peer, Promise, Task
 from .client_link import ClientLink, PendingOperation, Watch
-from .errors import (
-    NODE_ERRORS,
-    NodeExistsError,
-    NoNodeError,
-    RegistryUnavailableError,
-    SessionExpiredError,
-)
+from .errors import NODE_ERRORS, NodeExistsError, NoNodeError, RegistryUnavailableError, SessionExpiredError
 from .operations import (
     ANY_VERSION,
     Children,
@@ -121,11 +115,7 @@ class RegistryClient:
         self.on_state: list[Callable[[State], None]] = []
         """Called with the new state at each change of it."""
         self._zxid = 0  # of the last response: every event up to it has been received
-        self._watches: dict[str, dict[str, list[Watch]]] = {
-            "data": {},
-            "exists": {},
-            "children": {},
-        }
+        self._watches: dict[str, dict[str, list[Watch]]] = {"data": {}, "exists": {}, "children": {}}
         self._client_link: ClientLink | None = None
         self._waiting: list[Promise[None]] = []
         self._task: Task | None = None
@@ -144,8 +134,7 @@ class RegistryClient:
             self._task.cancel()
             host, port = self._address
             raise RegistryUnavailableError(
-                f"the registry at {host}:{port} did not respond within "
-                f"{self._connection_timeout_ms} ms; is it running?"
+                f"the registry at {host}:{port} did not respond within {self._connection_timeout_ms} ms; is it running?"
             ) from None
 
     async def close(self) -> None:
@@ -188,9 +177,7 @@ class RegistryClient:
         make_parents: bool = False,
     ) -> Created:
         """A new node; NodeExistsError, or NoNodeError without its parent."""
-        operation = Create(
-            path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
-        )
+        operation = Create(path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents)
         found: Created = await self.submit(operation)
         return found
 
@@ -248,9 +235,7 @@ class RegistryClient:
         """Send an operation now; the promise is for its result. For callers that pipeline."""
         return self._send(encode(operation), operation, watch)
 
-    def _send(
-        self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None
-    ) -> Promise[Any]:
+    def _send(self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None) -> Promise[Any]:
         promise = self.host.tasks.promise()
         pending = PendingOperation(operation, promise, watch)
         if self._client_link is None or self.state != "connected":
@@ -356,15 +341,19 @@ class RegistryClient:
 
         host, port = self._address
         try:
-            await self.host.network.connect(
-                Peer("registry", ""), host, port, make, timeout_ms=self._session_timeout_ms
-            )
+            await self.host.network.connect(Peer("registry", ""), host, port, make, timeout_ms=self._session_timeout_ms)
         except OSError as error:  # TimeoutError is one
             self.host.trace.log("debug", f"no link to the registry at {host}:{port}: {error!r}")
             return None
         watches = {kind: list(table) for kind, table in self._watches.items()}
         made[0].greet(
-            {"op": "hello", "name": self._name, "session": self.session_id, "zxid": self._zxid,
-             "timeout_ms": self._session_timeout_ms, "watches": watches}
-        )  # fmt: skip
+            {
+                "op": "hello",
+                "name": self._name,
+                "session": self.session_id,
+                "zxid": self._zxid,
+                "timeout_ms": self._session_timeout_ms,
+                "watches": watches,
+            }
+        )
         return made[0]

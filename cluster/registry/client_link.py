@@ -28,9 +28,7 @@ class PendingOperation:
 
     __slots__ = ("operation", "promise", "watch")
 
-    def __init__(
-        self, operation: Operation | None, promise: Promise[Any] | None, watch: Watch | None
-    ) -> None:
+    def __init__(self, operation: Operation | None, promise: Promise[Any] | None, watch: Watch | None) -> None:
         # a ping has no promise, ping and close have no operation
         self.operation = operation
         self.promise = promise

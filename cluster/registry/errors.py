@@ -88,7 +88,6 @@ class RegistryUnavailableError(RegistryError):
 
 
 NODE_ERRORS: dict[str, type[NodeError]] = {
-    kind.code: kind
-    for kind in (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, BadRequestError)
+    kind.code: kind for kind in (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, BadRequestError)
 }
 """By the code in a response."""

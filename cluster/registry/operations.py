@@ -144,15 +144,19 @@ Tree = dict[str, tuple[str, Stat]]
 
 _WRITES: tuple[type[Any], ...] = (Create, Set, Delete, DeleteTree, Check)
 _NAMES: dict[str, type[Any]] = {
-    "create": Create, "set": Set, "delete": Delete, "delete_tree": DeleteTree, "check": Check,
-    "get": Get, "exists": Exists, "children": Children, "read_tree": ReadTree,
-}  # fmt: skip
+    "create": Create,
+    "set": Set,
+    "delete": Delete,
+    "delete_tree": DeleteTree,
+    "check": Check,
+    "get": Get,
+    "exists": Exists,
+    "children": Children,
+    "read_tree": ReadTree,
+}
 _NAME_OF = {kind: name for name, kind in _NAMES.items()}
 _FIELDS: dict[type[Any], tuple[tuple[str, type[Any], object], ...]] = {
-    kind: tuple(
-        (f.name, {"str": str, "int": int, "bool": bool}[str(f.type)], f.default)
-        for f in fields(kind)
-    )
+    kind: tuple((f.name, {"str": str, "int": int, "bool": bool}[str(f.type)], f.default) for f in fields(kind))
     for kind in _NAMES.values()
 }
 

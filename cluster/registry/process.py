@@ -17,9 +17,7 @@ class RegistryProcess:
     `store` instead of a file in the folder: a simulation keeps what was committed in memory, across lives.
     """
 
-    def __init__(
-        self, host: ProcessHost, options: Mapping[str, Any], store: Store | None = None
-    ) -> None:
+    def __init__(self, host: ProcessHost, options: Mapping[str, Any], store: Store | None = None) -> None:
         self._host = host
         kept = store or SqliteStore(f"{options['folder']}/registry.sqlite")
         self._server = RegistryServer(host, kept)
@@ -28,8 +26,10 @@ class RegistryProcess:
         """Load the tree and serve it."""
         await self._server.start()
         for op, operation in {
-            "tree": self._tree, "session.expire": self._expire, "controller.depose": self._depose
-        }.items():  # fmt: skip
+            "tree": self._tree,
+            "session.expire": self._expire,
+            "controller.depose": self._depose,
+        }.items():
             self._host.control.register(op, operation)
 
     async def stop(self) -> None:

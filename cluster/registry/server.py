@@ -80,9 +80,7 @@ class RegistryServer:
             LISTENER, lambda link: _Connection(self, link), max_frame_bytes=MAX_FRAME_BYTES
         )
         self._schedule(now_ms)
-        self._host.trace.emit(
-            "registry.ready", zxid=self.tree.zxid, sessions=len(self.tree.sessions)
-        )
+        self._host.trace.emit("registry.ready", zxid=self.tree.zxid, sessions=len(self.tree.sessions))
 
     async def stop(self) -> None:
         """Stop serving; the sessions continue when the next server loads this store."""
@@ -115,8 +113,7 @@ class RegistryServer:
         if late_ms > LATE_MS:
             self.tree.sessions.extend(late_ms)
             self._host.trace.log(
-                "warning",
-                f"the registry was stopped for {late_ms} ms; every session is extended by as much",
+                "warning", f"the registry was stopped for {late_ms} ms; every session is extended by as much"
             )
         for session_id in self.tree.sessions.expired(now_ms):
             session = self.tree.sessions.get(session_id)
@@ -143,8 +140,11 @@ class RegistryServer:
 
     def expire(self, name: str) -> list[int]:
         """End every session of a client, as if it had expired; their ids. For faults."""
-        found = [row.session_id for row in map(self.tree.sessions.get, self.tree.sessions.ids())
-                 if row is not None and row.name == name]  # fmt: skip
+        found = [
+            row.session_id
+            for row in map(self.tree.sessions.get, self.tree.sessions.ids())
+            if row is not None and row.name == name
+        ]
         for session_id in found:
             self._host.trace.emit("registry.expired", session=session_id, name=name)
             self.end_session(session_id)
@@ -181,10 +181,7 @@ class RegistryServer:
         self._links[session_id] = connection
         attached = self.tree.sessions.get(session_id)
         assert attached is not None, f"session {session_id} was opened or resumed above"
-        connection.send(
-            {"hello": {"session": session_id, "timeout_ms": attached.timeout_ms,
-                       "zxid": self.tree.zxid}}
-        )  # fmt: skip
+        connection.send({"hello": {"session": session_id, "timeout_ms": attached.timeout_ms, "zxid": self.tree.zxid}})
         for event in missed:
             connection.send({"event": event})
         return session_id

@@ -67,11 +67,7 @@ class MemoryStore:
 
     def load(self) -> StoredTree:
         """What was committed so far."""
-        return StoredTree(
-            zxid=self._zxid,
-            nodes=tuple(self._nodes.values()),
-            sessions=tuple(self._sessions.values()),
-        )
+        return StoredTree(zxid=self._zxid, nodes=tuple(self._nodes.values()), sessions=tuple(self._sessions.values()))
 
     def commit(self, changes: Changes) -> None:
         """Store one transaction."""
@@ -123,9 +119,7 @@ class SqliteStore:
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             last = connection.execute("SELECT zxid FROM last").fetchone()
-            nodes = connection.execute(
-                "SELECT path, data, version, czxid, mzxid, pzxid, sequence, owner FROM node"
-            )
+            nodes = connection.execute("SELECT path, data, version, czxid, mzxid, pzxid, sequence, owner FROM node")
             sessions = connection.execute("SELECT id, name, timeout_ms FROM session")
             return StoredTree(
                 zxid=0 if last is None else last[0],
@@ -143,21 +137,14 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("INSERT OR REPLACE INTO last VALUES (1, ?)", (changes.zxid,))
             if changes.drop:
-                connection.executemany(
-                    "DELETE FROM node WHERE path = ?", [(path,) for path in changes.drop]
-                )
+                connection.executemany("DELETE FROM node WHERE path = ?", [(path,) for path in changes.drop])
             if changes.put:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes.put
-                )
+                connection.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes.put)
             if changes.sessions_put:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO session VALUES (?, ?, ?)", changes.sessions_put
-                )
+                connection.executemany("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", changes.sessions_put)
             if changes.sessions_drop:
                 connection.executemany(
-                    "DELETE FROM session WHERE id = ?",
-                    [(session_id,) for session_id in changes.sessions_drop],
+                    "DELETE FROM session WHERE id = ?", [(session_id,) for session_id in changes.sessions_drop]
                 )
             connection.execute("COMMIT")
         except sqlite3.Error as error:

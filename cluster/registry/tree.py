@@ -99,9 +99,7 @@ class RegistryTree:
         """Begin a session; the result is its id, which is never used again."""
         self.zxid += 1
         row = self.sessions.open(self.zxid, name, timeout_ms, now_ms)
-        return OperationResult(
-            result=row.session_id, changes=Changes(zxid=self.zxid, sessions_put=(row,))
-        )
+        return OperationResult(result=row.session_id, changes=Changes(zxid=self.zxid, sessions_put=(row,)))
 
     def resume(
         self, session_id: int, zxid: int, watches: Mapping[str, Iterable[str]], now_ms: int
@@ -188,9 +186,7 @@ class RegistryTree:
             todo.extend(below + name for name in sorted(node.children, reverse=True))
         return found
 
-    def _write(
-        self, session_id: int, operations: tuple[WriteOperation, ...], *, single: bool
-    ) -> OperationResult:
+    def _write(self, session_id: int, operations: tuple[WriteOperation, ...], *, single: bool) -> OperationResult:
         transaction = _Transaction(self.zxid + 1)
         results: list[Any] = []
         for index, operation in enumerate(operations):
@@ -204,14 +200,10 @@ class RegistryTree:
                 raise type(error)(error.path, index) from None
         return self._commit(transaction, results[0] if single else results)
 
-    def _commit(
-        self, transaction: _Transaction, result: Any, sessions_drop: tuple[int, ...] = ()
-    ) -> OperationResult:
+    def _commit(self, transaction: _Transaction, result: Any, sessions_drop: tuple[int, ...] = ()) -> OperationResult:
         if not transaction.touched and not sessions_drop:
             return OperationResult(result=result)
-        assert transaction.zxid == self.zxid + 1, (
-            f"transaction {transaction.zxid} after {self.zxid}"
-        )
+        assert transaction.zxid == self.zxid + 1, f"transaction {transaction.zxid} after {self.zxid}"
         self.zxid = transaction.zxid
         rows, gone = list[NodeRow](), list[str]()
         for path in transaction.touched:
@@ -220,15 +212,11 @@ class RegistryTree:
                 gone.append(path)
             else:
                 rows.append(_row(path, node))
-        changes = Changes(
-            zxid=self.zxid, put=tuple(rows), drop=tuple(gone), sessions_drop=sessions_drop
-        )
+        changes = Changes(zxid=self.zxid, put=tuple(rows), drop=tuple(gone), sessions_drop=sessions_drop)
         events = self._watches.fire(transaction.triggers)
         return OperationResult(result=result, events=events, changes=changes)
 
-    def _perform(
-        self, transaction: _Transaction, session_id: int, operation: WriteOperation
-    ) -> Any:
+    def _perform(self, transaction: _Transaction, session_id: int, operation: WriteOperation) -> Any:
         path = operation.path
         if isinstance(operation, Create):
             return self._create(transaction, session_id, operation)
@@ -343,9 +331,7 @@ class RegistryTree:
 
     # ----------------------------------------------------------------- store
 
-    def restore(
-        self, zxid: int, nodes: Iterable[NodeRow], sessions: Iterable[SessionRow], now_ms: int
-    ) -> None:
+    def restore(self, zxid: int, nodes: Iterable[NodeRow], sessions: Iterable[SessionRow], now_ms: int) -> None:
         """Load what was stored; every session gets its full timeout, because its client had no server."""
         assert self.zxid == 0, "a tree is restored before it is used"
         self.zxid = zxid
@@ -368,6 +354,4 @@ class RegistryTree:
 
 
 def _row(path: str, node: _Node) -> NodeRow:
-    return NodeRow(
-        path, node.data, node.version, node.czxid, node.mzxid, node.pzxid, node.sequence, node.owner
-    )
+    return NodeRow(path, node.data, node.version, node.czxid, node.mzxid, node.pzxid, node.sequence, node.owner)

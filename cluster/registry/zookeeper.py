@@ -18,21 +18,8 @@ from ..errors import RegistryError
 from ..host.seam import Host, Promise
 from .client import CONNECTION_TIMEOUT_MS, RegistryClient
 from .client_link import PendingOperation, Watch
-from .errors import (
-    RegistryUnavailableError,
-)
-from .operations import (
-    Children,
-    Delete,
-    Event,
-    Exists,
-    Get,
-    Multi,
-    Operation,
-    ReadTree,
-    Set,
-    Stat,
-)
+from .errors import RegistryUnavailableError
+from .operations import Children, Delete, Event, Exists, Get, Multi, Operation, ReadTree, Set, Stat
 from .zookeeper_link import Done, SessionLink
 from .zookeeper_transactions import ZooKeeperTransactions, error_of, stat_of
 
@@ -50,11 +37,7 @@ class ZooKeeperClient(RegistryClient):
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
     ) -> None:
         super().__init__(
-            host,
-            ("zookeeper.connect", 0),
-            name,
-            session_timeout_ms,
-            connection_timeout_ms=connection_timeout_ms,
+            host, ("zookeeper.connect", 0), name, session_timeout_ms, connection_timeout_ms=connection_timeout_ms
         )
         self._link = link
         self._suspended_at = 0
@@ -64,9 +47,7 @@ class ZooKeeperClient(RegistryClient):
 
     async def start(self) -> None:
         """Connect and begin a session; RegistryUnavailableError when ZooKeeper does not respond in time."""
-        self._link.start(
-            self._state_changed, lambda kind, path: self.watch_fired(Event(kind, path))
-        )
+        self._link.start(self._state_changed, lambda kind, path: self.watch_fired(Event(kind, path)))
         try:
             await self.host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
         except TimeoutError:

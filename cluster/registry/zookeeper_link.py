@@ -13,9 +13,7 @@ Done = Callable[[Any, tuple[str, int] | None, int], None]
 class SessionLink(Protocol):
     """A ZooKeeper session; `done(result, (code, index) or None, zxid)` is called on the loop, in order."""
 
-    def start(
-        self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None], /
-    ) -> None:
+    def start(self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None], /) -> None:
         """Begin to connect."""
         ...
 
@@ -28,9 +26,7 @@ class SessionLink(Protocol):
         """The newest transaction in a response."""
         ...
 
-    def create(
-        self, path: str, data: bytes, done: Done, /, *, ephemeral: bool, sequential: bool
-    ) -> None:
+    def create(self, path: str, data: bytes, done: Done, /, *, ephemeral: bool, sequential: bool) -> None:
         """A new node; the result is its path."""
         ...
 

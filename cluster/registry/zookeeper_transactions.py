@@ -113,16 +113,12 @@ class ZooKeeperTransactions:
             if isinstance(part, DeleteTree):
                 tree = await self.read_tree(part.path)
                 below = sorted((path for path in tree if path != "/"), reverse=True)
-                sent += [
-                    (-1 - index, Delete(path)) for path in sorted(below, key=_depth, reverse=True)
-                ]
+                sent += [(-1 - index, Delete(path)) for path in sorted(below, key=_depth, reverse=True)]
                 continue
             if isinstance(part, Check) and part.created:
                 stat = await self._client.submit(Exists(part.path))
                 if stat is None or stat.czxid != part.created:
-                    raise NODE_ERRORS["no-node" if stat is None else "bad-version"](
-                        part.path, index
-                    )
+                    raise NODE_ERRORS["no-node" if stat is None else "bad-version"](part.path, index)
             if isinstance(part, Create) and part.make_parents:
                 for path in await self._missing(part.path, made):
                     made.add(path)
@@ -180,10 +176,7 @@ class ZooKeeperTransactions:
         found: Tree = {}
         level = [path]
         while level:
-            reads = [
-                (self._client.submit(Get(node)), self._client.submit(Children(node)))
-                for node in level
-            ]
+            reads = [(self._client.submit(Get(node)), self._client.submit(Children(node))) for node in level]
             below: list[str] = []
             for node, (data, names) in zip(level, reads, strict=True):
                 try:
@@ -203,9 +196,7 @@ class _ConcurrentChangeError(RegistryError):
 def _may_be_composed_again(part: int, operation: WriteOperation, error: RegistryError) -> bool:
     if part < 0:
         return isinstance(error, NodeExistsError | NoNodeError | NotEmptyError)
-    return (
-        isinstance(operation, Create) and operation.make_parents and isinstance(error, NoNodeError)
-    )
+    return isinstance(operation, Create) and operation.make_parents and isinstance(error, NoNodeError)
 
 
 def _as_tuple(operation: WriteOperation) -> tuple[Any, ...]:
@@ -226,17 +217,13 @@ def _depth(path: str) -> int:
     return path.count("/")
 
 
-def error_of(
-    error: tuple[str, int], operation: Operation | None, *, writes: bool, index: int = -1
-) -> RegistryError:
+def error_of(error: tuple[str, int], operation: Operation | None, *, writes: bool, index: int = -1) -> RegistryError:
     """The error of a failed operation: (code, index of the failed part)."""
     code = error[0]
     if code == "expired":
         return SessionExpiredError()
     if code not in NODE_ERRORS:
-        return RegistryUnavailableError(
-            "the connection to ZooKeeper was closed", maybe_applied=writes
-        )
+        return RegistryUnavailableError("the connection to ZooKeeper was closed", maybe_applied=writes)
     path: str = getattr(operation, "path", "")
     if code == "no-node" and isinstance(operation, Create):
         path = parent_of(path)

@@ -55,9 +55,8 @@ class RelayProcess:
     async def _connect(self, near: RelayedEnd) -> None:
         try:
             far = await self._network.connect_raw(
-                UPSTREAM, *self._upstream, lambda link: RelayedEnd(link, near.link),
-                timeout_ms=CONNECT_TIMEOUT_MS,
-            )  # fmt: skip
+                UPSTREAM, *self._upstream, lambda link: RelayedEnd(link, near.link), timeout_ms=CONNECT_TIMEOUT_MS
+            )
         except (OSError, TimeoutError) as error:
             self._refused += 1
             self._host.trace.emit("relay.refused", error=str(error))

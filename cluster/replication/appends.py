@@ -67,9 +67,7 @@ class ProduceResult:
 Done = Callable[[dict[TopicPartition, ProduceResult]], None]
 
 
-def replicated_append_result(
-    partition: Partition, required_offset: int, generation: int
-) -> ErrorCode | None:
+def replicated_append_result(partition: Partition, required_offset: int, generation: int) -> ErrorCode | None:
     """The result of an acks=all append that ends below `required_offset`; None: followers still lag (rule of C5)."""
     error = _lost(partition, generation)
     if error is not None:
@@ -81,9 +79,7 @@ def replicated_append_result(
     return ErrorCode.none
 
 
-def local_append_result(
-    partition: Partition, required_offset: int, generation: int
-) -> ErrorCode | None:
+def local_append_result(partition: Partition, required_offset: int, generation: int) -> ErrorCode | None:
     """The result of an acks=1 append that ends below `required_offset`; None: its fsync is due (B11)."""
     error = _lost(partition, generation)
     if error is not None:
@@ -116,10 +112,7 @@ def _may_commit(partition: Partition, offset: int, since_ms: int) -> bool:
     return (
         partition.is_leader
         and partition.log.acknowledgeable_end >= offset
-        and all(
-            node not in isr.maximal and remote.last_caught_up_ms < caught_up_ms
-            for node, remote in lagging
-        )
+        and all(node not in isr.maximal and remote.last_caught_up_ms < caught_up_ms for node, remote in lagging)
     )
 
 
@@ -128,9 +121,7 @@ class _WaitingAppend:
 
     __slots__ = ("_leadership_generation", "_partition", "_required_offset", "_rule", "_since_ms")
 
-    def __init__(
-        self, partition: Partition, required_offset: int, acks: int, since_ms: int
-    ) -> None:
+    def __init__(self, partition: Partition, required_offset: int, acks: int, since_ms: int) -> None:
         assert required_offset <= partition.log_end_offset, f"{partition}: nothing to wait for"
         self._partition = partition
         self._required_offset = required_offset
@@ -219,9 +210,7 @@ class Appends:
         waiting: dict[TopicPartition, _WaitingAppend] = {}
         now_ms = self._host.clock.monotonic_ms()
         if acks not in (-1, 0, 1):
-            refused = ProduceResult.refused(
-                ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
-            )
+            refused = ProduceResult.refused(ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1")
             done({tp: self._refused(tp, records, refused) for tp, records in entries.items()})
             return
         for tp, records in entries.items():
@@ -259,12 +248,7 @@ class Appends:
         return other
 
     def _append(
-        self,
-        tp: TopicPartition,
-        partition: Partition | None,
-        records: Buffer,
-        acks: int,
-        origin: Origin,
+        self, tp: TopicPartition, partition: Partition | None, records: Buffer, acks: int, origin: Origin
     ) -> ProduceResult:
         if partition is None:
             why = self._directory.unopened.get(tp, "")

@@ -122,9 +122,7 @@ class ConsumerFetch:
         self._epoch = 0 if session is None else session.epoch
         self._begins = begins
 
-    def response(
-        self, answers: Sequence[FetchAnswer]
-    ) -> tuple[ErrorCode, int, Sequence[FetchAnswer]]:
+    def response(self, answers: Sequence[FetchAnswer]) -> tuple[ErrorCode, int, Sequence[FetchAnswer]]:
         """`(error, session id, answers)` of the response; the session remembers them as sent."""
         if self._begins is not None:
             sessions, by_id = self._begins
@@ -176,9 +174,7 @@ class ConsumerSessions:
         session.used_ms = self._host.clock.monotonic_ms()
         return ConsumerFetch([known.row for known in session.rows.values()], session=session)
 
-    def begin(
-        self, rows: Sequence[FetchPartition], answers: Sequence[FetchAnswer], *, by_id: bool
-    ) -> int:
+    def begin(self, rows: Sequence[FetchPartition], answers: Sequence[FetchAnswer], *, by_id: bool) -> int:
         """Begin a session with the response to its full fetch; its id, or 0 when there is no slot for it."""
         now_ms = self._host.clock.monotonic_ms()
         known = {

@@ -26,11 +26,7 @@ class DelayedFetch(DelayedOperation):
     __slots__ = ("_min_bytes", "done", "reader")
 
     def __init__(
-        self,
-        deadline_ms: int,
-        reader: FetchReader,
-        min_bytes: int,
-        done: Callable[[list[FetchAnswer]], None],
+        self, deadline_ms: int, reader: FetchReader, min_bytes: int, done: Callable[[list[FetchAnswer]], None]
     ) -> None:
         super().__init__(deadline_ms)
         self.reader = reader

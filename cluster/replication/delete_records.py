@@ -59,11 +59,7 @@ class DelayedDeleteRecords(DelayedOperation):
     __slots__ = ("_directory", "_done", "_results", "_waiting")
 
     def __init__(
-        self,
-        directory: PartitionDirectory,
-        deadline_ms: int,
-        results: Results,
-        done: Callable[[Results], None],
+        self, directory: PartitionDirectory, deadline_ms: int, results: Results, done: Callable[[Results], None]
     ) -> None:
         super().__init__(deadline_ms)
         self._directory = directory
@@ -81,17 +77,12 @@ class DelayedDeleteRecords(DelayedOperation):
             result.error, result.low_watermark = error, low
         return not self._waiting and self.force_complete()
 
-    def _low_watermark(
-        self, tp: TopicPartition, result: DeleteRecordsResult
-    ) -> tuple[ErrorCode, Offset]:
+    def _low_watermark(self, tp: TopicPartition, result: DeleteRecordsResult) -> tuple[ErrorCode, Offset]:
         partition = self._directory.partition(tp)
         if partition is None:
             return self._directory.missing(tp), NO_OFFSET
         error = partition.check_leader()
-        if (
-            error is ErrorCode.none
-            and partition.leadership_generation != result.leadership_generation
-        ):
+        if error is ErrorCode.none and partition.leadership_generation != result.leadership_generation:
             error = ErrorCode.not_leader_or_follower
         return error, NO_OFFSET if error is not ErrorCode.none else partition.low_watermark
 
@@ -128,10 +119,7 @@ class DeleteRecordsHandler:
         results = {tp: self._delete(tp, offset) for tp, offset in asked.items()}
         timeout_ms = max(0, messages.to_milliseconds(body.timeout))
         operation = DelayedDeleteRecords(
-            self._directory,
-            self._host.clock.monotonic_ms() + timeout_ms,
-            results,
-            lambda done: _respond(request, done),
+            self._directory, self._host.clock.monotonic_ms() + timeout_ms, results, lambda done: _respond(request, done)
         )
         self._wake_ups.deletions.try_complete_else_watch(operation, tuple(results))
 
@@ -149,9 +137,7 @@ class DeleteRecordsHandler:
             self._log_failed(partition, failed)
             return DeleteRecordsResult(error=ErrorCode.kafka_storage_error)
         return DeleteRecordsResult(
-            error=ErrorCode.none,
-            required=required,
-            leadership_generation=partition.leadership_generation,
+            error=ErrorCode.none, required=required, leadership_generation=partition.leadership_generation
         )
 
 
@@ -183,16 +169,11 @@ def _respond(request: Request, results: Results) -> None:
     for tp, result in results.items():
         topics.setdefault(tp.topic, []).append(
             s.DeleteRecordsPartitionResult(
-                partition_index=tp.partition,
-                low_watermark=result.low_watermark,
-                error_code=result.error,
+                partition_index=tp.partition, low_watermark=result.low_watermark, error_code=result.error
             )
         )
     request.respond(
         s.DeleteRecordsResponse(
-            topics=tuple(
-                s.DeleteRecordsTopicResult(name=name, partitions=tuple(rows))
-                for name, rows in topics.items()
-            )
+            topics=tuple(s.DeleteRecordsTopicResult(name=name, partitions=tuple(rows)) for name, rows in topics.items())
         )
     )

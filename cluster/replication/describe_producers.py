@@ -34,8 +34,7 @@ class DescribeProducersHandler:
             s.TopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    self._described(s, TopicPartition(topic.name, number))
-                    for number in topic.partition_indexes
+                    self._described(s, TopicPartition(topic.name, number)) for number in topic.partition_indexes
                 ),
             )
             for topic in request.decode().topics

@@ -78,9 +78,7 @@ class FetchHandler:
         self._sessions: dict[int, FetchSession] = {}
         """By the follower's node id."""
         self._sessions_begun = 0
-        self._consumer_sessions = ConsumerSessions(
-            host, config.number("max.incremental.fetch.session.cache.slots")
-        )
+        self._consumer_sessions = ConsumerSessions(host, config.number("max.incremental.fetch.session.cache.slots"))
 
     def handle(self, request: Request) -> None:
         """Answer a fetch at once if it has enough or is in error, else let it wait."""
@@ -147,12 +145,7 @@ class FetchHandler:
         return self._consumer_sessions.partitions(session_id)
 
     def _answer_or_wait(
-        self,
-        fetch: FetchRequest,
-        reader: FetchReader,
-        answer: Callable[[list[FetchAnswer]], None],
-        *,
-        urgent: bool,
+        self, fetch: FetchRequest, reader: FetchReader, answer: Callable[[list[FetchAnswer]], None], *, urgent: bool
     ) -> None:
         if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             answer(reader.read()[0])
@@ -222,12 +215,7 @@ class FetchHandler:
         if self._sessions.get(session.node_id) is session:
             del self._sessions[session.node_id]
 
-    def _wait(
-        self,
-        fetch: FetchRequest,
-        reader: FetchReader,
-        answer: Callable[[list[FetchAnswer]], None],
-    ) -> None:
+    def _wait(self, fetch: FetchRequest, reader: FetchReader, answer: Callable[[list[FetchAnswer]], None]) -> None:
         deadline_ms = self._host.clock.monotonic_ms() + fetch.max_wait_ms
         operation = DelayedFetch(deadline_ms, reader, fetch.min_bytes, answer)
         wake_ups = self._wake_ups
@@ -235,15 +223,11 @@ class FetchHandler:
             wake_ups.follower_fetches.try_complete_else_watch(operation, (fetch.replica_id,))
             return
         keys = [
-            requested.partition.topic_partition
-            for requested in reader.requested
-            if requested.partition is not None
+            requested.partition.topic_partition for requested in reader.requested if requested.partition is not None
         ]
         wake_ups.consumer_fetches.try_complete_else_watch(operation, keys)
 
-    def _resolve_all(
-        self, rows: Sequence[FetchPartition], *, anywhere: bool
-    ) -> list[RequestedPartition]:
+    def _resolve_all(self, rows: Sequence[FetchPartition], *, anywhere: bool) -> list[RequestedPartition]:
         directory = self._directory
         requested: list[RequestedPartition] = []
         topic: object = None
@@ -268,9 +252,7 @@ class FetchHandler:
                 requested.append(RequestedPartition(row, partition, error, anywhere=anywhere))
         return requested
 
-    def _respond_to_follower(
-        self, request: Request, answers: list[FetchAnswer], session: FetchSession | None
-    ) -> None:
+    def _respond_to_follower(self, request: Request, answers: list[FetchAnswer], session: FetchSession | None) -> None:
         if request.answered:
             return
         session_id = 0
@@ -280,13 +262,9 @@ class FetchHandler:
             elif not session.ended:
                 session_id = session.session_id
                 session.record_sent(answers)
-        request.respond_parts(
-            encode_fetch_response(request.version, answers, session_id=session_id)
-        )
+        request.respond_parts(encode_fetch_response(request.version, answers, session_id=session_id))
 
-    def _respond_to_consumer(
-        self, request: Request, answers: Sequence[FetchAnswer], consumer: ConsumerFetch
-    ) -> None:
+    def _respond_to_consumer(self, request: Request, answers: Sequence[FetchAnswer], consumer: ConsumerFetch) -> None:
         if request.answered:
             return
         endpoints: Sequence[NodeEndpoint] = ()
@@ -319,7 +297,7 @@ class FetchHandler:
 
     def _tap(
         self, request: Request, answers: Sequence[FetchAnswer], rows: Sequence[FetchPartition], code: int
-    ) -> OnSend:  # fmt: skip
+    ) -> OnSend:
         offsets = {(row.topic, row.partition): row.fetch_offset for row in rows}
 
         first = code or next((int(answer.error) for answer in answers if answer.error), 0)
@@ -333,10 +311,14 @@ class FetchHandler:
                 if answer.read_epoch >= 0:
                     found.append(
                         Watermarks(
-                            topic, answer.partition, answer.read_epoch, answer.high_watermark,
-                            answer.last_stable_offset, answer.log_start_offset,
+                            topic,
+                            answer.partition,
+                            answer.read_epoch,
+                            answer.high_watermark,
+                            answer.last_stable_offset,
+                            answer.log_start_offset,
                         )
-                    )  # fmt: skip
+                    )
                 if answer.records:
                     self._host.tap.fetched(
                         request.client_id,
@@ -369,7 +351,5 @@ def _refuse_replica(request: Request, fetch: FetchRequest) -> None:
     request.respond_parts(encode_fetch_response(request.version, answers))
 
 
-def _refuse_session(
-    request: Request, code: ErrorCode = ErrorCode.fetch_session_id_not_found
-) -> None:
+def _refuse_session(request: Request, code: ErrorCode = ErrorCode.fetch_session_id_not_found) -> None:
     request.respond_parts(encode_fetch_response(request.version, (), error=code))

@@ -33,23 +33,10 @@ _NONE = ErrorCode.none
 class RequestedPartition:
     """One partition of a fetch: the request's row, the replica here, and its role when the fetch came."""
 
-    __slots__ = (
-        "anywhere",
-        "error",
-        "leader_epoch",
-        "leadership_generation",
-        "led",
-        "partition",
-        "row",
-    )
+    __slots__ = ("anywhere", "error", "leader_epoch", "leadership_generation", "led", "partition", "row")
 
     def __init__(
-        self,
-        row: FetchPartition,
-        partition: Partition | None,
-        error: ErrorCode,
-        *,
-        anywhere: bool = False,
+        self, row: FetchPartition, partition: Partition | None, error: ErrorCode, *, anywhere: bool = False
     ) -> None:
         self.row = row
         self.partition = partition
@@ -74,15 +61,7 @@ class RequestedPartition:
 class FetchReader:
     """Reads all partitions of one fetch within its limits, in the order of the request."""
 
-    __slots__ = (
-        "_committed",
-        "_isolation",
-        "_log_failed",
-        "_max_bytes",
-        "_preferred",
-        "requested",
-        "upper_bound",
-    )
+    __slots__ = ("_committed", "_isolation", "_log_failed", "_max_bytes", "_preferred", "requested", "upper_bound")
 
     def __init__(
         self,
@@ -139,9 +118,7 @@ class FetchReader:
             urgent = urgent or answer.preferred_read_replica != NO_NODE
         return answers, total, urgent
 
-    def _read_partition(
-        self, requested: RequestedPartition, left: int, *, first: bool
-    ) -> tuple[FetchAnswer, int]:
+    def _read_partition(self, requested: RequestedPartition, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
         row, partition = requested.row, requested.partition
         error = requested.error
         if partition is not None and error is _NONE:
@@ -158,9 +135,7 @@ class FetchReader:
             self._log_failed(partition, failed)
             return FetchAnswer(row.topic, row.partition, ErrorCode.kafka_storage_error), 0
 
-    def _records(
-        self, row: FetchPartition, partition: Partition, left: int, *, first: bool
-    ) -> tuple[FetchAnswer, int]:
+    def _records(self, row: FetchPartition, partition: Partition, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
         log, offset, high = partition.log, row.fetch_offset, partition.high_watermark
         start = log.log_start_offset
         diverging = None
@@ -169,9 +144,7 @@ class FetchReader:
         if diverging is None and not start <= offset <= log.log_end_offset:
             # A follower's log end is not the partition's: a consumer must not reset its offset because of it (KIP-392).
             ahead = offset > start and not partition.is_leader
-            raise KafkaError(
-                ErrorCode.offset_not_available if ahead else ErrorCode.offset_out_of_range
-            )
+            raise KafkaError(ErrorCode.offset_not_available if ahead else ErrorCode.offset_out_of_range)
         parts: Sequence[Part] = ()
         aborted: Sequence[tuple[int, int]] | None = () if self._committed else None
         size = 0
@@ -190,9 +163,18 @@ class FetchReader:
                 aborted = [(txn.producer_id, txn.first_offset) for txn in within]
         stable = self._stable_offset(partition, high, upper)
         answer = FetchAnswer(
-            row.topic, row.partition, 0, high, stable, start, parts, aborted, preferred, diverging,
+            row.topic,
+            row.partition,
+            0,
+            high,
+            stable,
+            start,
+            parts,
+            aborted,
+            preferred,
+            diverging,
             read_epoch=partition.leader_epoch if partition.is_leader else -1,
-        )  # fmt: skip
+        )
         return answer, size
 
     def _stable_offset(self, partition: Partition, high: Offset, upper: Offset) -> Offset:

@@ -55,17 +55,10 @@ def next_epoch(epoch: int) -> int:
 class FetchSessionRow:
     """One partition of a session: what the follower last named, and what it was last sent."""
 
-    __slots__ = (
-        "error", "index", "partition", "remote", "row", "sent_high_watermark", "sent_log_start", "session"
-    )  # fmt: skip
+    __slots__ = ("error", "index", "partition", "remote", "row", "sent_high_watermark", "sent_log_start", "session")
 
     def __init__(
-        self,
-        session: FetchSession,
-        index: int,
-        row: FetchPartition,
-        partition: Partition,
-        remote: RemoteReplica,
+        self, session: FetchSession, index: int, row: FetchPartition, partition: Partition, remote: RemoteReplica
     ) -> None:
         self.session = session
         self.index = index
@@ -96,13 +89,19 @@ class FetchSession:
     """The partitions that one follower fetches here."""
 
     __slots__ = (
-        "_log_failed", "_rows", "broker_epoch", "changed_rows", "ended", "epoch", "last_fetch_ms", "node_id",
-        "rows_outside_isr", "session_id",
-    )  # fmt: skip
+        "_log_failed",
+        "_rows",
+        "broker_epoch",
+        "changed_rows",
+        "ended",
+        "epoch",
+        "last_fetch_ms",
+        "node_id",
+        "rows_outside_isr",
+        "session_id",
+    )
 
-    def __init__(
-        self, session_id: int, fetch: FetchRequest, now_ms: int, log_failed: LogFailed
-    ) -> None:
+    def __init__(self, session_id: int, fetch: FetchRequest, now_ms: int, log_failed: LogFailed) -> None:
         self._log_failed = log_failed
         self.session_id = session_id
         self.node_id = NodeId(fetch.replica_id)
@@ -211,9 +210,7 @@ class FetchSession:
                 if left > 0 or not filled:
                     limit = max(0, min(row.max_bytes, left))
                     try:
-                        data = log.read_to_send(
-                            Offset(row.fetch_offset), limit, end, at_least_one=not filled
-                        )
+                        data = log.read_to_send(Offset(row.fetch_offset), limit, end, at_least_one=not filled)
                     except KafkaError:
                         return None
                     except StorageError as failed:

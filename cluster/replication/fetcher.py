@@ -151,9 +151,7 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while not self._closed:
-            self._logs_awaiting_flush = [
-                log for log in self._logs_awaiting_flush if log.awaits_fsync
-            ]
+            self._logs_awaiting_flush = [log for log in self._logs_awaiting_flush if log.awaits_fsync]
             if self._logs_awaiting_flush or not self._followed:
                 await self._sleep(None)
                 continue
@@ -208,12 +206,7 @@ class ReplicaFetcher:
         elif ended.out_of_range:
             await self._truncation.find_range(client, ended.out_of_range)
 
-    def _send(
-        self,
-        exchange: FetchExchange,
-        client: PeerClient,
-        ready: Iterable[FollowedPartition],
-    ) -> bool:
+    def _send(self, exchange: FetchExchange, client: PeerClient, ready: Iterable[FollowedPartition]) -> bool:
         """Send the next fetch; False when there is no link."""
         body = encode_fetch_request(FETCH_VERSION, self._request(ready))
         timeout_ms = self._timeout_ms + self._wait_max_ms
@@ -331,9 +324,7 @@ class ReplicaFetcher:
             self._services.log_failed(partition, error)
             self.remove(partition)
             return
-        self._host.trace.log(
-            "error", f"{partition.topic_partition}: following broker {self.leader}: {error}"
-        )
+        self._host.trace.log("error", f"{partition.topic_partition}: following broker {self.leader}: {error}")
         self._delay(followed)
 
     def _delay(self, followed: FollowedPartition) -> None:
@@ -343,9 +334,7 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------- waiting
 
     async def _back_off(self, reason: str) -> None:
-        self._host.trace.log(
-            "info", f"fetcher of broker {self.leader}: {reason}; again in {self._backoff_ms} ms"
-        )
+        self._host.trace.log("info", f"fetcher of broker {self.leader}: {reason}; again in {self._backoff_ms} ms")
         delay_ms = self._backoff_ms
         self._backoff_ms = min(delay_ms * 2, max(self._backoff_most_ms, BACKOFF_FIRST_MS))
         await self._sleep(delay_ms)

@@ -33,12 +33,7 @@ class FollowerFetchState:
     """Takes in the offsets that followers fetch from."""
 
     def __init__(
-        self,
-        host: Host,
-        wake_ups: WakeUps,
-        isr_writes: IsrWrites,
-        offsets: OffsetTrace,
-        metadata: ClusterMetadata,
+        self, host: Host, wake_ups: WakeUps, isr_writes: IsrWrites, offsets: OffsetTrace, metadata: ClusterMetadata
     ) -> None:
         self._host = host
         self._metadata = metadata
@@ -46,9 +41,7 @@ class FollowerFetchState:
         self._isr_writes = isr_writes
         self._offsets = offsets
 
-    def update(
-        self, fetch: FetchRequest, rows: Sequence[RequestedPartition] | Sequence[FetchSessionRow]
-    ) -> bool:
+    def update(self, fetch: FetchRequest, rows: Sequence[RequestedPartition] | Sequence[FetchSessionRow]) -> bool:
         """Record the offsets of `rows` of `fetch`; True when one of them must be answered at once.
 
         A row that is refused has its `error` set.

@@ -30,15 +30,7 @@ FULL_FETCH, FINAL_EPOCH = 0, -1
 class FollowerSession:
     """The session of one fetcher with its leader."""
 
-    __slots__ = (
-        "_changed",
-        "_fences",
-        "_fetch_epochs",
-        "_partition_bytes",
-        "epoch",
-        "session_id",
-        "steady",
-    )
+    __slots__ = ("_changed", "_fences", "_fetch_epochs", "_partition_bytes", "epoch", "session_id", "steady")
 
     def __init__(self, *, partition_bytes: int, fences: bool, fetch_epochs: bool) -> None:
         """`fences`: rows carry the leader epoch (KIP-320); `fetch_epochs`: and the last fetched epoch (KIP-595)."""
@@ -87,9 +79,7 @@ class FollowerSession:
             partition = candidate.partition
             log = partition.log
             offset, start = log.log_end_offset, log.log_start_offset
-            if in_session and (
-                offset == candidate.named_offset and start == candidate.named_log_start
-            ):
+            if in_session and (offset == candidate.named_offset and start == candidate.named_log_start):
                 continue
             assert candidate.active, f"{partition} is not followed any more"
             candidate.named_offset, candidate.named_log_start = offset, start

@@ -93,9 +93,7 @@ class FollowerTruncation:
         point = self._strategy.answered(followed.partition, epoch, end_offset)
         self._truncate_to(followed, point, "diverging-epoch")
 
-    def _answered(
-        self, followed: FollowedPartition, epoch: int, end_offset: int, cause: str
-    ) -> TruncationPoint | None:
+    def _answered(self, followed: FollowedPartition, epoch: int, end_offset: int, cause: str) -> TruncationPoint | None:
         try:
             point = self._strategy.answered(followed.partition, epoch, end_offset)
             self._truncate_to(followed, point, cause)
@@ -139,8 +137,7 @@ class FollowerTruncation:
         before, high = partition.log_end_offset, partition.high_watermark
         if point.offset < high:
             self._host.trace.log(
-                "warning",
-                f"{partition.topic_partition}: truncating to {point.offset}, below the HW {high}",
+                "warning", f"{partition.topic_partition}: truncating to {point.offset}, below the HW {high}"
             )
         host, tp = self._host, partition.topic_partition
         passes(host.failpoints, host.trace, BEFORE_FOLLOWER_TRUNCATION, tp)

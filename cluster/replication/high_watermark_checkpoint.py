@@ -25,11 +25,7 @@ class HighWatermarkCheckpoint:
     """Writes all high watermarks to disk periodically."""
 
     def __init__(
-        self,
-        host: Host,
-        logs: LogManager,
-        interval_ms: int,
-        partitions: Callable[[], Iterable[Partition]],
+        self, host: Host, logs: LogManager, interval_ms: int, partitions: Callable[[], Iterable[Partition]]
     ) -> None:
         self._host = host
         self._logs = logs

@@ -140,9 +140,7 @@ class IsrWrites:
         tp = partition.topic_partition
         assert self._in_progress.get(tp) is not proposal, f"{tp}: {proposal} is being written"
         self._in_progress[tp] = proposal
-        self._host.tasks.spawn(
-            self._write(partition, proposal), name=f"isr {partition.topic_partition}"
-        )
+        self._host.tasks.spawn(self._write(partition, proposal), name=f"isr {partition.topic_partition}")
 
     def _check(self) -> None:
         if self._stopped:
@@ -185,9 +183,7 @@ class IsrWrites:
             except IsrMemberChangedError as error:
                 self._host.trace.log("info", str(error))
                 now_ms = self._host.clock.monotonic_ms()
-                self._changes.withdrawn(
-                    partition, hw_moved=partition.isr_withdrawn(proposal, now_ms)
-                )
+                self._changes.withdrawn(partition, hw_moved=partition.isr_withdrawn(proposal, now_ms))
                 return
             except (HarrowError, OSError, TimeoutError) as error:
                 if pause_ms == RETRY_FIRST_MS:
@@ -204,9 +200,7 @@ class IsrWrites:
             self._apply_write_result(partition, proposal, version)
             return
 
-    def _apply_write_result(
-        self, partition: Partition, proposal: IsrProposal, version: int | None
-    ) -> None:
+    def _apply_write_result(self, partition: Partition, proposal: IsrProposal, version: int | None) -> None:
         if version is None:
             if proposal is partition.proposal:
                 self._refused[partition.topic_partition] = proposal

@@ -180,9 +180,7 @@ class LeaderAndIsrHandler:
                 error = ErrorCode.none
                 try:
                     overrides = configs.get(topic.topic_name, {})
-                    partition = services.directory.create(
-                        tp, topic.topic_id, overrides, is_new=row.is_new
-                    )
+                    partition = services.directory.create(tp, topic.topic_id, overrides, is_new=row.is_new)
                     self._become(partition, row, body.controller_epoch, leaders, followers)
                 except KafkaError as refusal:
                     error = refusal.code
@@ -192,14 +190,8 @@ class LeaderAndIsrHandler:
                 except (StorageError, OSError) as failed:
                     error = ErrorCode.kafka_storage_error
                     services.log_failed(services.directory.partition(tp), failed)
-                rows.append(
-                    s.LeaderAndIsrPartitionError(
-                        partition_index=row.partition_index, error_code=error
-                    )
-                )
-            topics.append(
-                s.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=tuple(rows))
-            )
+                rows.append(s.LeaderAndIsrPartitionError(partition_index=row.partition_index, error_code=error))
+            topics.append(s.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=tuple(rows)))
         if unopened:
             self._report(unopened)
         self._finish(leaders, followers)
@@ -237,14 +229,7 @@ class LeaderAndIsrHandler:
             followers.append(partition)
             self._trace("partition.follower", partition)
 
-    def _lead(
-        self,
-        partition: Partition,
-        state: LeaderAndIsr,
-        leaders: list[Partition],
-        *,
-        fresh: bool,
-    ) -> None:
+    def _lead(self, partition: Partition, state: LeaderAndIsr, leaders: list[Partition], *, fresh: bool) -> None:
         services = self._services
         isr, high = partition.isr, partition.high_watermark
         now_ms = self._host.clock.monotonic_ms()
@@ -306,18 +291,14 @@ class LeaderAndIsrHandler:
                 tp = TopicPartition(topic.topic_name, row.partition_index)
                 error = self._stop_one(tp, row.leader_epoch, stopped, delete=row.delete_partition)
                 rows.append(
-                    s.StopReplicaPartitionError(
-                        topic_name=tp.topic, partition_index=tp.partition, error_code=error
-                    )
+                    s.StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=error)
                 )
         self._services.fetchers.close_idle()
         if stopped:
             self._services.announce([], stopped)
         return s.StopReplicaResponse(error_code=ErrorCode.none, partition_errors=tuple(rows))
 
-    def stop_assigned_elsewhere(
-        self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int
-    ) -> None:
+    def stop_assigned_elsewhere(self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int) -> None:
         """The partition has no replica here under `leader_epoch`: stop the one that is left of an earlier epoch."""
         partition = self._services.directory.partition(tp)
         if partition is None or partition.topic_id != topic_id:
@@ -329,9 +310,7 @@ class LeaderAndIsrHandler:
         self._services.fetchers.close_idle()
         self._services.announce([], stopped)
 
-    def _stop_one(
-        self, tp: TopicPartition, leader_epoch: int, stopped: list[Partition], *, delete: bool
-    ) -> ErrorCode:
+    def _stop_one(self, tp: TopicPartition, leader_epoch: int, stopped: list[Partition], *, delete: bool) -> ErrorCode:
         directory = self._services.directory
         partition = directory.partition(tp)
         if partition is not None:

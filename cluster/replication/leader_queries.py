@@ -41,9 +41,7 @@ class LeaderQueries:
         self._node_id = node_id
         self._timeout_ms = timeout_ms
 
-    async def end_offsets(
-        self, queries: Sequence[tuple[Partition, int, int]]
-    ) -> dict[TopicPartition, EpochEnd]:
+    async def end_offsets(self, queries: Sequence[tuple[Partition, int, int]]) -> dict[TopicPartition, EpochEnd]:
         """Where each epoch ends at the leader; a query is (partition, current leader epoch, epoch)."""
         key, version = OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
         s = messages.schema(key, version, "request")
@@ -51,22 +49,15 @@ class LeaderQueries:
         for partition, current, epoch in queries:
             topic, index = partition.topic_partition
             topics.setdefault(topic, []).append(
-                s.OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=current, leader_epoch=epoch
-                )
+                s.OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
             )
         entity = s.OffsetForLeaderEpochRequest(
             replica_id=self._node_id,
-            topics=tuple(
-                s.OffsetForLeaderTopic(topic=topic, partitions=tuple(rows))
-                for topic, rows in topics.items()
-            ),
+            topics=tuple(s.OffsetForLeaderTopic(topic=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
         )
         response = await self._client.request(key, version, entity, self._timeout_ms)
         return {
-            TopicPartition(topic.topic, row.partition): EpochEnd(
-                row.error_code, row.leader_epoch, row.end_offset
-            )
+            TopicPartition(topic.topic, row.partition): EpochEnd(row.error_code, row.leader_epoch, row.end_offset)
             for topic in response.topics
             for row in topic.partitions
         }
@@ -76,17 +67,11 @@ class LeaderQueries:
         topic, index = partition.topic_partition
         s = messages.schema(LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
         row = s.ListOffsetsPartition(
-            partition_index=index,
-            current_leader_epoch=epoch,
-            timestamp=_LATEST if latest else _EARLIEST,
+            partition_index=index, current_leader_epoch=epoch, timestamp=_LATEST if latest else _EARLIEST
         )
         entity = s.ListOffsetsRequest(
-            replica_id=self._node_id,
-            isolation_level=0,
-            topics=(s.ListOffsetsTopic(name=topic, partitions=(row,)),),
+            replica_id=self._node_id, isolation_level=0, topics=(s.ListOffsetsTopic(name=topic, partitions=(row,)),)
         )
-        response = await self._client.request(
-            LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, self._timeout_ms
-        )
+        response = await self._client.request(LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, self._timeout_ms)
         found = response.topics[0].partitions[0]
         return None if found.error_code is not ErrorCode.none else int(found.offset)

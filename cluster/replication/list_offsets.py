@@ -55,10 +55,7 @@ class OffsetHandlers:
     """Handlers that only look offsets up."""
 
     def __init__(
-        self,
-        host: Host,
-        directory: PartitionDirectory,
-        log_failed: Callable[[Partition, BaseException], None],
+        self, host: Host, directory: PartitionDirectory, log_failed: Callable[[Partition, BaseException], None]
     ) -> None:
         self._host = host
         self._directory = directory
@@ -85,25 +82,16 @@ class OffsetHandlers:
                     error = _not_available(request.version)
             topics.setdefault(name, []).append(
                 s.ListOffsetsPartitionResponse(
-                    partition_index=index,
-                    error_code=error,
-                    timestamp=found[0],
-                    offset=found[1],
-                    leader_epoch=found[2],
+                    partition_index=index, error_code=error, timestamp=found[0], offset=found[1], leader_epoch=found[2]
                 )
             )
 
         def sent(fate: Fate) -> None:
             if fate.arrives:
-                self._host.tap.watermarks(
-                    request.client_id, ends, invoked_ns=request.received_ns, listed=True
-                )
+                self._host.tap.watermarks(request.client_id, ends, invoked_ns=request.received_ns, listed=True)
 
         response = s.ListOffsetsResponse(
-            topics=tuple(
-                s.ListOffsetsTopicResponse(name=name, partitions=tuple(rows))
-                for name, rows in topics.items()
-            )
+            topics=tuple(s.ListOffsetsTopicResponse(name=name, partitions=tuple(rows)) for name, rows in topics.items())
         )
         request.respond(response, on_send=sent if self._host.tap.enabled and ends else None)
 
@@ -166,18 +154,11 @@ class OffsetHandlers:
                 try:
                     tp = TopicPartition(topic.topic, row.partition)
                     partition = self._directory.leader_of(tp, row.current_leader_epoch)
-                    epoch, end = partition.log.epochs.end_offset_for(
-                        row.leader_epoch, partition.log_end_offset
-                    )
+                    epoch, end = partition.log.epochs.end_offset_for(row.leader_epoch, partition.log_end_offset)
                 except KafkaError as refused:
                     error = refused.code
                 rows.append(
-                    s.EpochEndOffset(
-                        partition=row.partition,
-                        error_code=error,
-                        leader_epoch=epoch,
-                        end_offset=end,
-                    )
+                    s.EpochEndOffset(partition=row.partition, error_code=error, leader_epoch=epoch, end_offset=end)
                 )
             topics.append(s.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(rows)))
         request.respond(s.OffsetForLeaderEpochResponse(topics=tuple(topics)))

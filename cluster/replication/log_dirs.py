@@ -48,9 +48,7 @@ class DescribeLogDirsHandler:
         results = [await self._folder(s, folder, wanted) for folder in self.logs.folders]
         request.respond(s.DescribeLogDirsResponse(results=tuple(results)))
 
-    async def _folder(
-        self, s: messages.Schema, folder: LogFolder, wanted: set[TopicPartition] | None
-    ) -> Any:
+    async def _folder(self, s: messages.Schema, folder: LogFolder, wanted: set[TopicPartition] | None) -> Any:
         path = folder.path
         space: dict[str, int] = {}
         failed = folder.failed is not None
@@ -63,9 +61,7 @@ class DescribeLogDirsHandler:
                 host.trace.log("error", f"the free space of {path} is unknown: {error}")
                 failed = True
         if failed:
-            return s.DescribeLogDirsResult(
-                error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=()
-            )
+            return s.DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp, log in sorted(folder.logs.items()):
             if wanted is None or tp in wanted:
@@ -75,16 +71,8 @@ class DescribeLogDirsHandler:
                     lag = max(0, partition.high_watermark - log.log_end_offset)
                 topics[tp.topic].append(
                     s.DescribeLogDirsPartition(
-                        partition_index=tp.partition,
-                        partition_size=log.size,
-                        offset_lag=lag,
-                        is_future_key=False,
+                        partition_index=tp.partition, partition_size=log.size, offset_lag=lag, is_future_key=False
                     )
                 )
-        rows = (
-            s.DescribeLogDirsTopic(name=name, partitions=tuple(found))
-            for name, found in topics.items()
-        )
-        return s.DescribeLogDirsResult(
-            error_code=ErrorCode.none, log_dir=path, topics=tuple(rows), **space
-        )
+        rows = (s.DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in topics.items())
+        return s.DescribeLogDirsResult(error_code=ErrorCode.none, log_dir=path, topics=tuple(rows), **space)

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class LogFailures:
     """Takes partitions out of service."""
 
-    def __init__(
-        self, host: Host, logs: LogManager, directory: PartitionDirectory, wake_ups: WakeUps
-    ) -> None:
+    def __init__(self, host: Host, logs: LogManager, directory: PartitionDirectory, wake_ups: WakeUps) -> None:
         self._host = host
         self._logs = logs
         self._directory = directory
@@ -53,9 +51,7 @@ class LogFailures:
             self._logs.log_failed(partition.log, StorageError(str(error)))
         self._host.trace.log("error", f"log folder failed: {error!r}")
 
-    def _folder_failed(
-        self, _folder: LogFolder, logs: Sequence[Log], failure: StorageError
-    ) -> None:
+    def _folder_failed(self, _folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
         """A data folder is offline, and with it the replicas in it (B13)."""
         for log in logs:
             partition = self._directory.partition(log.topic_partition)

@@ -268,9 +268,7 @@ class Partition:
 
         KafkaError(offset_out_of_range) when the epoch or the offset lies below what this log has.
         """
-        epoch, end = self.log.epochs.end_offset_for(
-            LeaderEpoch(last_fetched_epoch), self.log.log_end_offset
-        )
+        epoch, end = self.log.epochs.end_offset_for(LeaderEpoch(last_fetched_epoch), self.log.log_end_offset)
         if epoch < 0 or end < 0 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.offset_out_of_range)
         if epoch < last_fetched_epoch or end < fetch_offset:
@@ -291,8 +289,7 @@ class Partition:
         if acks == -1 and self.below_min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.topic_partition}: ISR {list(self.isr)} is below "
-                f"min.insync.replicas={self.min_isr}",
+                f"{self.topic_partition}: ISR {list(self.isr)} is below min.insync.replicas={self.min_isr}",
             )
         log = self.log
         end = log.log_end_offset
@@ -302,12 +299,7 @@ class Partition:
         return info
 
     def follower_fetched(
-        self,
-        node: NodeId,
-        offset: Offset,
-        log_start: Offset,
-        now_ms: int,
-        broker_epoch: BrokerEpoch,
+        self, node: NodeId, offset: Offset, log_start: Offset, now_ms: int, broker_epoch: BrokerEpoch
     ) -> bool:
         """Take in a follower's fetch whose epoch was checked; True when the HW moved.
 
@@ -321,8 +313,7 @@ class Partition:
         if not remote.fetched(offset, log_start, self.log.log_end_offset, now_ms, broker_epoch):
             raise KafkaError(
                 ErrorCode.stale_broker_epoch,
-                f"{self}: broker {node} fetched with epoch {broker_epoch}, it is registered with "
-                f"{remote.broker_epoch}",
+                f"{self}: broker {node} fetched with epoch {broker_epoch}, it is registered with {remote.broker_epoch}",
             )
         return offset != before and self.advance_high_watermark(now_ms)
 
@@ -337,8 +328,7 @@ class Partition:
         assert high <= end, f"{self}: {high} may be acknowledged, the log ends at {end}"
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (
-                node in maximal
-                or (remote.caught_up(end, now_ms, self.silence_max_ms) and self._alive(node))
+                node in maximal or (remote.caught_up(end, now_ms, self.silence_max_ms) and self._alive(node))
             ):
                 high = remote.log_end_offset
         if high <= self.high_watermark:
@@ -366,10 +356,7 @@ class Partition:
 
         The HW alone is not enough: a new leader's HW may be behind records that the old leader acknowledged.
         """
-        return (
-            remote.log_end_offset >= self.high_watermark
-            and remote.log_end_offset >= self.epoch_start
-        )
+        return remote.log_end_offset >= self.high_watermark and remote.log_end_offset >= self.epoch_start
 
     def is_isr_eligible(self, node: NodeId) -> bool:
         """Rule of KIP-841: only a broker that is registered joins, by what this broker's metadata says."""
@@ -392,8 +379,7 @@ class Partition:
         kept = tuple(
             node
             for node in self.isr
-            if (remote := self._remotes.get(node)) is None
-            or remote.in_sync(end, now_ms, *limits, listening_ms)
+            if (remote := self._remotes.get(node)) is None or remote.in_sync(end, now_ms, *limits, listening_ms)
         )
         return None if kept == self.isr else self._propose(kept, "shrink")
 

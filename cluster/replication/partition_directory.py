@@ -46,9 +46,7 @@ class PartitionDirectory:
         self._config = config
         self._lag_time_max_ms = config.number("replica.lag.time.max.ms")
         self._silence_max_ms = config.number("harrow.replica.silence.max.ms")
-        self.shortest_lag_ms = min(
-            self._lag_time_max_ms, self._silence_max_ms or self._lag_time_max_ms
-        )
+        self.shortest_lag_ms = min(self._lag_time_max_ms, self._silence_max_ms or self._lag_time_max_ms)
         """The shorter one of the times after which a member leaves an ISR."""
         self._logs = logs
         self._checkpoint = checkpoint
@@ -106,12 +104,7 @@ class PartitionDirectory:
         return partition
 
     def create(
-        self,
-        tp: TopicPartition,
-        topic_id: UUID | None,
-        overrides: Mapping[str, object],
-        *,
-        is_new: bool = True,
+        self, tp: TopicPartition, topic_id: UUID | None, overrides: Mapping[str, object], *, is_new: bool = True
     ) -> Partition:
         """The partition of `tp`; it is created with its log unless it is here. KafkaError, StorageError, OSError."""
         if topic_id is None:

@@ -21,13 +21,7 @@ from ..wire.api_errors import code_at
 from ..wire.api_keys import ApiKey
 from ..wire.batch_header import HEADER_SIZE, header_at, is_transactional
 from ..wire.compression import Codec
-from ..wire.produce import (
-    ProduceAnswer,
-    ProduceEntry,
-    ProduceRequest,
-    decode_produce,
-    encode_produce_response,
-)
+from ..wire.produce import ProduceAnswer, ProduceEntry, ProduceRequest, decode_produce, encode_produce_response
 from ..wire.request import ARRIVES
 from .appends import ADMIN_CLIENT, ProduceResult
 from .current_leaders import MOVED
@@ -70,9 +64,7 @@ class ProduceHandler:
                 return None
             unverified = self._transactions.unverified(entries, request.version)
             if unverified:
-                checked = self._transactions.check(
-                    produce.transactional_id, unverified, request.version
-                )
+                checked = self._transactions.check(produce.transactional_id, unverified, request.version)
                 return self._check_and_append(request, produce, entries, refused, keys, checked)
         self._append(request, produce, entries, refused, keys)
         return None
@@ -148,10 +140,7 @@ class ProduceHandler:
                     raise WireError(f"acks=0 and {', '.join(code.name for code in codes)}")
                 request.no_response()
                 return
-            rows = [
-                refused.get(index) or results[_known(keys[index])]
-                for index in range(len(produce.entries))
-            ]
+            rows = [refused.get(index) or results[_known(keys[index])] for index in range(len(produce.entries))]
             self._respond(request, produce.entries, keys, rows, acks)
 
         self._appends.append(
@@ -191,9 +180,7 @@ class ProduceHandler:
         rows: list[ProduceResult],
         acks: int,
     ) -> None:
-        answers = [
-            self._answer(entry, tp, row) for entry, tp, row in zip(entries, keys, rows, strict=True)
-        ]
+        answers = [self._answer(entry, tp, row) for entry, tp, row in zip(entries, keys, rows, strict=True)]
         moved = [row.leader_id for row in answers if row.error and row.leader_id >= 0]
         endpoints = self._leaders.endpoints(moved, request.listener.name) if moved else ()
         parts = encode_produce_response(request.version, answers, node_endpoints=endpoints)
@@ -208,17 +195,10 @@ class ProduceHandler:
             on_send = sent
         request.respond_parts(parts, on_send=on_send)
 
-    def _answer(
-        self, entry: ProduceEntry, tp: TopicPartition | None, row: ProduceResult
-    ) -> ProduceAnswer:
+    def _answer(self, entry: ProduceEntry, tp: TopicPartition | None, row: ProduceResult) -> ProduceAnswer:
         if row.error is ErrorCode.none:
             return ProduceAnswer(
-                entry.topic,
-                entry.partition,
-                0,
-                row.base_offset,
-                row.append_time_ms,
-                row.log_start_offset,
+                entry.topic, entry.partition, 0, row.base_offset, row.append_time_ms, row.log_start_offset
             )
         leader, epoch = -1, -1
         if row.error in MOVED and tp is not None:

@@ -73,9 +73,7 @@ class RemoteReplica:
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = caught_up_ms
 
-    def fetched(
-        self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, epoch: BrokerEpoch
-    ) -> bool:
+    def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, epoch: BrokerEpoch) -> bool:
         """Take in a fetch at `offset` by registration `epoch`; False when that registration has ended.
 
         The replica is caught up now if it fetches from the leader's end. It was caught up at its previous fetch if it
@@ -129,12 +127,7 @@ class RemoteReplica:
         self.last_caught_up_ms = max(self.last_caught_up_ms, fetched_ms)
 
     def in_sync(
-        self,
-        leader_end: Offset,
-        now_ms: int,
-        lag_time_max_ms: int,
-        silence_max_ms: int,
-        listening_ms: int = NEVER_MS,
+        self, leader_end: Offset, now_ms: int, lag_time_max_ms: int, silence_max_ms: int, listening_ms: int = NEVER_MS
     ) -> bool:
         """True for a member that stays in the ISR: caught up within the lag time, and not behind and silent (C4).
 
@@ -145,13 +138,8 @@ class RemoteReplica:
         row = self.session_row
         in_session_ms = NEVER_MS if row is None else row.last_fetch_ms()
         heard_ms = max(self.last_caught_up_ms, self.last_fetch_ms, in_session_ms, listening_ms)
-        return (
-            now_ms - self.last_caught_up_ms <= lag_time_max_ms
-            and now_ms - heard_ms <= silence_max_ms
-        )
+        return now_ms - self.last_caught_up_ms <= lag_time_max_ms and now_ms - heard_ms <= silence_max_ms
 
     def caught_up(self, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """True at the leader's end, or when it was there within the lag time (part of C1's rule)."""
-        return (
-            self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms
-        )
+        return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms

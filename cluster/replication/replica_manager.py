@@ -116,9 +116,7 @@ class ReplicaManager:
         self.isr_changes: Mapping[str, int] = isr_changes.counts
         """How often ISRs changed here, by cause: for metrics."""
         shortest_ms = self.directory.shortest_lag_ms
-        self._isr_writes = IsrWrites(
-            host, registry_isr, node_id, shortest_ms, self.partitions, isr_changes
-        )
+        self._isr_writes = IsrWrites(host, registry_isr, node_id, shortest_ms, self.partitions, isr_changes)
         self.fetchers = FetcherManager(
             FetcherServices(
                 host=host,
@@ -139,9 +137,7 @@ class ReplicaManager:
         """Asks transaction coordinators; the broker connects it to them."""
         followers = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets, metadata)
         readers = ReadReplicas(node_id, config, metadata), CurrentLeaders(self.directory, metadata)
-        self._fetch = FetchHandler(
-            host, self.directory, self.wake_ups, followers, log_failed, config, *readers
-        )
+        self._fetch = FetchHandler(host, self.directory, self.wake_ups, followers, log_failed, config, *readers)
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata
         self._leader_and_isr = LeaderAndIsrHandler(self._role_services())
@@ -192,16 +188,8 @@ class ReplicaManager:
         producers = DescribeProducersHandler(directory)
         alter_log_dirs = AlterReplicaLogDirsHandler(self._log_dirs.logs, directory)
         return (
-            ApiRow(
-                0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
-            ),
-            ApiRow(
-                1,
-                FETCH_VERSION_LOW,
-                FETCH_VERSION_HIGH,
-                self._fetch.handle,
-                refuse=self._fetch.refuse,
-            ),
+            ApiRow(0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse),
+            ApiRow(1, FETCH_VERSION_LOW, FETCH_VERSION_HIGH, self._fetch.handle, refuse=self._fetch.refuse),
             ApiRow(2, 1, 11, offsets.handle_list_offsets),
             ApiRow(4, 7, 7, roles.handle_leader_and_isr),
             ApiRow(5, 4, 4, roles.handle_stop_replica),
@@ -227,9 +215,7 @@ class ReplicaManager:
         if self.wake_ups.deletions.delayed:
             self.wake_ups.deletions.check_all()
 
-    def assigned_elsewhere(
-        self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int
-    ) -> None:
+    def assigned_elsewhere(self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int) -> None:
         """The controller says that a partition has no replica here under `leader_epoch`."""
         self._leader_and_isr.stop_assigned_elsewhere(tp, topic_id, leader_epoch)
 
@@ -260,12 +246,7 @@ class ReplicaManager:
     def purgatories(self) -> tuple[Purgatory, ...]:
         """All purgatories of this room: for metrics."""
         wake_ups = self.wake_ups
-        return (
-            wake_ups.produces,
-            wake_ups.follower_fetches,
-            wake_ups.consumer_fetches,
-            wake_ups.deletions,
-        )
+        return (wake_ups.produces, wake_ups.follower_fetches, wake_ups.consumer_fetches, wake_ups.deletions)
 
     # ------------------------------------------------------- between the parts
 

@@ -136,9 +136,7 @@ class TransactionChecks:
 
     # ---- Produce -----------------------------------------------------------------------------------
 
-    def unverified(
-        self, entries: Mapping[TopicPartition, Buffer], version: int
-    ) -> dict[TopicPartition, Unverified]:
+    def unverified(self, entries: Mapping[TopicPartition, Buffer], version: int) -> dict[TopicPartition, Unverified]:
         """The transactional batches of a Produce that the coordinator must be asked about."""
         found: dict[TopicPartition, Unverified] = {}
         for tp, records in entries.items():
@@ -237,10 +235,7 @@ class TransactionChecks:
         answers = await self.queries.check(
             transactional_id, first.producer_id, first.producer_epoch, tuple(unverified), add=add
         )
-        return {
-            tp: answers[tp] if answers[tp] is not _NONE else self._guard(tp, row)
-            for tp, row in unverified.items()
-        }
+        return {tp: answers[tp] if answers[tp] is not _NONE else self._guard(tp, row) for tp, row in unverified.items()}
 
     def _present(self, tp: TopicPartition, row: Unverified, *, add: bool) -> Unverified:
         """The same batch, with what the log has of its producer now."""
@@ -277,9 +272,7 @@ class TransactionChecks:
             del self._first[next(iter(self._first))]
 
 
-def error_for_client(
-    error: ErrorCode, *, again: ErrorCode, adds: bool, knows_abortable: bool
-) -> ErrorCode:
+def error_for_client(error: ErrorCode, *, again: ErrorCode, adds: bool, knows_abortable: bool) -> ErrorCode:
     """The code for a client whose batch or offsets were not allowed.
 
     `again`: the code on which the client tries again, where the coordinator gave no answer. `adds`: the request itself

@@ -64,9 +64,7 @@ class TruncationStrategy(Protocol):
 
 
 def _high_watermark(partition: Partition) -> TruncationPoint:
-    return TruncationPoint(
-        offset=min(partition.high_watermark, partition.log_end_offset), done=True
-    )
+    return TruncationPoint(offset=min(partition.high_watermark, partition.log_end_offset), done=True)
 
 
 def _nothing(partition: Partition) -> TruncationPoint:
@@ -155,12 +153,7 @@ class Kip320Truncation(Kip279Truncation):
 
 STRATEGIES: dict[str, TruncationStrategy] = {
     strategy.name: strategy
-    for strategy in (
-        HighWatermarkTruncation(),
-        Kip101Truncation(),
-        Kip279Truncation(),
-        Kip320Truncation(),
-    )
+    for strategy in (HighWatermarkTruncation(), Kip101Truncation(), Kip279Truncation(), Kip320Truncation())
 }
 """Every strategy by its value of `harrow.replica.truncation`."""
 

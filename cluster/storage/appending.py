@@ -11,15 +11,7 @@ from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
 from ..ids import Offset, TopicPartition
 from ..wire.batch_header import new_row
-from ..wire.batches import (
-    HEADER_SIZE,
-    BatchHeader,
-    PlacedBatch,
-    assign_offset,
-    crc_matches,
-    placed_header,
-    stamp,
-)
+from ..wire.batches import HEADER_SIZE, BatchHeader, PlacedBatch, assign_offset, crc_matches, placed_header, stamp
 from .indexes.sparse_index import RELATIVE_OFFSET_MAX
 from .producers.producer_entry import BatchMetadata
 from .results import AppendedBatch, AppendInfo
@@ -36,9 +28,7 @@ SHARED_BYTES_LEAST = 8 * 1024
 """A smaller batch is copied: that costs less than two parts at the append and at each fetch."""
 
 
-def place(
-    records: Buffer, header: BatchHeader, offset: int, leader_epoch: int
-) -> tuple[Buffer, ...]:
+def place(records: Buffer, header: BatchHeader, offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
     """The parts to write for the batch `records` at `offset` in the leader's epoch.
 
     `records` are not changed. A large batch is not copied (B12): the parts are a new header and a view of the rest.
@@ -80,11 +70,7 @@ def up_to_epoch(batches: Sequence[PlacedBatch], leader_epoch: int) -> Sequence[P
 
 
 def follower_rows(
-    view: memoryview,
-    batches: Sequence[PlacedBatch],
-    *,
-    end: int,
-    log: TopicPartition,
+    view: memoryview, batches: Sequence[PlacedBatch], *, end: int, log: TopicPartition
 ) -> list[AppendedBatch]:
     """Check that a leader's batches are valid and continue the log, which ends at `end`; one row for each batch.
 
@@ -96,13 +82,10 @@ def follower_rows(
         base = header.base_offset
         if base < end:
             raise StorageError(
-                f"{log}: the leader sent offset {base}, this log goes on at {end}; "
-                "truncate before fetching"
+                f"{log}: the leader sent offset {base}, this log goes on at {end}; truncate before fetching"
             )
         if header.magic != 2 or header.last_offset_delta < 0 or not crc_matches(view, placed):
-            raise KafkaError(
-                ErrorCode.corrupt_message, f"{log}: the leader's batch {base} has a wrong CRC"
-            )
+            raise KafkaError(ErrorCode.corrupt_message, f"{log}: the leader's batch {base} has a wrong CRC")
         last = header.last_offset
         row = (position, size, base, last, header.max_timestamp, header.leader_epoch)
         rows.append(new_row(AppendedBatch, row))

@@ -26,10 +26,7 @@ class Durability:
     def __init__(self, recovery_point: Offset) -> None:
         self._cuts = 0
         self._cut_point = recovery_point  # the recovery point after the last truncation
-        self._flushed = (
-            0,
-            recovery_point,
-        )  # number of truncations before the flush, recovery point
+        self._flushed = (0, recovery_point)  # number of truncations before the flush, recovery point
         self._pending_from: Offset | None = None
 
     @property

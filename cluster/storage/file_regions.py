@@ -40,14 +40,7 @@ class SegmentRead(Protocol[T_co]):
     """A way to read a segment: `LogSegment.read` or `read_to_send`."""
 
     def __call__(
-        self,
-        segment: LogSegment,
-        offset: int,
-        max_bytes: int,
-        upper: int,
-        /,
-        *,
-        at_least_one: bool,
+        self, segment: LogSegment, offset: int, max_bytes: int, upper: int, /, *, at_least_one: bool
     ) -> T_co | None:
         """Whole batches, or None when all of the segment lies before `offset`."""
         ...

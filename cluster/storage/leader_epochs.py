@@ -42,20 +42,13 @@ class LeaderEpochs:
         self._path = f"{folder}/{LEADER_EPOCHS}"
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
-        self._before_rebuild: dict[LeaderEpoch, Offset] | None = (
-            None  # the entries of the file, during a rebuild
-        )
-        self._version, self._synced = (
-            1,
-            0,
-        )  # versions of the file: written (1: by an earlier process), durable
+        self._before_rebuild: dict[LeaderEpoch, Offset] | None = None  # the entries of the file, during a rebuild
+        self._version, self._synced = (1, 0)  # versions of the file: written (1: by an earlier process), durable
         for number, row in enumerate(read_rows(disk, self._path, 2), 3):
             epoch = LeaderEpoch(read_number(self._path, number, row[0]))
             start = Offset(read_number(self._path, number, row[1]))
             if epoch <= self.latest() or start < 0 or (self._starts and start <= self._starts[-1]):
-                raise malformed(
-                    self._path, number, f"{' '.join(row)!r} is not after its forerunner"
-                )
+                raise malformed(self._path, number, f"{' '.join(row)!r} is not after its forerunner")
             self._epochs.append(epoch)
             self._starts.append(start)
 
@@ -71,9 +64,7 @@ class LeaderEpochs:
         """The start offset of the newest epoch; -1 when none was assigned."""
         return self._starts[-1] if self._starts else NO_OFFSET
 
-    def end_offset_for(
-        self, epoch: LeaderEpoch, log_end_offset: Offset
-    ) -> tuple[LeaderEpoch, Offset]:
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch at or below `epoch` and its end offset; see the module's head."""
         if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return NO_EPOCH, NO_OFFSET
@@ -167,6 +158,4 @@ class LeaderEpochs:
         # loss takes before are rebuilt from the batches above the recovery point.
         rows = zip(self._epochs, self._starts, strict=True)
         self._disk.replace(self._path, encode_rows(rows), durable=False)
-        self._version += (
-            1  # afterwards: a flush on a thread at the same time may have synced the old file
-        )
+        self._version += 1  # afterwards: a flush on a thread at the same time may have synced the old file

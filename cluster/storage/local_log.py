@@ -48,16 +48,7 @@ class OpenedLog:
 class LocalLog:
     """Segments on disk."""
 
-    __slots__ = (
-        "_host",
-        "_maps",
-        "_names",
-        "_names_synced",
-        "_topic_partition",
-        "config",
-        "folder",
-        "segments",
-    )
+    __slots__ = ("_host", "_maps", "_names", "_names_synced", "_topic_partition", "config", "folder", "segments")
 
     def __init__(
         self,
@@ -93,9 +84,7 @@ class LocalLog:
                 return found
         return FetchData([], 0, Offset(offset))
 
-    def offset_for_timestamp(
-        self, timestamp_ms: int, start: int
-    ) -> tuple[int, Offset, LeaderEpoch] | None:
+    def offset_for_timestamp(self, timestamp_ms: int, start: int) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. The first record at or after both: its time, offset and leader epoch."""
         for segment in self.segments.from_time(timestamp_ms):
             if segment.max_timestamp >= timestamp_ms:

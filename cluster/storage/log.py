@@ -123,10 +123,7 @@ class Log(ReadableLog):
         return self._durability.recovery_point
 
     def join(
-        self,
-        tails: TailBudget,
-        flush_due: Callable[[Log], None],
-        on_failure: Callable[[Log, StorageError], None],
+        self, tails: TailBudget, flush_due: Callable[[Log], None], on_failure: Callable[[Log, StorageError], None]
     ) -> None:
         """A log of a broker: it shares `tails`, `flush_due` makes its fsyncs, `on_failure` receives I/O errors."""
         self._tail.share(tails)
@@ -135,9 +132,7 @@ class Log(ReadableLog):
 
     # -- append
 
-    def append_as_leader(
-        self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = _CLIENT
-    ) -> AppendInfo:
+    def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = _CLIENT) -> AppendInfo:
         """Validate a batch of a producer (or of this broker's coordinator), assign its offsets, and append it.
 
         KafkaError: the batch is refused, nothing is appended. A batch that was appended before is not appended again:
@@ -198,9 +193,7 @@ class Log(ReadableLog):
         start = size = 0
         while start < len(rows):
             run, size = run_from(rows, start, self._segments.active.size, self._segment_bytes)
-            planned = self.producers.plan(
-                view, batches[start : start + len(run)], None, Origin.REPLICATION
-            )
+            planned = self.producers.plan(view, batches[start : start + len(run)], None, Origin.REPLICATION)
             begin = rows[start].position
             self._write((view[begin:size],), size - begin, run, planned)
             start += len(run)
@@ -219,9 +212,7 @@ class Log(ReadableLog):
         header = batches[0][2]
         return header.base_offset < self.log_end_offset <= header.last_offset
 
-    def _write(
-        self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan
-    ) -> None:
+    def _write(self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan) -> None:
         """Append the `size` bytes of `parts` in one write; `rows` describe the batches in them."""
         last_row = rows[-1]
         segment = self._segments.active
@@ -250,7 +241,7 @@ class Log(ReadableLog):
 
     def finish_append(
         self, segment: LogSegment, parts: tuple[Buffer, ...], rows: Sequence[AppendedBatch], planned: Plan, end: Offset
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take in what was written: the log end first, the transaction index last, because it may fail (KAFKA-7866)."""
         self.log_end_offset = end
         self.extend_tail(parts, rows)

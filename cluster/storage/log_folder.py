@@ -23,12 +23,7 @@ from ..wire.topic_ids import draw_topic_id, text_of
 from .checkpoints import OffsetCheckpoint
 from .files import HIGH_WATERMARKS, LOCK, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
 from .log import Log
-from .metadata_files import (
-    MetaProperties,
-    read_clean_shutdown,
-    remove_clean_shutdown,
-    write_clean_shutdown,
-)
+from .metadata_files import MetaProperties, read_clean_shutdown, remove_clean_shutdown, write_clean_shutdown
 
 
 def log_folders(config: BrokerConfig, base: str) -> list[str]:
@@ -107,9 +102,7 @@ class LogFolder:
             if meta.directory_id:
                 return
         fresh = MetaProperties(
-            cluster_id=cluster_id,
-            broker_id=broker_id,
-            directory_id=text_of(draw_topic_id(self._host.random)),
+            cluster_id=cluster_id, broker_id=broker_id, directory_id=text_of(draw_topic_id(self._host.random))
         )
         fresh.write(self._disk, self.path)
         self.meta = fresh
@@ -156,9 +149,7 @@ class LogFolder:
         self._recovery_points.write(points)
         self._points = points
         moved = {
-            tp: log.log_start_offset
-            for tp, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset > log.segments[0].base_offset
         }
         self._log_starts.write(moved)
         self._starts = moved

@@ -124,9 +124,7 @@ class LogManager:
                 log.flush_what_is_due()
         self._host.failpoints.hit(BEFORE_LOWER_CHECKPOINTS)
         for log in list(folder.logs.values()):
-            folder.check_cut(
-                log
-            )  # truncated by this loading, or by the last broker before it crashed
+            folder.check_cut(log)  # truncated by this loading, or by the last broker before it crashed
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """BLOCKS briefly. Note in every folder whose it is; StorageError when one is another's."""
@@ -161,12 +159,7 @@ class LogManager:
         return list(self._logs.values())
 
     def create(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: str,
-        config: TopicConfig,
-        *,
-        is_new: bool = True,
+        self, topic_partition: TopicPartition, topic_id: str, config: TopicConfig, *, is_new: bool = True
     ) -> Log:
         """The log of a new replica, or the existing log of the replica, reconfigured.
 
@@ -177,8 +170,7 @@ class LogManager:
         if log is not None:
             if log.topic_id and topic_id and log.topic_id != topic_id:
                 raise StorageError(
-                    f"{log.folder} belongs to topic id {log.topic_id}, not {topic_id}; "
-                    "delete the old replica first"
+                    f"{log.folder} belongs to topic id {log.topic_id}, not {topic_id}; delete the old replica first"
                 )
             if topic_id and not log.topic_id:
                 try:
@@ -287,9 +279,7 @@ class LogManager:
         self._host.tasks.call_soon(self._report, folder, logs, failure)
 
     def _report(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
-        self._host.trace.emit(
-            "log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure)
-        )
+        self._host.trace.emit("log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure))
         for listener in self.on_folder_failed:
             listener(folder, logs, failure)
 
@@ -305,11 +295,7 @@ class LogManager:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """BLOCKS briefly. Replace `replication-offset-checkpoint` in each folder, with its own partitions."""
         for folder in self.online:
-            own = {
-                tp: offset
-                for tp, offset in offsets.items()
-                if self._folder_of.get(tp, self.folders[0]) is folder
-            }
+            own = {tp: offset for tp, offset in offsets.items() if self._folder_of.get(tp, self.folders[0]) is folder}
             try:
                 folder.write_high_watermarks(own)
             except OSError as error:
@@ -333,9 +319,7 @@ class LogManager:
         for log in self.logs():
             if log.failed is None:
                 if not self.cleaner.retains(log):
-                    with contextlib.suppress(
-                        StorageError
-                    ):  # its folder is offline now, as in `flush_overdue`
+                    with contextlib.suppress(StorageError):  # its folder is offline now, as in `flush_overdue`
                         removed += clean_up(self._host, log)
                 log.producers.expiration_ms = expiration_ms
                 log.producers.remove_expired(now)
@@ -346,9 +330,7 @@ class LogManager:
         now = self._host.clock.wall_ms()
         for log in self.logs():
             if now - log.flushed_ms >= log.config.number("flush.ms"):
-                with contextlib.suppress(
-                    StorageError
-                ):  # its folder is offline now; the other logs are flushed
+                with contextlib.suppress(StorageError):  # its folder is offline now; the other logs are flushed
                     log.flush()
 
     # -- end

@@ -30,13 +30,7 @@ class ReadableLog(LogAvailability):
     """What can be read of one replica's log."""
 
     def __init__(
-        self,
-        host: Host,
-        topic_partition: TopicPartition,
-        local: LocalLog,
-        opened: OpenedLog,
-        *,
-        tail_bytes: int,
+        self, host: Host, topic_partition: TopicPartition, local: LocalLog, opened: OpenedLog, *, tail_bytes: int
     ) -> None:
         super().__init__(host, local.folder, topic_partition)
         self._local = local
@@ -56,9 +50,7 @@ class ReadableLog(LogAvailability):
         """Oldest first; the last one is active. Never empty."""
         return self._segments.all
 
-    def read(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> FetchData:
+    def read(self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool) -> FetchData:
         """Whole batches from the one that holds `offset`, based below `upper`.
 
         At most `max_bytes`, except that `at_least_one` allows one larger batch. Empty at the log end offset and at
@@ -74,13 +66,7 @@ class ReadableLog(LogAvailability):
         return self._read(read_to_send, offset, max_bytes, upper, at_least_one=at_least_one)
 
     def _read(
-        self,
-        read: SegmentRead[T],
-        offset: Offset,
-        max_bytes: int,
-        upper: Offset,
-        *,
-        at_least_one: bool,
+        self, read: SegmentRead[T], offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
     ) -> T | FetchData:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise self.out_of_range(offset)

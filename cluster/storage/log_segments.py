@@ -62,9 +62,7 @@ class LogSegments:
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Replace `old` by `new` (compaction); the active segment stays."""
-        assert self.active not in old, (
-            f"{self.active.file.path}: the active segment is not compacted"
-        )
+        assert self.active not in old, f"{self.active.file.path}: the active segment is not compacted"
         kept = [segment for segment in self.all if segment not in old]
         self._set(sorted([*kept, new], key=lambda segment: segment.base_offset))
 

@@ -42,9 +42,7 @@ def read_topic_id(disk: Disk, folder: str) -> str:
         raise CorruptLogError(f"{path}: expected `version: 0` and `topic_id: …`, found {lines!r}")
     text = lines[1].partition(":")[2].strip()
     if not _TOPIC_ID.fullmatch(text):
-        raise CorruptLogError(
-            f"{path}:2: {text!r} is not a topic id; remove the file to start without it"
-        )
+        raise CorruptLogError(f"{path}:2: {text!r} is not a topic id; remove the file to start without it")
     return text
 
 

@@ -77,17 +77,13 @@ class RecordChecks:
             return max(most, _NO_TIMESTAMP)
         times = _times(data, spans, header)
         untimely = self._untimely(times, header, now_ms)
-        is_timely = (
-            untimely.keys() <= errors.keys()
-        )  # a record without a key is not checked further
+        is_timely = untimely.keys() <= errors.keys()  # a record without a key is not checked further
         code = ErrorCode.invalid_record if is_timely else ErrorCode.invalid_timestamp
         _refuse(code, untimely | errors)
         return max(*times, _NO_TIMESTAMP)
 
     def _without_key(self, spans: Sequence[RecordSpan]) -> _Faults:
-        problem = (
-            f"Compacted topic cannot accept message without key in topic partition {self._log}"
-        )
+        problem = f"Compacted topic cannot accept message without key in topic partition {self._log}"
         return {index: problem for index, span in enumerate(spans) if span[3] is None}
 
     def _untimely(self, times: Sequence[int], header: BatchHeader, now_ms: int) -> _Faults:
@@ -135,9 +131,7 @@ def _refuse(code: ErrorCode, faults: _Faults) -> None:
     if code is ErrorCode.invalid_timestamp:
         problem = "One or more records have been rejected due to invalid timestamp"
     else:
-        shown = ", ".join(
-            f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN]
-        )
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN])
         problem = (
             f"One or more records have been rejected due to {len(errors)} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"

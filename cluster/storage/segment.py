@@ -47,15 +47,7 @@ class LogSegment(SegmentFiles):
         "size",
     )
 
-    def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        base_offset: int,
-        options: SegmentOptions,
-        *,
-        suffix: str = "",
-    ) -> None:
+    def __init__(self, disk: Disk, folder: str, base_offset: int, options: SegmentOptions, *, suffix: str = "") -> None:
         """`suffix` comes after every file's own: `.cleaned`, `.swap`."""
         super().__init__(disk, folder, base_offset, options, suffix=suffix)
         self._index_interval = options.index_interval
@@ -122,12 +114,7 @@ class LogSegment(SegmentFiles):
         return above
 
     def roll_reason(
-        self,
-        size: int,
-        last: AppendedBatch,
-        bytes_max: int,
-        age_ms: int,
-        wall_ms: Callable[[], int],
+        self, size: int, last: AppendedBatch, bytes_max: int, age_ms: int, wall_ms: Callable[[], int]
     ) -> str:
         """B6: why the segment must roll before `size` more bytes that end with the batch `last`; "" when it need not.
 
@@ -142,9 +129,7 @@ class LogSegment(SegmentFiles):
         # by record time, as Kafka: old records that are replayed roll as they did originally
         begun = self._first_timestamp
         if begun == _UNKNOWN:
-            begun = self._first_timestamp = header_at(
-                self.file.read_at(0, HEADER_SIZE)
-            ).max_timestamp
+            begun = self._first_timestamp = header_at(self.file.read_at(0, HEADER_SIZE)).max_timestamp
         age = last.max_timestamp - begun if begun >= 0 else wall_ms() - self.created_ms
         if age > age_ms - self._roll_jitter_ms:
             return "age"
@@ -161,9 +146,7 @@ class LogSegment(SegmentFiles):
 
     # -- read
 
-    def read(
-        self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
-    ) -> FetchData | None:
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FetchData | None:
         """Whole batches from the batch with `offset` on, based below `upper`; None when all batches end before it."""
         found = self.find(offset)
         if found is None:
@@ -182,9 +165,7 @@ class LogSegment(SegmentFiles):
         `least` when the index has no entry above it, or a wrong one.
         """
         position, offset = self.offsets.last_before(limit, upper)
-        if position <= least or not self._may_begin(
-            self.file.read_at(position, HEADER_SIZE), position, offset
-        ):
+        if position <= least or not self._may_begin(self.file.read_at(position, HEADER_SIZE), position, offset):
             return least
         return position
 

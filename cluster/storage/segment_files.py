@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ..host.seam import Disk
-from .files import (
-    DELETED,
-    LOG,
-    OFFSET_INDEX,
-    SEGMENT_FILES,
-    SNAPSHOT,
-    TIME_INDEX,
-    TXN_INDEX,
-    file_name,
-)
+from .files import DELETED, LOG, OFFSET_INDEX, SEGMENT_FILES, SNAPSHOT, TIME_INDEX, TXN_INDEX, file_name
 from .indexes.offset_index import OffsetIndex
 from .indexes.time_index import TimeIndex
 from .indexes.transaction_index import TransactionIndex
@@ -35,21 +26,15 @@ class SegmentFiles:
 
     __slots__ = ("_disk", "_folder", "aborted", "base_offset", "file", "offsets", "suffix", "times")
 
-    def __init__(
-        self, disk: Disk, folder: str, base_offset: int, options: SegmentOptions, *, suffix: str
-    ) -> None:
+    def __init__(self, disk: Disk, folder: str, base_offset: int, options: SegmentOptions, *, suffix: str) -> None:
         self._disk = disk
         self._folder = folder
         self.base_offset = base_offset
         self.suffix = suffix
         self.file = disk.open(self.path_of(LOG))
         maps, index_bytes = options.maps, options.index_bytes_max
-        self.offsets = OffsetIndex(
-            disk, self.path_of(OFFSET_INDEX), base_offset, bytes_max=index_bytes, maps=maps
-        )
-        self.times = TimeIndex(
-            disk, self.path_of(TIME_INDEX), base_offset, bytes_max=index_bytes, maps=maps
-        )
+        self.offsets = OffsetIndex(disk, self.path_of(OFFSET_INDEX), base_offset, bytes_max=index_bytes, maps=maps)
+        self.times = TimeIndex(disk, self.path_of(TIME_INDEX), base_offset, bytes_max=index_bytes, maps=maps)
         self.aborted = TransactionIndex(disk, self.path_of(TXN_INDEX), base_offset)
 
     def path_of(self, kind: str) -> str:

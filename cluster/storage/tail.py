@@ -88,9 +88,7 @@ class Tail:
         assert self.size == 0, "a tail joins a budget before it holds anything"
         self._budget = budget
 
-    def append(
-        self, base_offset: int, last_offset: int, size: int, parts: tuple[Buffer, ...]
-    ) -> None:
+    def append(self, base_offset: int, last_offset: int, size: int, parts: tuple[Buffer, ...]) -> None:
         """Keep one batch, the `size` bytes of `parts`; the oldest batches are evicted."""
         cost = size + ENTRY_COST
         if cost > self._limit:
@@ -122,9 +120,7 @@ class Tail:
             self.size -= size
             self._budget.refund(self, size)
 
-    def read(
-        self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
-    ) -> FetchData | None:
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FetchData | None:
         """Whole batches from the batch with `offset` on; None when the tail does not have it."""
         batches = self._batches
         index = bisect_right(batches, offset, key=_base_of) - 1

@@ -19,9 +19,7 @@ def time_at(segment: LogSegment, offset: int) -> int:
     return header_at(segment.file.read_at(found[0], HEADER_SIZE)).max_timestamp
 
 
-def find_timestamp(
-    segment: LogSegment, timestamp: int, start_offset: int
-) -> tuple[int, Offset, LeaderEpoch] | None:
+def find_timestamp(segment: LogSegment, timestamp: int, start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
     """BLOCKS. Timestamp, offset and leader epoch of the first record at or after both; None when there is none."""
     time, offset = segment.times.lookup(timestamp)
     if offset <= start_offset or time_at(segment, offset) != time:

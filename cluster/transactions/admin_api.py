@@ -94,9 +94,7 @@ class TransactionAdminApi:
         try:
             pattern = _pattern(getattr(body, "transactional_id_pattern", None))
         except KafkaError as error:
-            request.respond(
-                s.ListTransactionsResponse(error_code=error.code, transaction_states=())
-            )
+            request.respond(s.ListTransactionsResponse(error_code=error.code, transaction_states=()))
             return
         titles = {state.title for state in TransactionState}
         now_ms = self._service.host.clock.wall_ms()
@@ -113,9 +111,7 @@ class TransactionAdminApi:
         request.respond(
             s.ListTransactionsResponse(
                 error_code=ErrorCode.none,
-                unknown_state_filters=tuple(
-                    name for name in dict.fromkeys(body.state_filters) if name not in titles
-                ),
+                unknown_state_filters=tuple(name for name in dict.fromkeys(body.state_filters) if name not in titles),
                 transaction_states=rows,
             )
         )

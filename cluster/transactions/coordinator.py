@@ -71,11 +71,7 @@ class TransactionCoordinator:
 
     def handlers(self) -> Iterable[ApiRow]:
         """The rows of the API table that this room serves."""
-        return (
-            *self._producers.handlers(),
-            *self._admin.handlers(),
-            *self._writer.handlers(),
-        )
+        return (*self._producers.handlers(), *self._admin.handlers(), *self._writer.handlers())
 
     async def _is_deleted(self, tp: TopicPartition) -> bool:
         """True when the registry has no such partition; False while it cannot be reached."""

@@ -48,9 +48,7 @@ OnEach = Callable[[Marker, TopicPartition, ErrorCode], None]
 class GroupMarkers(Protocol):
     """What the group coordinator does at the end of a transaction."""
 
-    def end_transaction(
-        self, partition: int, marker: Marker, invoked_ns: int, done: OnMarker, /
-    ) -> None:
+    def end_transaction(self, partition: int, marker: Marker, invoked_ns: int, done: OnMarker, /) -> None:
         """Write the marker to a partition of `__consumer_offsets` and make its offsets valid, or drop them."""
         ...
 
@@ -58,9 +56,7 @@ class GroupMarkers(Protocol):
 class MarkerWriter:
     """Writes markers to partitions that this broker leads."""
 
-    def __init__(
-        self, host: Host, replicas: ReplicaManager, groups: GroupMarkers, timeout_ms: int
-    ) -> None:
+    def __init__(self, host: Host, replicas: ReplicaManager, groups: GroupMarkers, timeout_ms: int) -> None:
         self._host = host
         self._replicas = replicas
         self._groups = groups
@@ -150,9 +146,7 @@ class MarkerWriter:
                 commit=row.transaction_result,
                 client_version=getattr(row, "transaction_version", 0),
                 partitions=tuple(
-                    TopicPartition(topic.name, number)
-                    for topic in row.topics
-                    for number in topic.partition_indexes
+                    TopicPartition(topic.name, number) for topic in row.topics for number in topic.partition_indexes
                 ),
             )
             for row in body.markers
@@ -168,9 +162,7 @@ class MarkerWriter:
         self.write(markers, request.received_ns, lambda _: _respond(request, by_producer), each)
 
 
-def _respond(
-    request: Request, by_producer: Mapping[int, Mapping[TopicPartition, ErrorCode]]
-) -> None:
+def _respond(request: Request, by_producer: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> None:
     """As in Kafka, a row for each producer with partitions, and in it a row for each partition.
 
     Of two markers of a producer for one partition it has the result that was known last: that of a marker which
@@ -184,9 +176,7 @@ def _respond(
                 s.WritableTxnMarkerTopicResult(
                     name=topic,
                     partitions=tuple(
-                        s.WritableTxnMarkerPartitionResult(
-                            partition_index=tp.partition, error_code=result[tp]
-                        )
+                        s.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=result[tp])
                         for tp in partitions
                     ),
                 )
@@ -215,9 +205,7 @@ class MarkerPeers:
             results: list[Results] = await promise
             return results
         entity = _request(markers)
-        response = await self._peers.request(
-            node_id, ApiKey.WRITE_TXN_MARKERS, VERSIONS[-1], entity
-        )
+        response = await self._peers.request(node_id, ApiKey.WRITE_TXN_MARKERS, VERSIONS[-1], entity)
         by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for row in response.markers:
             found = by_producer.setdefault(row.producer_id, {})
@@ -227,9 +215,7 @@ class MarkerPeers:
         return [_results_of(by_producer, marker) for marker in markers]
 
 
-def _results_of(
-    by_producer: Mapping[int, Results], marker: Marker
-) -> dict[TopicPartition, ErrorCode]:
+def _results_of(by_producer: Mapping[int, Results], marker: Marker) -> dict[TopicPartition, ErrorCode]:
     found = by_producer.get(marker.producer_id, {})
     return {tp: found.get(tp, ErrorCode.unknown_server_error) for tp in marker.partitions}
 
@@ -243,9 +229,7 @@ def _request(markers: Sequence[Marker]) -> object:
                 producer_epoch=marker.producer_epoch,
                 transaction_result=marker.commit,
                 topics=tuple(
-                    s.WritableTxnMarkerTopic(
-                        name=topic, partition_indexes=tuple(tp.partition for tp in partitions)
-                    )
+                    s.WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(tp.partition for tp in partitions))
                     for topic, partitions in by_topic(marker.partitions).items()
                 ),
                 coordinator_epoch=marker.coordinator_epoch,

@@ -200,9 +200,7 @@ class MarkerSender:
                 self.host.tasks.call_later(RETRY_MS, self._dispatch_again, node, batch)
         queue.is_sending = False
 
-    def _dispatch_again(
-        self, node: NodeId, batch: Sequence[tuple[EndingTransaction, list[TopicPartition]]]
-    ) -> None:
+    def _dispatch_again(self, node: NodeId, batch: Sequence[tuple[EndingTransaction, list[TopicPartition]]]) -> None:
         for ending, partitions in batch:
             if ending in self._ending and self._is_current(ending):
                 self._dispatch(ending, [tp for tp in partitions if ending.missing.get(tp) == node])
@@ -213,9 +211,7 @@ class MarkerSender:
         self._ending.pop(ending, None)
         return False
 
-    async def _send(
-        self, node: NodeId, batch: Sequence[tuple[EndingTransaction, list[TopicPartition]]]
-    ) -> bool:
+    async def _send(self, node: NodeId, batch: Sequence[tuple[EndingTransaction, list[TopicPartition]]]) -> bool:
         """Send one request; False when a part of it must be sent again."""
         markers = [ending.marker(partitions) for ending, partitions in batch]
         try:
@@ -227,9 +223,7 @@ class MarkerSender:
         complete = True
         for (ending, partitions), result in zip(batch, results, strict=True):
             for tp in partitions:
-                complete &= self._take_result(
-                    ending, tp, result.get(tp, ErrorCode.unknown_server_error)
-                )
+                complete &= self._take_result(ending, tp, result.get(tp, ErrorCode.unknown_server_error))
         return complete
 
     def _take_result(self, ending: EndingTransaction, tp: TopicPartition, error: ErrorCode) -> bool:

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 class Peers:
     """Requests to other brokers."""
 
-    def __init__(
-        self,
-        cache: MetadataCache,
-        connect: Callable[[NodeId], PeerClient | None],
-        timeout_ms: int,
-    ) -> None:
+    def __init__(self, cache: MetadataCache, connect: Callable[[NodeId], PeerClient | None], timeout_ms: int) -> None:
         self.node_id = cache.node_id
         self._cache = cache
         self._connect = connect

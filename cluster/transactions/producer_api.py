@@ -79,9 +79,7 @@ class ProducerApi:
         code, producer = await self._producer_of(request, self._init(body))
         s = messages.response(request)
         request.respond(
-            s.InitProducerIdResponse(
-                error_code=code, producer_id=producer.producer_id, producer_epoch=producer.epoch
-            )
+            s.InitProducerIdResponse(error_code=code, producer_id=producer.producer_id, producer_epoch=producer.epoch)
         )
 
     async def _init(self, body: Any) -> Producer:
@@ -90,10 +88,7 @@ class ProducerApi:
             epoch=getattr(body, "producer_epoch", UNNAMED),
         )
         if (named.producer_id == UNNAMED) != (named.epoch == UNNAMED):
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                "the producer id and the producer epoch must be given together",
-            )
+            raise KafkaError(ErrorCode.invalid_request, "the producer id and the producer epoch must be given together")
         if body.transactional_id is None:
             return Producer(producer_id=await self._ids.new_id(), epoch=0)
         expected = None if named.epoch == UNNAMED else named
@@ -107,9 +102,7 @@ class ProducerApi:
         """AddPartitionsToTxn v0 to v5; from v4 on for several transactions, of brokers and of clients."""
         body = request.decode()
         if request.version < MANY_TRANSACTIONS_FROM:
-            producer = Producer(
-                producer_id=body.v3_and_below_producer_id, epoch=body.v3_and_below_producer_epoch
-            )
+            producer = Producer(producer_id=body.v3_and_below_producer_id, epoch=body.v3_and_below_producer_epoch)
             self._add(
                 body.v3_and_below_transactional_id,
                 producer,
@@ -133,20 +126,11 @@ class ProducerApi:
         for index, row in enumerate(body.transactions):
             self._add_or_verify(row, partial(record, index), from_broker=request.from_broker)
 
-    def _add_or_verify(
-        self, row: Any, done: Callable[[Outcome], None], *, from_broker: bool
-    ) -> None:
+    def _add_or_verify(self, row: Any, done: Callable[[Outcome], None], *, from_broker: bool) -> None:
         producer = Producer(producer_id=row.producer_id, epoch=row.producer_epoch)
         partitions = _partitions(row.topics)
         if not row.verify_only:
-            self._add(
-                row.transactional_id,
-                producer,
-                partitions,
-                TRANSACTION_VERSION,
-                done,
-                may_wait=not from_broker,
-            )
+            self._add(row.transactional_id, producer, partitions, TRANSACTION_VERSION, done, may_wait=not from_broker)
             return
         # a broker asks about a partition that it has, which this broker may not know yet
         refused: Errors = {} if from_broker else self._refused(partitions, internal=True)
@@ -180,14 +164,7 @@ class ProducerApi:
         if refused:
             done(refused)
             return
-        self._service.add_partitions(
-            transactional_id,
-            producer,
-            partitions,
-            client_version,
-            done,
-            may_wait=may_wait,
-        )
+        self._service.add_partitions(transactional_id, producer, partitions, client_version, done, may_wait=may_wait)
 
     # ---- AddOffsetsToTxn ---------------------------------------------------------------------------
 
@@ -202,9 +179,7 @@ class ProducerApi:
         count = self._service.partition_count(OFFSETS)
         home = TopicPartition(OFFSETS.name, partition_for(body.group_id, count))
         producer = Producer(producer_id=body.producer_id, epoch=body.producer_epoch)
-        self._service.add_partitions(
-            body.transactional_id, producer, (home,), 0, done, may_wait=True
-        )
+        self._service.add_partitions(body.transactional_id, producer, (home,), 0, done, may_wait=True)
 
     # ---- EndTxn ------------------------------------------------------------------------------------
 
@@ -221,16 +196,10 @@ class ProducerApi:
         code, following = await self._producer_of(request, ended)
         s = messages.response(request)
         request.respond(
-            s.EndTxnResponse(
-                error_code=code,
-                producer_id=following.producer_id,
-                producer_epoch=following.epoch,
-            )
+            s.EndTxnResponse(error_code=code, producer_id=following.producer_id, producer_epoch=following.epoch)
         )
 
-    async def _producer_of(
-        self, request: Request, work: Coroutine[Any, Any, Producer]
-    ) -> tuple[ErrorCode, Producer]:
+    async def _producer_of(self, request: Request, work: Coroutine[Any, Any, Producer]) -> tuple[ErrorCode, Producer]:
         """The producer that `work` returns, or the error for the client and no producer."""
         try:
             return ErrorCode.none, await work
@@ -250,11 +219,7 @@ def _known(request: Request, error: ErrorCode) -> ErrorCode:
 
 
 def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(row.name, number) for row in topics for number in row.partitions
-        )
-    )
+    return tuple(dict.fromkeys(TopicPartition(row.name, number) for row in topics for number in row.partitions))
 
 
 def _topic_results(s: Any, asked: Iterable[Any], outcome: Outcome) -> tuple[Any, ...]:
@@ -271,9 +236,7 @@ def _topic_results(s: Any, asked: Iterable[Any], outcome: Outcome) -> tuple[Any,
         s.AddPartitionsToTxnTopicResult(
             name=name,
             results_by_partition=tuple(
-                s.AddPartitionsToTxnPartitionResult(
-                    partition_index=number, partition_error_code=error_of(name, number)
-                )
+                s.AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=error_of(name, number))
                 for number in rows
             ),
         )
@@ -292,11 +255,8 @@ def _respond_for_each(request: Request, body: Any, results: Iterable[Outcome]) -
     s = messages.response(request)
     rows = tuple(
         s.AddPartitionsToTxnResult(
-            transactional_id=row.transactional_id,
-            topic_results=_topic_results(s, row.topics, outcome),
+            transactional_id=row.transactional_id, topic_results=_topic_results(s, row.topics, outcome)
         )
         for row, outcome in zip(body.transactions, results, strict=True)
     )
-    request.respond(
-        s.AddPartitionsToTxnResponse(error_code=ErrorCode.none, results_by_transaction=rows)
-    )
+    request.respond(s.AddPartitionsToTxnResponse(error_code=ErrorCode.none, results_by_transaction=rows))

@@ -69,9 +69,7 @@ class ProducerIds:
             else:
                 start, version = int(json.loads(data)["block_end"]) + 1, stat.version
             if start > PRODUCER_ID_MOST - BLOCK_SIZE:
-                raise RegistryError(
-                    "every producer id is assigned: no producer can begin on this cluster any more"
-                )
+                raise RegistryError("every producer id is assigned: no producer can begin on this cluster any more")
             block = self._block_json(start)
             try:
                 if version is None:

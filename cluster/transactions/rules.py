@@ -24,15 +24,7 @@ from dataclasses import dataclass
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import TopicPartition
-from .states import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    EMPTY,
-    IDLE,
-    ONGOING,
-    PREPARE_COMMIT,
-    PREPARED,
-)
+from .states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, IDLE, ONGOING, PREPARE_COMMIT, PREPARED
 from .transaction import (
     EPOCH_BUMP_FROM,
     EPOCH_MAX,
@@ -61,11 +53,7 @@ class Producer:
 
 
 def initialise(
-    transaction: Transaction,
-    expected: Producer | None,
-    timeout_ms: int,
-    now_ms: int,
-    new_producer_id: int | None,
+    transaction: Transaction, expected: Producer | None, timeout_ms: int, now_ms: int, new_producer_id: int | None
 ) -> TransactionValue | None:
     """The value to log; None: a transaction is open and must be aborted first.
 
@@ -85,14 +73,10 @@ def initialise(
     if exhausted and (expected is None or expected.epoch == value.producer_epoch):
         if new_producer_id is None:
             raise ProducerIdNeededError
-        return transaction.rotated_value(
-            new_producer_id, timeout_ms, now_ms, keep_last_epoch=expected is not None
-        )
+        return transaction.rotated_value(new_producer_id, timeout_ms, now_ms, keep_last_epoch=expected is not None)
     if exhausted:
         raise KafkaError(ErrorCode.producer_fenced)
-    return transaction.bumped_value(
-        timeout_ms, None if expected is None else expected.epoch, now_ms
-    )
+    return transaction.bumped_value(timeout_ms, None if expected is None else expected.epoch, now_ms)
 
 
 def _may_continue(value: TransactionValue, expected: Producer) -> bool:
@@ -131,9 +115,7 @@ def verify(
     if value.state in PREPARED:
         raise KafkaError(ErrorCode.concurrent_transactions)
     added = set(value.partitions)
-    return {
-        tp: ErrorCode.none if tp in added else ErrorCode.transaction_abortable for tp in partitions
-    }
+    return {tp: ErrorCode.none if tp in added else ErrorCode.transaction_abortable for tp in partitions}
 
 
 def _check_producer(value: TransactionValue, producer: Producer) -> None:
@@ -177,36 +159,21 @@ def end(
     if value.state is not ONGOING and commit:
         raise _invalid(value, commit=commit)
     return prepare(
-        transaction,
-        commit=commit,
-        client_version=client_version,
-        now_ms=now_ms,
-        new_producer_id=new_producer_id,
+        transaction, commit=commit, client_version=client_version, now_ms=now_ms, new_producer_id=new_producer_id
     )
 
 
-def abort(
-    transaction: Transaction, now_ms: int, new_producer_id: int | None
-) -> TransactionValue | None:
+def abort(transaction: Transaction, now_ms: int, new_producer_id: int | None) -> TransactionValue | None:
     """The coordinator's own abort: a transaction timed out, or its producer is replaced; None: none is open."""
     if transaction.pending is not None or transaction.value.state is not ONGOING:
         return None
     return prepare(
-        transaction,
-        commit=False,
-        client_version=TRANSACTION_VERSION,
-        now_ms=now_ms,
-        new_producer_id=new_producer_id,
+        transaction, commit=False, client_version=TRANSACTION_VERSION, now_ms=now_ms, new_producer_id=new_producer_id
     )
 
 
 def prepare(
-    transaction: Transaction,
-    *,
-    commit: bool,
-    client_version: int,
-    now_ms: int,
-    new_producer_id: int | None,
+    transaction: Transaction, *, commit: bool, client_version: int, now_ms: int, new_producer_id: int | None
 ) -> TransactionValue:
     """The result of a transaction, with the next epoch where the version has one."""
     next_producer_id = NO_PRODUCER_ID
@@ -215,10 +182,7 @@ def prepare(
             raise ProducerIdNeededError
         next_producer_id = new_producer_id
     return transaction.prepared_value(
-        commit=commit,
-        client_version=client_version,
-        next_producer_id=next_producer_id,
-        now_ms=now_ms,
+        commit=commit, client_version=client_version, next_producer_id=next_producer_id, now_ms=now_ms
     )
 
 
@@ -276,8 +240,4 @@ def has_timed_out(transaction: Transaction, now_ms: int) -> bool:
 def has_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """True for a transactional id that was not used for `transactional.id.expiration.ms`."""
     value = transaction.value
-    return (
-        transaction.pending is None
-        and value.state in IDLE
-        and value.update_ms + expiration_ms <= now_ms
-    )
+    return transaction.pending is None and value.state in IDLE and value.update_ms + expiration_ms <= now_ms

@@ -58,9 +58,7 @@ class TransactionService:
             abort=self._begin_abort,
             timeout_check_ms=number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             expiration_ms=number("transactional.id.expiration.ms"),
-            expiration_check_ms=number(
-                "transaction.remove.expired.transaction.cleanup.interval.ms"
-            ),
+            expiration_check_ms=number("transaction.remove.expired.transaction.cleanup.interval.ms"),
         )
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             host,
@@ -84,9 +82,7 @@ class TransactionService:
 
     # ---- InitProducerId ----------------------------------------------------------------------------
 
-    async def initialise(
-        self, transactional_id: str, timeout_ms: int, expected: Producer | None
-    ) -> TransactionValue:
+    async def initialise(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> TransactionValue:
         """The producer id and the epoch of a producer that starts, or that continues after an error (KIP-360)."""
         self.shard_of(transactional_id)
         if not 0 < timeout_ms <= self._timeout_ms_max:
@@ -114,9 +110,7 @@ class TransactionService:
 
     # ---- EndTxn ------------------------------------------------------------------------------------
 
-    async def end(
-        self, transactional_id: str, producer: Producer, client_version: int, *, commit: bool
-    ) -> Producer:
+    async def end(self, transactional_id: str, producer: Producer, client_version: int, *, commit: bool) -> Producer:
         """Commit or abort; the id and epoch of the next transaction. The markers follow the response."""
 
         def decide(transaction: Transaction, new_id: int | None) -> TransactionValue | None:
@@ -149,9 +143,7 @@ class TransactionService:
         await self.abort(transactional_id)
 
     def _begin_abort(self, transactional_id: str) -> None:
-        self.host.tasks.spawn(
-            self._abort_timed_out(transactional_id), name=f"abort-{transactional_id}"
-        )
+        self.host.tasks.spawn(self._abort_timed_out(transactional_id), name=f"abort-{transactional_id}")
 
     async def _abort_timed_out(self, transactional_id: str) -> None:
         try:
@@ -186,14 +178,7 @@ class TransactionService:
         except KafkaError as error:
             concurrent = error.code is ErrorCode.concurrent_transactions
             if may_wait and concurrent and transaction is not None and transaction.is_ending:
-                again = partial(
-                    self.add_partitions,
-                    transactional_id,
-                    producer,
-                    partitions,
-                    client_version,
-                    done,
-                )
+                again = partial(self.add_partitions, transactional_id, producer, partitions, client_version, done)
                 self._once_ended(transaction, again)
             else:
                 done(error.code)

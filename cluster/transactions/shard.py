@@ -21,13 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..coordinators import (
-    COORDINATOR_ERRORS,
-    CoordinatorWrite,
-    RecordFormatError,
-    Shard,
-    TransactionalProducer,
-)
+from ..coordinators import COORDINATOR_ERRORS, CoordinatorWrite, RecordFormatError, Shard, TransactionalProducer
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..host.seam.failpoints import (
@@ -125,9 +119,7 @@ class TransactionShard:
     def create(self, transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:
         """A new transactional id; its first write gives it epoch 0."""
         assert transactional_id not in self._transactions, f"{transactional_id} exists"
-        value = TransactionValue(
-            producer_id=producer_id, timeout_ms=timeout_ms, update_ms=self.now_ms()
-        )
+        value = TransactionValue(producer_id=producer_id, timeout_ms=timeout_ms, update_ms=self.now_ms())
         created = self._transactions[transactional_id] = Transaction(transactional_id, value)
         return created
 
@@ -214,10 +206,7 @@ class TransactionShard:
     ) -> None:
         self.shard.write(
             CoordinatorWrite(
-                records=[(encode_key(transactional_id), value)],
-                committed=committed,
-                failed=failed,
-                errors=LOG_ERRORS,
+                records=[(encode_key(transactional_id), value)], committed=committed, failed=failed, errors=LOG_ERRORS
             )
         )
 
@@ -245,9 +234,7 @@ class TransactionShard:
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.none and self.shard.is_active:
                 self.shard.timers.schedule(
-                    (transaction.transactional_id, DEAD),
-                    RETRY_MS,
-                    lambda: self._complete(transaction, completed),
+                    (transaction.transactional_id, DEAD), RETRY_MS, lambda: self._complete(transaction, completed)
                 )
 
         if self.shard.is_active:
@@ -264,9 +251,7 @@ class TransactionShard:
             partitions=len(value.partitions),
         )
 
-    def _tap(
-        self, transactional_id: str, value: TransactionValue, before: TransactionValue | None = None
-    ) -> None:
+    def _tap(self, transactional_id: str, value: TransactionValue, before: TransactionValue | None = None) -> None:
         """Record a state that is in the log, with the partitions that it is about, before any marker is sent."""
         tap = self._host.tap
         if not tap.enabled or value.state is EMPTY:

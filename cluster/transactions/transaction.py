@@ -135,9 +135,7 @@ class Transaction:
 
     # ---- values of transitions -----------------------------------------------------------------------
 
-    def bumped_value(
-        self, timeout_ms: int, expected_epoch: int | None, now_ms: int
-    ) -> TransactionValue:
+    def bumped_value(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> TransactionValue:
         """InitProducerId: the next epoch. KafkaError(producer_fenced) for an epoch of another producer (KIP-360)."""
         value = self.value
         assert not is_exhausted(value.producer_epoch), f"{self.transactional_id}: no epoch left"
@@ -160,9 +158,7 @@ class Transaction:
         last = self.value.producer_epoch if keep_last_epoch else NO_PRODUCER_EPOCH
         return self._initialised(producer_id, 0, last, timeout_ms, now_ms)
 
-    def _initialised(
-        self, producer_id: int, epoch: int, last: int, timeout_ms: int, now_ms: int
-    ) -> TransactionValue:
+    def _initialised(self, producer_id: int, epoch: int, last: int, timeout_ms: int, now_ms: int) -> TransactionValue:
         return replace(
             self.value,
             producer_id=producer_id,
@@ -176,9 +172,7 @@ class Transaction:
             update_ms=now_ms,
         )
 
-    def added_value(
-        self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int
-    ) -> TransactionValue:
+    def added_value(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> TransactionValue:
         """AddPartitionsToTxn: these partitions, too; the transaction begins with the first of them."""
         value = self.value
         return replace(

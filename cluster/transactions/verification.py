@@ -35,13 +35,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class CoordinatorQueries:
     """Asks coordinators whether partitions belong to transactions."""
 
-    def __init__(
-        self,
-        host: Host,
-        cache: MetadataCache,
-        peers: Peers,
-        service: TransactionService,
-    ) -> None:
+    def __init__(self, host: Host, cache: MetadataCache, peers: Peers, service: TransactionService) -> None:
         self._host = host
         self._cache = cache
         self._peers = peers
@@ -69,34 +63,23 @@ class CoordinatorQueries:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
         entity = _request(transactional_id, producer, partitions, add=add)
         try:
-            response = await self._peers.request(
-                node, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, entity
-            )
+            response = await self._peers.request(node, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, entity)
         except (OSError, HarrowError) as error:  # TimeoutError is an OSError
             self._host.trace.log("warning", f"the coordinator of {transactional_id}: {error}")
             return dict.fromkeys(partitions, ErrorCode.network_exception)
         return _errors_of(response, partitions)
 
     async def _ask_here(
-        self,
-        transactional_id: str,
-        producer: Producer,
-        partitions: Collection[TopicPartition],
-        *,
-        add: bool,
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], *, add: bool
     ) -> Errors:
         if not add:
             return self._service.verify(transactional_id, producer, partitions)
         promise: Promise[ErrorCode] = self._host.tasks.promise()
-        self._service.add_partitions(
-            transactional_id, producer, partitions, TRANSACTION_VERSION, promise.set_result
-        )
+        self._service.add_partitions(transactional_id, producer, partitions, TRANSACTION_VERSION, promise.set_result)
         return dict.fromkeys(partitions, await promise)
 
 
-def _request(
-    transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], *, add: bool
-) -> object:
+def _request(transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], *, add: bool) -> object:
     s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, "request")
     return s.AddPartitionsToTxnRequest(
         transactions=(
@@ -106,9 +89,7 @@ def _request(
                 producer_epoch=producer.epoch,
                 verify_only=not add,
                 topics=tuple(
-                    s.AddPartitionsToTxnTopic(
-                        name=topic, partitions=tuple(tp.partition for tp in rows)
-                    )
+                    s.AddPartitionsToTxnTopic(name=topic, partitions=tuple(tp.partition for tp in rows))
                     for topic, rows in by_topic(partitions).items()
                 ),
             ),

@@ -69,9 +69,13 @@ class ApiTable:
         self.add_rows(rows)
 
     def add(
-        self, api_key: int, low: int, high: int, handler: Handler,
+        self,
+        api_key: int,
+        low: int,
+        high: int,
+        handler: Handler,
         refuse: Callable[[Request, ErrorCode], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Serve versions `low` to `high` of an API by `handler`. Each API has one handler, each version a schema."""
         assert self.serves(api_key), f"API key {api_key} on a listener for clients"
         assert api_key not in self._rows, f"API key {api_key} has a handler"
@@ -98,9 +102,7 @@ class ApiTable:
         if row is None:
             raise WireError(f"API key {api_key} is not served on this listener")
         if not row.low <= version <= row.high and api_key != ApiKey.API_VERSIONS:
-            raise WireError(
-                f"API key {api_key} is served in versions {row.low} to {row.high}, not {version}"
-            )
+            raise WireError(f"API key {api_key} is served in versions {row.low} to {row.high}, not {version}")
         return row
 
     def versions(self) -> tuple[VersionRange, ...]:
@@ -131,17 +133,13 @@ def _names_its_software(request: Request) -> bool:
         return True
     entity = request.decode()
     return bool(
-        _SOFTWARE.fullmatch(entity.client_software_name)
-        and _SOFTWARE.fullmatch(entity.client_software_version)
+        _SOFTWARE.fullmatch(entity.client_software_name) and _SOFTWARE.fullmatch(entity.client_software_version)
     )
 
 
 def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> bytes:
     s = messages.schema(ApiKey.API_VERSIONS, version, "response")
-    rows = tuple(
-        s.ApiVersion(api_key=row.api_key, min_version=row.low, max_version=row.high)
-        for row in ranges
-    )
+    rows = tuple(s.ApiVersion(api_key=row.api_key, min_version=row.low, max_version=row.high) for row in ranges)
     features = FEATURES if code is ErrorCode.none and version >= FINALIZED_FROM else ()
     entity = s.ApiVersionsResponse(
         error_code=code,
@@ -153,9 +151,7 @@ def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> byte
         ),
         finalized_features_epoch=FINALIZED_EPOCH if features else -1,
         finalized_features=tuple(
-            s.FinalizedFeatureKey(
-                name=row.name, max_version_level=row.level, min_version_level=row.level
-            )
+            s.FinalizedFeatureKey(name=row.name, max_version_level=row.level, min_version_level=row.level)
             for row in features
         ),
     )

@@ -75,13 +75,7 @@ class ApiKey(IntEnum):
 
 
 INTER_BROKER_APIS = frozenset(
-    (
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.ENVELOPE,
-    )
+    (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ENVELOPE)
 )
 """APIs that only the inter-broker listener serves and advertises."""
 

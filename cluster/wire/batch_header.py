@@ -161,6 +161,4 @@ def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]
         yield new_row(PlacedBatch, (position, size, header))
         position += size
     if position != end and not partial_ok:
-        raise CorruptLogError(
-            f"batch at byte {position}: incomplete, only {end - position} bytes are there"
-        )
+        raise CorruptLogError(f"batch at byte {position}: incomplete, only {end - position} bytes are there")

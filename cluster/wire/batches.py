@@ -117,15 +117,12 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
         raise _invalid(f"the base offset of a batch in a produce request is {base}, expected 0")
     if size > max_bytes:
         raise KafkaError(
-            ErrorCode.message_too_large,
-            f"the batch of {size} bytes is larger than max.message.bytes, {max_bytes}",
+            ErrorCode.message_too_large, f"the batch of {size} bytes is larger than max.message.bytes, {max_bytes}"
         )
     if crc32c(memoryview(records)[ATTRIBUTES_AT:size]) != crc:
         raise _corrupt("the batch does not match its CRC")
     if not 0 < count == last_delta + 1:
-        raise _invalid(
-            f"the batch claims {count} records, but its last offset delta is {last_delta}"
-        )
+        raise _invalid(f"the batch claims {count} records, but its last offset delta is {last_delta}")
     if attributes & CODEC_MASK > _CODEC_MAX:
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
     if from_client:
@@ -143,13 +140,9 @@ def check_extent(records: Buffer) -> None:
     if not size:
         raise _invalid(f"the {len(view)} bytes for the partition hold no complete record batch")
     if view[MAGIC_AT] != 2:
-        raise _invalid(
-            f"magic {view[MAGIC_AT]}: a produce request may only hold batches of magic 2"
-        )
+        raise _invalid(f"magic {view[MAGIC_AT]}: a produce request may only hold batches of magic 2")
     if size < HEADER_SIZE:
-        raise _corrupt(
-            f"a batch of {size} bytes is smaller than the header of a batch, {HEADER_SIZE}"
-        )
+        raise _corrupt(f"a batch of {size} bytes is smaller than the header of a batch, {HEADER_SIZE}")
     if _whole(view[size:]):
         raise _invalid("a produce request may only hold one record batch for a partition")
 
@@ -160,9 +153,7 @@ def _whole(view: memoryview) -> int:
         return 0
     size = int(OFFSET_AND_LENGTH.unpack_from(view)[1]) + LOG_OVERHEAD
     if size < LEGACY_SIZE_MIN:
-        raise _corrupt(
-            f"a batch of {size} bytes is smaller than any batch, {LEGACY_SIZE_MIN} bytes"
-        )
+        raise _corrupt(f"a batch of {size} bytes is smaller than any batch, {LEGACY_SIZE_MIN} bytes")
     if len(view) <= MAGIC_AT:
         return 0
     if view[MAGIC_AT] > 2:

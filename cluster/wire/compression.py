@@ -57,9 +57,7 @@ def decompress(codec: int, data: Buffer) -> bytes:
             return _bounded(cramjam.zstd.decompress_into, bytes(data))
     except (cramjam.DecompressionError, struct.error, ValueError) as error:
         name = Codec(codec).name.lower()
-        raise KafkaError(
-            ErrorCode.corrupt_message, f"records are not valid {name}: {error}"
-        ) from None
+        raise KafkaError(ErrorCode.corrupt_message, f"records are not valid {name}: {error}") from None
     raise KafkaError(ErrorCode.corrupt_message, f"unknown compression codec {codec}")
 
 

@@ -44,9 +44,7 @@ def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
     while True:
         at += 1
         if at >= end:
-            raise WireError(
-                f"the varint that reaches byte {at} is longer than {_VARINT_BYTES_MAX} bytes"
-            )
+            raise WireError(f"the varint that reaches byte {at} is longer than {_VARINT_BYTES_MAX} bytes")
         byte = buffer[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -116,9 +114,7 @@ def _read_nullable_time(buffer: Buffer, at: int) -> tuple[Any, int]:
 def _slice(buffer: Buffer, at: int, size: int) -> bytes:
     end = at + size
     if end > len(buffer):
-        raise WireError(
-            f"a field at byte {at} claims {size} bytes, but the message has {len(buffer)} bytes in all"
-        )
+        raise WireError(f"a field at byte {at} claims {size} bytes, but the message has {len(buffer)} bytes in all")
     return bytes(buffer[at:end])
 
 
@@ -135,9 +131,7 @@ def _long_size(buffer: Buffer, at: int) -> tuple[int, int]:
     return _INT32.unpack_from(buffer, at)[0], at + 4
 
 
-def _blob(
-    read_size: WireReader, *, optional: bool, convert: Callable[[bytes], Any] | None
-) -> WireReader:
+def _blob(read_size: WireReader, *, optional: bool, convert: Callable[[bytes], Any] | None) -> WireReader:
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         size, at = read_size(buffer, at)
         if size < 0:
@@ -155,9 +149,7 @@ def _array(read_size: WireReader, read_item: WireReader, *, optional: bool) -> W
         count, at = read_size(buffer, at)
         if count < 0:
             if not optional or count != -1:
-                raise WireError(
-                    f"array length {count} before byte {at} for an array that must not be null"
-                )
+                raise WireError(f"array length {count} before byte {at} for an array that must not be null")
             return None, at
         if count > len(buffer) - at:
             raise WireError(
@@ -266,9 +258,7 @@ def _entity(entity_type: Any) -> WireReader:
     return read
 
 
-def _read_tags(
-    buffer: Buffer, at: int, tagged: dict[int, tuple[str, WireReader]], values: dict[str, Any]
-) -> int:
+def _read_tags(buffer: Buffer, at: int, tagged: dict[int, tuple[str, WireReader]], values: dict[str, Any]) -> int:
     if buffer[at] == 0:
         return at + 1
     count, at = read_varint(buffer, at)
@@ -276,9 +266,7 @@ def _read_tags(
         tag, at = read_varint(buffer, at)
         size, at = read_varint(buffer, at)
         if size > len(buffer) - at:
-            raise WireError(
-                f"tagged field {tag} claims {size} bytes, more than the message has left"
-            )
+            raise WireError(f"tagged field {tag} claims {size} bytes, more than the message has left")
         if tag in tagged:
             name, read_field = tagged[tag]
             values[name], _ = read_field(buffer, at)
@@ -329,8 +317,6 @@ def reader(entity_type: Any) -> WireReader:
         try:
             return read(buffer, at)
         except (struct.error, IndexError, ValueError, OverflowError, SerialError) as error:
-            raise WireError(
-                f"{name} v{entity_type.__version__} does not decode: {error}"
-            ) from error
+            raise WireError(f"{name} v{entity_type.__version__} does not decode: {error}") from error
 
     return read_checked

@@ -20,15 +20,7 @@ from typing import NamedTuple
 
 from ..errors import WireError
 from .decoding import read_varint, skip_tags
-from .primitives import (
-    compact_text,
-    legacy_text,
-    present,
-    read_topic,
-    topic_bytes,
-    topic_of,
-    varint,
-)
+from .primitives import compact_text, legacy_text, present, read_topic, topic_bytes, topic_of, varint
 from .request import RequestBytes
 from .texts import text_of_bytes
 from .topic_ids import UUID
@@ -131,9 +123,7 @@ def _legacy_text(frame: bytes, at: int) -> tuple[str, int]:
     return text_of_bytes(frame[at + 2 : end]), end
 
 
-def _legacy_partition(
-    frame: bytes, at: int, topic: str, version: int
-) -> tuple[FetchPartition, int]:
+def _legacy_partition(frame: bytes, at: int, topic: str, version: int) -> tuple[FetchPartition, int]:
     epoch = start = -1
     if version >= 9:  # leader epochs (KIP-320)
         layout = _PARTITION_V9
@@ -172,9 +162,18 @@ def _decode_legacy(frame: bytes, at: int, version: int) -> tuple[FetchRequest, i
     if version >= _RACK:
         rack_id, at = _legacy_text(frame, at)
     decoded = FetchRequest(
-        replica_id, -1, max_wait_ms, min_bytes, max_bytes, isolation,
-        session_id, session_epoch, partitions, forgotten, rack_id,
-    )  # fmt: skip
+        replica_id,
+        -1,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        rack_id,
+    )
     return decoded, at
 
 
@@ -219,30 +218,63 @@ def _decode_flexible(frame: bytes, at: int, version: int) -> tuple[FetchRequest,
     at += size - 1
     replica_id, replica_epoch, cluster_id, at = _closing_tags(frame, at, version, replica_id)
     decoded = FetchRequest(
-        replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation,
-        session_id, session_epoch, partitions, forgotten, rack_id, cluster_id,
-    )  # fmt: skip
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        rack_id,
+        cluster_id,
+    )
     return decoded, at
 
 
 def _decode_one_row(frame: bytes, at: int) -> FetchRequest | None:
     """The fetch in the last bytes of `frame`; None when it has another shape than `_ONE_ROW`."""
     (
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics, topic, rows,
-        partition, current_epoch, offset, last_epoch, start, size, behind, replica_id, replica_epoch,
-    ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        topic,
+        rows,
+        partition,
+        current_epoch,
+        offset,
+        last_epoch,
+        start,
+        size,
+        behind,
+        replica_id,
+        replica_epoch,
+    ) = _ONE_ROW.unpack_from(frame, at)
     if topics != ONE or rows != ONE or behind != _BEHIND_ROW:
         return None
     row = FetchPartition(topic_of(topic), partition, current_epoch, offset, last_epoch, start, size)
     return FetchRequest(
-        replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation,
-        session_id, session_epoch, [row], [], "",
-    )  # fmt: skip
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        [row],
+        [],
+        "",
+    )
 
 
-def _flexible_forgotten(
-    frame: bytes, at: int, into: list[tuple[str | UUID, int]], *, by_id: bool
-) -> int:
+def _flexible_forgotten(frame: bytes, at: int, into: list[tuple[str | UUID, int]], *, by_id: bool) -> int:
     topics, at = read_varint(frame, at)
     for _ in range(present(topics - 1)):
         topic, at = read_topic(frame, at, by_id=by_id)
@@ -254,9 +286,7 @@ def _flexible_forgotten(
     return at
 
 
-def _closing_tags(
-    frame: bytes, at: int, version: int, replica_id: int
-) -> tuple[int, int, str | None, int]:
+def _closing_tags(frame: bytes, at: int, version: int, replica_id: int) -> tuple[int, int, str | None, int]:
     """`(replica id, replica epoch, cluster id, end)`: tag 0 is the cluster's id, tag 1 the replica's state."""
     replica_epoch, cluster_id = -1, None
     tags, at = read_varint(frame, at)
@@ -282,11 +312,7 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     out: list[bytes] = []
     if version < _REPLICA_STATE:
         out.append(_INT32.pack(request.replica_id))
-    out.append(
-        _HEAD.pack(
-            request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
-        )
-    )
+    out.append(_HEAD.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level))
     if version >= _SESSIONS:
         out.append(_SESSION.pack(request.session_id, request.session_epoch))
     rows = {
@@ -308,17 +334,43 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
 
 def _encode_one_row(request: FetchRequest) -> bytes | None:
     (
-        replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation,
-        session_id, session_epoch, (row,), forgotten, rack_id, cluster_id,
-    ) = request  # fmt: skip
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        (row,),
+        forgotten,
+        rack_id,
+        cluster_id,
+    ) = request
     if forgotten or rack_id or cluster_id is not None or replica_id == replica_epoch == -1:
         return None
     topic, partition, current_epoch, offset, last_epoch, start, size = row
     raw = topic_bytes(topic, flexible=True, by_id=True)
     return _ONE_ROW.pack(
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, ONE, raw, ONE,
-        partition, current_epoch, offset, last_epoch, start, size, _BEHIND_ROW, replica_id, replica_epoch,
-    )  # fmt: skip
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        ONE,
+        raw,
+        ONE,
+        partition,
+        current_epoch,
+        offset,
+        last_epoch,
+        start,
+        size,
+        _BEHIND_ROW,
+        replica_id,
+        replica_epoch,
+    )
 
 
 def _by_topic(rows: Sequence[FetchPartition]) -> dict[str | UUID, list[FetchPartition]]:

@@ -21,15 +21,7 @@ from ..errors import WireError
 from ..host.seam import Part
 from .decoding import read_varint, skip_tags
 from .fetch import FLEXIBLE, ONE, TOPIC_IDS
-from .primitives import (
-    NodeEndpoint,
-    leader_tag,
-    node_endpoints_tag,
-    read_topic,
-    topic_bytes,
-    topic_of,
-    varint,
-)
+from .primitives import NodeEndpoint, leader_tag, node_endpoints_tag, read_topic, topic_bytes, topic_of, varint
 from .topic_ids import UUID
 
 __all__ = [
@@ -127,11 +119,7 @@ def encode_fetch_response(
     by_topic: dict[str | UUID, list[FetchAnswer]] = {}
     for answer in answers:
         by_topic.setdefault(answer.topic, []).append(answer)
-    pending = bytearray(
-        _TOP.pack(throttle_ms, error, session_id)
-        if version >= _SESSIONS
-        else _INT32.pack(throttle_ms)
-    )
+    pending = bytearray(_TOP.pack(throttle_ms, error, session_id) if version >= _SESSIONS else _INT32.pack(throttle_ms))
     parts: list[Part] = []
     pending += varint(len(by_topic) + 1) if flexible else _INT32.pack(len(by_topic))
     for topic, rows in by_topic.items():
@@ -148,19 +136,15 @@ def encode_fetch_response(
     return parts
 
 
-def _encode_one_row(
-    answer: FetchAnswer, throttle_ms: int, error: int, session_id: int
-) -> list[Part] | None:
+def _encode_one_row(answer: FetchAnswer, throttle_ms: int, error: int, session_id: int) -> list[Part] | None:
     """The response in the shape of `_ONE_ROW`; None when it has another."""
-    (
-        topic, partition, code, high, stable, start, records, aborted, preferred, diverging, leader_id, epoch, _
-    ) = answer  # fmt: skip
+    (topic, partition, code, high, stable, start, records, aborted, preferred, diverging, leader_id, epoch, _) = answer
     if aborted is not None or diverging is not None or leader_id != -1 or epoch != -1:
         return None
     raw = topic_bytes(topic, flexible=True, by_id=True)
     head = _ONE_ROW.pack(
         throttle_ms, error, session_id, ONE, raw, ONE, partition, code, high, stable, start, 0, preferred
-    )  # fmt: skip
+    )
     size = sum(map(len, records)) if records else 0
     if records and size:
         return [head + varint(size + 1), *records, _NO_TAGS]
@@ -172,16 +156,10 @@ def _put_answer(version: int, row: FetchAnswer, pending: bytearray, parts: list[
     flexible = version >= FLEXIBLE
     if version >= _LOG_START:
         pending += _PARTITION_V5.pack(
-            row.partition,
-            row.error,
-            row.high_watermark,
-            row.last_stable_offset,
-            row.log_start_offset,
+            row.partition, row.error, row.high_watermark, row.last_stable_offset, row.log_start_offset
         )
     else:
-        pending += _PARTITION_V4.pack(
-            row.partition, row.error, row.high_watermark, row.last_stable_offset
-        )
+        pending += _PARTITION_V4.pack(row.partition, row.error, row.high_watermark, row.last_stable_offset)
     pending += _aborted(row.aborted, flexible=flexible)
     if version >= _PREFERRED:
         pending += _INT32.pack(row.preferred_read_replica)
@@ -237,9 +215,9 @@ def decode_fetch_response(version: int, frame: bytes, at: int = 0) -> FetchRespo
 
 def _decode_one_row(frame: bytes, at: int) -> FetchResponse | None:
     """The response at `at`, up to the end of `frame`; None when it has another shape than `_ONE_ROW`."""
-    (
-        throttle_ms, error, session_id, topics, topic, rows, partition, code, high, stable, start, aborted, preferred
-    ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
+    (throttle_ms, error, session_id, topics, topic, rows, partition, code, high, stable, start, aborted, preferred) = (
+        _ONE_ROW.unpack_from(frame, at)
+    )
     if topics != ONE or rows != ONE or aborted or frame[-3:] != _NO_TAGS:
         return None
     size, at = read_varint(frame, at + _ONE_ROW.size)
@@ -247,9 +225,8 @@ def _decode_one_row(frame: bytes, at: int) -> FetchResponse | None:
     if end + len(_NO_TAGS) != len(frame):
         return None
     row = FetchedPartition(
-        topic_of(topic), partition, code, high, stable, start, memoryview(frame)[at:end], None, preferred,
-        None, -1, -1,
-    )  # fmt: skip
+        topic_of(topic), partition, code, high, stable, start, memoryview(frame)[at:end], None, preferred, None, -1, -1
+    )
     return FetchResponse(throttle_ms, error, session_id, [row])
 
 
@@ -329,7 +306,7 @@ def _read_partition(
         diverging, leader, at = _read_tags(frame, at)
     row = FetchedPartition(
         topic, partition, error, high, stable, log_start, records, aborted, preferred, diverging, *leader
-    )  # fmt: skip
+    )
     return row, at
 
 

@@ -234,9 +234,7 @@ class Schema:
             if name in _classes(of_kind(self.api_key, other)):
                 self.__dict__[name] = _drop
                 return _drop
-        raise AttributeError(
-            f"no version of the {self.kind} of API key {self.api_key} has a class {name}"
-        )
+        raise AttributeError(f"no version of the {self.kind} of API key {self.api_key} has a class {name}")
 
 
 def _classes(top: Any) -> dict[str, Any]:
@@ -246,8 +244,7 @@ def _classes(top: Any) -> dict[str, Any]:
         return {
             name: value
             for name, value in module.items()
-            if getattr(value, "__api_key__", None) == top.__api_key__
-            and dataclasses.is_dataclass(value)
+            if getattr(value, "__api_key__", None) == top.__api_key__ and dataclasses.is_dataclass(value)
         }
     return {
         name: value

@@ -184,11 +184,7 @@ def _decode_flexible(request: RequestBytes) -> tuple[ProduceRequest, int]:
 
 
 def encode_produce_response(
-    version: int,
-    answers: Sequence[ProduceAnswer],
-    *,
-    throttle_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
+    version: int, answers: Sequence[ProduceAnswer], *, throttle_ms: int = 0, node_endpoints: Sequence[NodeEndpoint] = ()
 ) -> list[Buffer]:
     """The parts of the body. Answers of one topic are grouped; topics are in the order of their first answer."""
     flexible = version >= _FLEXIBLE
@@ -220,9 +216,7 @@ def _count(count: int, *, flexible: bool) -> bytes:
 def _answer(version: int, row: ProduceAnswer) -> bytes:
     if version < 5:  # log start offset came with v5
         return _ANSWER_V3.pack(row.partition, row.error, row.base_offset, row.log_append_time_ms)
-    head = _ANSWER_V5.pack(
-        row.partition, row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset
-    )
+    head = _ANSWER_V5.pack(row.partition, row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset)
     if version < 8:  # record errors came with v8 (KIP-467)
         return head
     flexible = version >= _FLEXIBLE

@@ -135,9 +135,7 @@ def _offsets(width: int, number: int, stop: int) -> Iterable[int]:
 @functools.cache
 def _two_bytes(*, long: bool) -> tuple[int, ...]:
     continued = 0x80 if long else 0
-    return tuple(
-        low | (middle & 0x7F | continued) << 8 for low, middle in zip(LOW, MIDDLE, strict=True)
-    )
+    return tuple(low | (middle & 0x7F | continued) << 8 for low, middle in zip(LOW, MIDDLE, strict=True))
 
 
 @functools.lru_cache(maxsize=4)

@@ -100,14 +100,8 @@ def _shape(data: bytes, start: int, end: int) -> _Shape | None:
     at = _behind_bytes(data, offset_end, positions)
     at = _behind_bytes(data, at, positions)
     positions.append(at)
-    strings = data[
-        at
-    ]  # a zigzag number is twice the number of headers, each of which is two strings
-    if (
-        strings > _COLUMNS_MOST
-        or offset_at - time_at > _TIME_BYTES_MOST
-        or offset_end - offset_at > _OFFSET_BYTES_MOST
-    ):
+    strings = data[at]  # a zigzag number is twice the number of headers, each of which is two strings
+    if strings > _COLUMNS_MOST or offset_at - time_at > _TIME_BYTES_MOST or offset_end - offset_at > _OFFSET_BYTES_MOST:
         return None
     at += 1
     for _ in range(strings):

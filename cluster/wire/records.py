@@ -118,17 +118,7 @@ def build_batch(
     count = len(records)
     batch = bytearray(HEADER_SIZE)
     fields = (base_offset, LENGTH_MIN + len(payload), leader_epoch, 2, 0, attributes, count - 1)
-    HEADER.pack_into(
-        batch,
-        0,
-        *fields,
-        times[0],
-        max(times),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    )
+    HEADER.pack_into(batch, 0, *fields, times[0], max(times), producer_id, producer_epoch, base_sequence, count)
     batch += payload
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     assert header_at(batch).size == len(batch), "the header's length must cover the batch exactly"
@@ -136,12 +126,7 @@ def build_batch(
 
 
 def build_end_txn_marker(
-    *,
-    commit: bool,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    timestamp_ms: int,
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
     """Builds the control batch that ends a transaction in a partition."""
     key = CONTROL_KEY.pack(0, 1 if commit else 0)
@@ -170,11 +155,7 @@ def decode_records(batch: Buffer) -> list[Record]:
         for _ in range(header.record_count):
             size, position = read_varint(data, position)
             end = position + size
-            records.append(
-                _decode_record(
-                    data, position, end, header.base_offset, header.base_timestamp, append_time
-                )
-            )
+            records.append(_decode_record(data, position, end, header.base_offset, header.base_timestamp, append_time))
             position = end
     except (IndexError, struct.error) as error:
         raise KafkaError(ErrorCode.corrupt_message, f"the batch does not decode: {error}") from None
@@ -196,17 +177,10 @@ def _encode_record(record: NewRecord, offset_delta: int, timestamp_delta: int) -
 
 
 def _decode_record(
-    data: bytes,
-    position: int,
-    end: int,
-    base_offset: int,
-    base_timestamp: int,
-    append_time: int | None,
+    data: bytes, position: int, end: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Record:
     if not position < end <= len(data):
-        raise IndexError(
-            f"a record claims bytes {position} to {end}, but the batch holds {len(data)} bytes of records"
-        )
+        raise IndexError(f"a record claims bytes {position} to {end}, but the batch holds {len(data)} bytes of records")
     timestamp_delta, position = read_varint(data, position + 1)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
@@ -242,7 +216,5 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if size < 0:
         return None, position
     if position + size > end:
-        raise IndexError(
-            f"a field of {size} bytes at byte {position} exceeds the end of its record at {end}"
-        )
+        raise IndexError(f"a field of {size} bytes at byte {position} exceeds the end of its record at {end}")
     return data[position : position + size], position + size

@@ -62,9 +62,7 @@ SERVED: Mapping[int, frozenset[str]] = {
 _NO_LEADER = {"leader_id": -1}
 
 
-def refusal(
-    api_key: int, version: int, request: Any, code: ErrorCode, message: str = "", *, place: str = ""
-) -> Any:
+def refusal(api_key: int, version: int, request: Any, code: ErrorCode, message: str = "", *, place: str = "") -> Any:
     """The response entity with `code` at `place` of the entity `request`; without one, as where all of it failed."""
     s = messages.schema(api_key, version, "response")
     mirrors = [row for row in MIRRORS.get(api_key, ()) if _list_of(request, row) is not None]
@@ -114,7 +112,7 @@ def _struck(row: Any, place: str, code: ErrorCode) -> Any:
     if place == PARTITION and row.partitions:
         partitions = tuple(
             dataclasses.replace(partition, error_code=code, **_NO_LEADER) for partition in row.partitions
-        )  # fmt: skip
+        )
         return dataclasses.replace(row, partitions=partitions)
     below = "topics" if place == LOG_DIR else "partitions"
     return dataclasses.replace(row, error_code=code, **{below: ()})
@@ -151,9 +149,7 @@ def _list_of(request: Any, mirror: Mirror) -> Iterable[Any] | None:
     return rows
 
 
-def _add_mirrored_list(
-    s: messages.Schema, mirror: Mirror, request: Any, error: _Error, into: dict[str, Any]
-) -> bool:
+def _add_mirrored_list(s: messages.Schema, mirror: Mirror, request: Any, error: _Error, into: dict[str, Any]) -> bool:
     """Add the response's list to `into`; False where no item of it has the error."""
     make = getattr(s, mirror.item)
     items: list[Any] = []

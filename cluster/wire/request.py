@@ -21,9 +21,7 @@ from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal, refusal_bytes
 
-__all__ = [
-    "ARRIVES", "LOST", "Complete", "Fate", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext",
-]  # fmt: skip
+__all__ = ["ARRIVES", "LOST", "Complete", "Fate", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext"]
 
 
 class Fate(NamedTuple):
@@ -122,9 +120,16 @@ class Request:
     def copy(self, complete: Complete) -> Request:
         """Return the same request with a response of its own."""
         return Request(
-            self.api_key, self.version, self.correlation_id, self.client_id, self.frame, self.body_at, self.context,
-            self.received_ns, complete,
-        )  # fmt: skip
+            self.api_key,
+            self.version,
+            self.correlation_id,
+            self.client_id,
+            self.frame,
+            self.body_at,
+            self.context,
+            self.received_ns,
+            complete,
+        )
 
     def __repr__(self) -> str:
         return (

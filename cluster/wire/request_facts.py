@@ -26,12 +26,10 @@ from .topic_ids import UUID
 __all__ = ["NO_SCOPE", "RequestScope", "facts_of_api", "request_facts"]
 
 _GROUPS = frozenset(("group_id", "group_ids", "groups_names"))
-_TRANSACTIONS = frozenset(
-    ("transactional_id", "transactional_ids", "v3_and_below_transactional_id")
-)
+_TRANSACTIONS = frozenset(("transactional_id", "transactional_ids", "v3_and_below_transactional_id"))
 _TOPIC_LISTS = frozenset(
     ("topics", "topic_data", "topic_partitions", "v3_and_below_topics", "topic_states", "ungrouped_partition_states")
-)  # fmt: skip
+)
 _TOPIC_NAMES = frozenset(("topic_names", "subscribed_topic_names"))
 _PARTITION_LISTS = ("partitions", "partition_data", "partition_indexes", "partition_states")
 _TOPIC, _PARTITION, _GROUP, _TRANSACTION = "topic", "partition", "group", "transactional_id"
@@ -188,11 +186,7 @@ def _walk_type(cls: Any, add: Callable[[str], None]) -> None:
             add(_TOPIC)
         elif row.name in _TOPIC_LISTS:
             add(_TOPIC)
-            if any(
-                field.name in _PARTITION_LISTS
-                for part in inner
-                for field in dataclasses.fields(part)
-            ):
+            if any(field.name in _PARTITION_LISTS for part in inner for field in dataclasses.fields(part)):
                 add(_PARTITION)
         for part in inner:
             _walk_type(part, add)

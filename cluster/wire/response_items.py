@@ -47,10 +47,8 @@ def _topics(
     """The mirror of topics with partitions, the most frequent shape; the arguments are classes of the response."""
     inner = Mirror(
         request_list=request_list, response_list="partitions", item=partition, key=key, fill=fill or {}, place=PARTITION
-    )  # fmt: skip
-    return Mirror(
-        request_list="topics", response_list="topics", item=topic, inner=inner, place=TOPIC
     )
+    return Mirror(request_list="topics", response_list="topics", item=topic, inner=inner, place=TOPIC)
 
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1}
@@ -60,13 +58,20 @@ _OFFSET_FETCH_PARTITION = {"committed_offset": -1, "committed_leader_epoch": -1,
 def _added_partitions(request_list: str, response_list: str) -> Mirror:
     """The mirror of topics that are added to a transaction."""
     inner = Mirror(
-        request_list="partitions", response_list="results_by_partition", item="AddPartitionsToTxnPartitionResult",
-        key="partition_index", error="partition_error_code", place=PARTITION,
-    )  # fmt: skip
+        request_list="partitions",
+        response_list="results_by_partition",
+        item="AddPartitionsToTxnPartitionResult",
+        key="partition_index",
+        error="partition_error_code",
+        place=PARTITION,
+    )
     return Mirror(
-        request_list=request_list, response_list=response_list, item="AddPartitionsToTxnTopicResult", inner=inner,
+        request_list=request_list,
+        response_list=response_list,
+        item="AddPartitionsToTxnTopicResult",
+        inner=inner,
         place=TOPIC,
-    )  # fmt: skip
+    )
 
 
 MIRRORS: dict[int, tuple[Mirror, ...]] = {
@@ -100,13 +105,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             ),
         ),
     ),
-    ApiKey.LIST_OFFSETS: (
-        _topics("ListOffsetsTopicResponse", "ListOffsetsPartitionResponse", fill=_NO_OFFSET),
-    ),
+    ApiKey.LIST_OFFSETS: (_topics("ListOffsetsTopicResponse", "ListOffsetsPartitionResponse", fill=_NO_OFFSET),),
     ApiKey.METADATA: (
-        Mirror(
-            request_list="topics", response_list="topics", item="MetadataResponseTopic", place=TOPIC
-        ),
+        Mirror(request_list="topics", response_list="topics", item="MetadataResponseTopic", place=TOPIC),
     ),
     ApiKey.OFFSET_COMMIT: (_topics("OffsetCommitResponseTopic", "OffsetCommitResponsePartition"),),
     ApiKey.OFFSET_FETCH: (
@@ -141,19 +142,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             fill={"node_id": -1, "port": -1},
         ),
     ),
-    ApiKey.LEAVE_GROUP: (
-        Mirror(
-            request_list="members", response_list="members", item="MemberResponse", place=MEMBER
-        ),
-    ),
+    ApiKey.LEAVE_GROUP: (Mirror(request_list="members", response_list="members", item="MemberResponse", place=MEMBER),),
     ApiKey.DESCRIBE_GROUPS: (
-        Mirror(
-            request_list="groups",
-            response_list="groups",
-            item="DescribedGroup",
-            key="group_id",
-            place=GROUP,
-        ),
+        Mirror(request_list="groups", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
     ),
     ApiKey.CREATE_TOPICS: (
         Mirror(
@@ -165,31 +156,16 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         ),
     ),
     ApiKey.DELETE_TOPICS: (
+        Mirror(request_list="topics", response_list="responses", item="DeletableTopicResult", place=TOPIC),
         Mirror(
-            request_list="topics",
-            response_list="responses",
-            item="DeletableTopicResult",
-            place=TOPIC,
-        ),
-        Mirror(
-            request_list="topic_names",
-            response_list="responses",
-            item="DeletableTopicResult",
-            key="name",
-            place=TOPIC,
+            request_list="topic_names", response_list="responses", item="DeletableTopicResult", key="name", place=TOPIC
         ),
     ),
     ApiKey.DELETE_RECORDS: (
-        _topics(
-            "DeleteRecordsTopicResult", "DeleteRecordsPartitionResult", fill={"low_watermark": -1}
-        ),
+        _topics("DeleteRecordsTopicResult", "DeleteRecordsPartitionResult", fill={"low_watermark": -1}),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        _topics(
-            "OffsetForLeaderTopicResult",
-            "EpochEndOffset",
-            fill={"leader_epoch": -1, "end_offset": -1},
-        ),
+        _topics("OffsetForLeaderTopicResult", "EpochEndOffset", fill={"leader_epoch": -1, "end_offset": -1}),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         _added_partitions("v3_and_below_topics", "results_by_topic_v3_and_below"),
@@ -215,31 +191,18 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             ),
         ),
     ),
-    ApiKey.TXN_OFFSET_COMMIT: (
-        _topics("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),
-    ),
+    ApiKey.TXN_OFFSET_COMMIT: (_topics("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),),
     ApiKey.DESCRIBE_CONFIGS: (
-        Mirror(
-            request_list="resources",
-            response_list="results",
-            item="DescribeConfigsResult",
-            place=RESOURCE,
-        ),
+        Mirror(request_list="resources", response_list="results", item="DescribeConfigsResult", place=RESOURCE),
     ),
     ApiKey.ALTER_CONFIGS: (
         Mirror(
-            request_list="resources",
-            response_list="responses",
-            item="AlterConfigsResourceResponse",
-            place=RESOURCE,
+            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse", place=RESOURCE
         ),
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         Mirror(
-            request_list="resources",
-            response_list="responses",
-            item="AlterConfigsResourceResponse",
-            place=RESOURCE,
+            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse", place=RESOURCE
         ),
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (
@@ -259,12 +222,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         ),
     ),
     ApiKey.CREATE_PARTITIONS: (
-        Mirror(
-            request_list="topics",
-            response_list="results",
-            item="CreatePartitionsTopicResult",
-            place=TOPIC,
-        ),
+        Mirror(request_list="topics", response_list="results", item="CreatePartitionsTopicResult", place=TOPIC),
     ),
     ApiKey.DELETE_GROUPS: (
         Mirror(
@@ -311,18 +269,11 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             response_list="entries",
             item="EntryData",
             place=ENTRY,
-            inner=Mirror(
-                request_list="entity", response_list="entity", item="EntityData", place=IDENTITY
-            ),
+            inner=Mirror(request_list="entity", response_list="entity", item="EntityData", place=IDENTITY),
         ),
     ),
     ApiKey.DESCRIBE_PRODUCERS: (
-        _topics(
-            "TopicResponse",
-            "PartitionResponse",
-            request_list="partition_indexes",
-            key="partition_index",
-        ),
+        _topics("TopicResponse", "PartitionResponse", request_list="partition_indexes", key="partition_index"),
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         Mirror(
@@ -334,20 +285,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         ),
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
-        Mirror(
-            request_list="topics",
-            response_list="topics",
-            item="DescribeTopicPartitionsResponseTopic",
-            place=TOPIC,
-        ),
+        Mirror(request_list="topics", response_list="topics", item="DescribeTopicPartitionsResponseTopic", place=TOPIC),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
-        Mirror(
-            request_list="group_ids",
-            response_list="groups",
-            item="DescribedGroup",
-            key="group_id",
-            place=GROUP,
-        ),
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
     ),
 }

@@ -29,17 +29,24 @@ REMEMBERED_BYTES_MOST = 2048
 _INT16 = struct.Struct(">h")
 _SHARE_FETCH = 78
 _WITH_RECORDS = frozenset((ApiKey.FETCH, _SHARE_FETCH))
-_AT_ERROR: dict[int, int] = {
-    ApiKey.API_VERSIONS: 0, ApiKey.CONSUMER_GROUP_HEARTBEAT: 4, ApiKey.END_TXN: 4,
-}  # fmt: skip
+_AT_ERROR: dict[int, int] = {ApiKey.API_VERSIONS: 0, ApiKey.CONSUMER_GROUP_HEARTBEAT: 4, ApiKey.END_TXN: 4}
 """Where the error is in every version of the response; -1 in `_error_at` for others."""
 _HEARTBEAT_HAS_THROTTLE_TIME = 1
 _UNTIL = {
-    ApiKey.OFFSET_COMMIT: 99, ApiKey.OFFSET_FETCH: 7, ApiKey.FIND_COORDINATOR: 3, ApiKey.JOIN_GROUP: 99,
-    ApiKey.HEARTBEAT: 99, ApiKey.LEAVE_GROUP: 99, ApiKey.SYNC_GROUP: 99, ApiKey.INIT_PRODUCER_ID: 99,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.ADD_OFFSETS_TO_TXN: 99, ApiKey.END_TXN: 99, ApiKey.TXN_OFFSET_COMMIT: 99,
+    ApiKey.OFFSET_COMMIT: 99,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 99,
+    ApiKey.HEARTBEAT: 99,
+    ApiKey.LEAVE_GROUP: 99,
+    ApiKey.SYNC_GROUP: 99,
+    ApiKey.INIT_PRODUCER_ID: 99,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 99,
+    ApiKey.END_TXN: 99,
+    ApiKey.TXN_OFFSET_COMMIT: 99,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 99,
-}  # fmt: skip
+}
 """APIs whose first field is what they name, and the last version of which that is true."""
 _COUNT_BEFORE = {ApiKey.OFFSET_FETCH: 0, ApiKey.FIND_COORDINATOR: 1}
 """Later versions have a list of them, so many bytes behind the beginning."""

@@ -25,9 +25,12 @@ class BillingWorker:
         common: dict[str, Any] = {"bootstrap_servers": servers, "client_id": "billing"}
         self._producer: Any = AIOKafkaProducer(**common, enable_idempotence=True)
         self._consumer: Any = AIOKafkaConsumer(
-            "orders", **common, group_id="billing", enable_auto_commit=False,
+            "orders",
+            **common,
+            group_id="billing",
+            enable_auto_commit=False,
             auto_offset_reset=where_to_begin,  # for a group without committed offset, which this one has
-        )  # fmt: skip
+        )
 
     async def start(self) -> None:
         """Join the group, and begin at its committed offset."""
@@ -124,9 +127,7 @@ async def run_and_catch_up(harrow: Harrow, where_to_begin: str) -> None:
 def judged(harrow: Harrow, *topics: Topic, within: float | None) -> Verdict:
     """Judge the pipeline; a verdict that is not valid is returned, too."""
     try:
-        return harrow.verify_pipeline(
-            *topics, record_id="order", guarantee="exactly-once", recovers_within=within
-        )
+        return harrow.verify_pipeline(*topics, record_id="order", guarantee="exactly-once", recovers_within=within)
     except VerdictError as error:
         return error.verdict
 
@@ -143,8 +144,6 @@ def test_the_worker_works_while_there_are_orders(harrow: Harrow, where_to_begin:
     assert verdict.anomaly_names() == {"stalled"}, verdict
     assert "group billing made no progress for" in str(verdict)
     # Five orders of one round: the fault acts in the round in which it is placed, which depends on the seed.
-    ((first, last),) = re.findall(
-        r"the records with offsets (\d+) to (\d+) could be read", str(verdict)
-    )
+    ((first, last),) = re.findall(r"the records with offsets (\d+) to (\d+) could be read", str(verdict))
     assert (int(first) % 5, int(last) - int(first)) == (0, 4), verdict
     assert judged(harrow, orders, bills, within=None).valid

@@ -60,9 +60,7 @@ class Repetition:
         """Return application, twin, runs and verdicts."""
         table = Table("application", "twin", "as expected", "verdicts")
         for run in sorted(self.runs):
-            seen = "; ".join(
-                f"{count} x {text}" for text, count in self.verdicts[run].most_common()
-            )
+            seen = "; ".join(f"{count} x {text}" for text, count in self.verdicts[run].most_common())
             table.add_row(*run, f"{self.expected[run]} of {self.runs[run]}", seen)
         return table
 

@@ -17,18 +17,9 @@ class TaxServiceError(Exception):
 
 def new_order(number: int) -> Order:
     """Return order `number`, of one of three customers."""
-    return {
-        "order": number,
-        "customer": f"customer-{number % 3}",
-        "amount": 10 + number,
-        "at": OPENING_S + 20 * number,
-    }
+    return {"order": number, "customer": f"customer-{number % 3}", "amount": 10 + number, "at": OPENING_S + 20 * number}
 
 
 def bill_of(order: Mapping[str, Any]) -> Bill:
     """Return the bill of an order: the amount and 20 % tax."""
-    return {
-        "order": order["order"],
-        "customer": order["customer"],
-        "total": order["amount"] * 120 // 100,
-    }
+    return {"order": order["order"], "customer": order["customer"], "total": order["amount"] * 120 // 100}

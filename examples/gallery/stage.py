@@ -29,9 +29,7 @@ class CrashError(Exception):
     """The crash of a service, at a moment that the test chooses."""
 
 
-def orders_while(
-    running: Callable[[], bool], at_least: int = 10, burst: int = 1
-) -> Iterator[Order]:
+def orders_while(running: Callable[[], bool], at_least: int = 10, burst: int = 1) -> Iterator[Order]:
     """Yield orders while `running()` is true, at least so many: about a hundred times a second `burst` orders."""
     pace = threading.Event()
     for number in itertools.count():
@@ -142,15 +140,10 @@ class Running:
                 return self._run(self._stop)
 
 
-def run_until_caught_up(
-    harrow: Harrow, service: Callable[..., None], *arguments: Any, group: str
-) -> None:
+def run_until_caught_up(harrow: Harrow, service: Callable[..., None], *arguments: Any, group: str) -> None:
     """Run `service(servers, *arguments, stop)` until its group has committed every order, or the service has ended."""
     with Running(partial(service, harrow.bootstrap_servers, *arguments)) as running:
-        until(
-            lambda: running.ended or caught_up(harrow, group, "orders"),
-            f"group {group} has committed every order",
-        )
+        until(lambda: running.ended or caught_up(harrow, group, "orders"), f"group {group} has committed every order")
 
 
 class Hang:

@@ -40,9 +40,7 @@ def twins(
     """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        @pytest.mark.parametrize(
-            wrong.__name__, [pytest.param(wrong, id="wrong"), pytest.param(right, id="right")]
-        )
+        @pytest.mark.parametrize(wrong.__name__, [pytest.param(wrong, id="wrong"), pytest.param(right, id="right")])
         @functools.wraps(test)
         def run(harrow: Harrow, **arguments: Any) -> None:
             checked = _Witnessed(harrow)

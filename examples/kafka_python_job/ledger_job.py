@@ -14,22 +14,16 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS ledger (payment INTEGER PRIMARY KEY, account TEXT, cents INTEGER)"
-)
+TABLE = "CREATE TABLE IF NOT EXISTS ledger (payment INTEGER PRIMARY KEY, account TEXT, cents INTEGER)"
 INSERT = "INSERT OR IGNORE INTO ledger VALUES (:payment, :account, :cents)"
 
 
 def copy_payments(servers: str, database: str) -> int:
     """Copy the payments that are in the topic now; return how many were read."""
     consumer: Any = KafkaConsumer(
-        bootstrap_servers=servers, group_id="ledger", auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )  # fmt: skip
-    with (
-        contextlib.closing(consumer),
-        contextlib.closing(sqlite3.connect(database)) as ledger,
-    ):
+        bootstrap_servers=servers, group_id="ledger", auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    with contextlib.closing(consumer), contextlib.closing(sqlite3.connect(database)) as ledger:
         ledger.execute(TABLE)
         partitions = consumer.partitions_for_topic("payments")
         places = [TopicPartition("payments", number) for number in sorted(partitions)]

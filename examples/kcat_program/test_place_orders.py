@@ -16,9 +16,7 @@ from harrow import Harrow, kill, leader
 PROGRAM = Path(__file__).with_name("place-orders.sh")
 POLL_S = 0.02
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)"
-)
+pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)")
 
 
 def place_orders(servers: str, running: Callable[[], bool]) -> range:
@@ -45,8 +43,12 @@ def test_the_command_judges_the_program(tmp_path: Path) -> None:
     harrow = Path(sys.executable).with_name("harrow")
     done = subprocess.run(
         [harrow, "chaos", "--seconds", "1", "--topic", "orders:2", "--", PROGRAM],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0
     assert "VALID: exactly-once, ordered hold" in done.stderr

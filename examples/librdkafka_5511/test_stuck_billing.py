@@ -44,9 +44,7 @@ class Shop:
         self.billed_in = set[int | None]()
         """The partitions that have bills."""
         self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
-        self._bills = Consumer(
-            {"bootstrap.servers": servers, "group.id": "shop", "isolation.level": "read_committed"}
-        )
+        self._bills = Consumer({"bootstrap.servers": servers, "group.id": "shop", "isolation.level": "read_committed"})
         self._bills.assign([TopicPartition("bills", number, 0) for number in range(PARTITIONS)])
 
     def note(self, text: str) -> None:
@@ -105,7 +103,5 @@ def test_orders_are_billed_although_a_broker_dies(harrow: Harrow, tmp_path: Path
     assert not until(shop.everything_is_billed, 10)
     shop.close()
     with pytest.raises(VerdictError) as found:
-        harrow.verify_pipeline(
-            orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
-        )
+        harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of))
     assert "missing-output" in found.value.verdict.anomaly_names()

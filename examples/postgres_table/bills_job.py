@@ -73,10 +73,13 @@ def run_job(servers: str, database: str, stop: Event) -> None:
     """Work until `stop` is set."""
     consumer = Consumer(
         {
-            "bootstrap.servers": servers, "group.id": "billing", "client.id": "billing",
-            "enable.auto.commit": False, "auto.offset.reset": "earliest",
+            "bootstrap.servers": servers,
+            "group.id": "billing",
+            "client.id": "billing",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
         }
-    )  # fmt: skip
+    )
     consumer.subscribe(["orders"])
     with closing(consumer), closing(BillsTable(database)) as table:
         while not stop.is_set():

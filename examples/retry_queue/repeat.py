@@ -66,12 +66,8 @@ def main() -> int:
     """Run the tests."""
     parser = argparse.ArgumentParser(description="repeat the tests of the retry queue")
     parser.add_argument("--wrong", type=int, default=20, help="runs of each wrong twin")
-    parser.add_argument(
-        "--right", type=int, default=50, help="runs of the correct service in each test"
-    )
-    parser.add_argument(
-        "--seeds", type=int, help="instead: so many runs under random faults with each store"
-    )
+    parser.add_argument("--right", type=int, default=50, help="runs of the correct service in each test")
+    parser.add_argument("--seeds", type=int, help="instead: so many runs under random faults with each store")
     given, arguments = parser.parse_known_args()
     os.environ["HARROW_LONG"] = "1"
     os.environ["RETRY_QUEUE_SEEDS"] = str(given.seeds or 1)

@@ -24,11 +24,7 @@ def spark_session(jars: str) -> SparkSession:
     """Starts Spark with its connector for Kafka: jars that are here, or from Maven Central."""
     connector = {"spark.jars": jars} if jars else {"spark.jars.packages": CONNECTOR}
     builder = SparkSession.builder.master("local[2]").appName("bills")
-    for name, value in {
-        **connector,
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }.items():
+    for name, value in {**connector, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -15,8 +15,6 @@ builder = SparkSession.builder.master("local[1]").config("spark.jars.packages", 
 builder.config("spark.jars.ivy", str(IVY)).config("spark.ui.enabled", "false").getOrCreate().stop()
 (HERE / "jars").mkdir(exist_ok=True)
 for jar in (IVY / "jars").glob("*.jar"):
-    if not jar.name.startswith(
-        ("org.apache.hadoop_", "org.slf4j_", "org.lz4_", "org.xerial.")
-    ):  # Spark has these
+    if not jar.name.startswith(("org.apache.hadoop_", "org.slf4j_", "org.lz4_", "org.xerial.")):  # Spark has these
         shutil.copy(jar, HERE / "jars")
 print(*sorted(jar.name for jar in (HERE / "jars").iterdir()), sep="\n")

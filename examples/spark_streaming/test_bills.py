@@ -28,19 +28,13 @@ END_TIMEOUT_S = 120
 def needed() -> None:
     """Skip where the job cannot run: the Java of Harrow's own Spark is too small for classic PySpark."""
     if not JARS:
-        pytest.skip(
-            f"Spark's connector for Kafka is not there: python {HERE.name}/fetch_connector.py"
-        )
+        pytest.skip(f"Spark's connector for Kafka is not there: python {HERE.name}/fetch_connector.py")
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path("java")
     try:
-        listed = subprocess.run(
-            [java, "--list-modules"], capture_output=True, text=True, check=True
-        )
+        listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip(
-            "no Java is installed, or JAVA_HOME names none: classic PySpark needs Java 17 or later"
-        )
+        pytest.skip("no Java is installed, or JAVA_HOME names none: classic PySpark needs Java 17 or later")
     if "jdk.incubator.vector" not in listed.stdout:
         pytest.skip(f"{java} is no full Java 17 or later: it lacks the module jdk.incubator.vector")
 
@@ -53,8 +47,10 @@ def running_job(servers: str, folder: Path, *arguments: str) -> Generator[None]:
     with (folder / "log").open("w") as log:
         job = subprocess.Popen(
             [sys.executable, str(HERE / "bills.py"), servers, str(folder), "--jars", jars, *arguments],
-            stdout=subprocess.PIPE, stderr=log, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
         with job:
             assert job.stdout is not None
             assert job.stdout.readline() == "ready\n", (folder / "log").read_text()[-3000:]
@@ -70,11 +66,7 @@ def place_orders(servers: str, first: int) -> int:
     """Send a few orders; return the number of the next order."""
     shop = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 2})
     for number in range(first, first + 100):
-        shop.produce(
-            "orders",
-            json.dumps({"order": number, "amount": number / 4}),
-            key=f"customer {number % 7}",
-        )
+        shop.produce("orders", json.dumps({"order": number, "amount": number / 4}), key=f"customer {number % 7}")
         shop.poll(0.002)
     assert shop.flush(60) == 0
     return first + 100
@@ -94,6 +86,4 @@ def test_every_order_has_one_bill_in_the_files(harrow: Harrow, tmp_path: Path) -
         while chaos.running:
             placed = place_orders(harrow.bootstrap_servers, placed)
     bills = files(tmp_path / "job" / "bills")
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

@@ -32,9 +32,7 @@ def plant(planter: Planter) -> None:
     written, complete = MarkerSender.written, Transaction.complete
     last: dict[EndingTransaction, tuple[NodeId | None, int]] = {}
 
-    def written_by_two_threads(
-        self: MarkerSender, ending: EndingTransaction, tp: TopicPartition
-    ) -> None:
+    def written_by_two_threads(self: MarkerSender, ending: EndingTransaction, tp: TopicPartition) -> None:
         if tp not in ending.missing:
             return
         node, now_ms = ending.missing[tp], self.host.clock.monotonic_ms()
@@ -51,9 +49,7 @@ def plant(planter: Planter) -> None:
             ending.ended()
 
     def complete_expected(self: Transaction, value: TransactionValue) -> None:
-        same_epoch = value.producer_id != self.value.producer_id or (
-            value.producer_epoch >= self.value.producer_epoch
-        )
+        same_epoch = value.producer_id != self.value.producer_id or (value.producer_epoch >= self.value.producer_epoch)
         if self.pending is value.state and same_epoch:
             complete(self, value)
 

@@ -36,9 +36,7 @@ def _in_every_state(self: OffsetRetention, group: Group) -> bool:
     return True
 
 
-def _topics_of_the_last_generation(
-    self: OffsetRetention, hosted: HostedGroup
-) -> frozenset[str] | None:
+def _topics_of_the_last_generation(self: OffsetRetention, hosted: HostedGroup) -> frozenset[str] | None:
     del self
     group = hosted.group
     was_empty = group.state is GroupState.PREPARING_REBALANCE and group.protocol_name is None

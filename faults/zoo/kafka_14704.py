@@ -21,9 +21,7 @@ from harrow.cluster.replication.fetcher import ReplicaFetcher
 from harrow.cluster.replication.followed_partition import FollowedPartition
 from harrow.cluster.wire.fetch_response import FetchedPartition
 
-TITLE = (
-    "KAFKA-14704: a follower takes the high watermark of a diverging response before it truncates"
-)
+TITLE = "KAFKA-14704: a follower takes the high watermark of a diverging response before it truncates"
 
 
 def plant(planter: Planter) -> None:

@@ -20,10 +20,7 @@ from collections.abc import Callable
 
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.group_shard import GroupShard
-from harrow.cluster.groups.transactional_offsets_api import (
-    EndOfTransaction,
-    TransactionalOffsetsApi,
-)
+from harrow.cluster.groups.transactional_offsets_api import EndOfTransaction, TransactionalOffsetsApi
 from harrow.cluster.planting import Planter
 
 TITLE = "KAFKA-17507: a marker is acknowledged before its offsets have taken effect"
@@ -36,11 +33,13 @@ def plant(planter: Planter) -> None:
 
 
 def _acknowledge_first(
-    self: TransactionalOffsetsApi, machine: GroupShard, marker: EndOfTransaction, invoked_ns: int,
+    self: TransactionalOffsetsApi,
+    machine: GroupShard,
+    marker: EndOfTransaction,
+    invoked_ns: int,
     done: Callable[[ErrorCode], None],
-) -> None:  # fmt: skip
+) -> None:
     done(ErrorCode.none)
     machine.shard.timers.schedule(
-        (TITLE, marker.producer_id, invoked_ns), LATE_MS,
-        lambda: self.take_effect(machine, marker, invoked_ns),
-    )  # fmt: skip
+        (TITLE, marker.producer_id, invoked_ns), LATE_MS, lambda: self.take_effect(machine, marker, invoked_ns)
+    )

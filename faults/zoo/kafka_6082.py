@@ -41,9 +41,7 @@ def _any_epoch(self: WonElection) -> Check:
     return Check(CONTROLLER_EPOCH, ANY_VERSION)
 
 
-async def _get_many_when_connected(
-    self: RegistryClient, paths: Sequence[str]
-) -> list[tuple[str, Stat] | None]:
+async def _get_many_when_connected(self: RegistryClient, paths: Sequence[str]) -> list[tuple[str, Stat] | None]:
     while True:
         await self.until_connected()
         try:

@@ -33,8 +33,11 @@ async def _abort_under_the_same_epoch(self: TransactionService, transactional_id
         if transaction.pending is not None or transaction.value.state is not ONGOING:
             return None
         return rules.prepare(
-            transaction, commit=False, client_version=KEEPS_EPOCH, now_ms=self.host.clock.wall_ms(),
+            transaction,
+            commit=False,
+            client_version=KEEPS_EPOCH,
+            now_ms=self.host.clock.wall_ms(),
             new_producer_id=new_id,
-        )  # fmt: skip
+        )
 
     await self.change(transactional_id, decide)

@@ -36,7 +36,7 @@ def plant(planter: Planter) -> None:
 
 def _end_offset_last(
     self: Log, segment: LogSegment, parts: tuple[Buffer, ...], rows: Sequence[AppendedBatch], planned: Plan, end: Offset
-) -> None:  # fmt: skip
+) -> None:
     aborted = self.producers.commit(planned, end)
     if aborted:
         self.note_aborted(segment, aborted)

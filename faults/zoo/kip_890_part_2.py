@@ -28,7 +28,7 @@ def plant(planter: Planter) -> None:
 
     async def end_under_the_same_epoch(
         self: TransactionService, transactional_id: str, producer: Producer, client_version: int, *, commit: bool
-    ) -> Producer:  # fmt: skip
+    ) -> Producer:
         del client_version
         return await end(self, transactional_id, producer, KEEPS_EPOCH, commit=commit)
 

@@ -19,12 +19,7 @@ from harrow.cluster.storage import files
 from harrow.cluster.storage.checkpoints import OffsetCheckpoint
 from harrow.cluster.wire.batch_header import HEADER_SIZE, headers
 
-CHECKPOINTS = (
-    files.RECOVERY_POINTS,
-    files.HIGH_WATERMARKS,
-    files.LOG_START_OFFSETS,
-    files.CLEANER_OFFSETS,
-)
+CHECKPOINTS = (files.RECOVERY_POINTS, files.HIGH_WATERMARKS, files.LOG_START_OFFSETS, files.CLEANER_OFFSETS)
 ENTRY_BYTES = {files.OFFSET_INDEX: 8, files.TIME_INDEX: 12}
 """Of the indexes whose entries have one size."""
 GARBAGE_BYTES = 64
@@ -188,9 +183,7 @@ def _corrupt_snapshot(damage: _Damage) -> None:
         path = damage.path(damage.rng.choice(bases), files.SNAPSHOT)
         data = damage.disk.read(path)
         count = damage.rng.randrange(1, len(data) + 1) if data else 0
-        damage.write(
-            path, data[: len(data) - count] + damage.rng.randbytes(count), f"{count} random bytes"
-        )
+        damage.write(path, data[: len(data) - count] + damage.rng.randbytes(count), f"{count} random bytes")
 
 
 def _checkpoint(damage: _Damage) -> str | None:
@@ -246,7 +239,7 @@ ACTS: Mapping[str, Callable[[_Damage], None]] = {
 
 def damaged(
     disk: Disk, data_folders: Sequence[str], *, damages: Sequence[str], partitions: Sequence[str], seed: str
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Do the first of `damages` that finds a file, in the first of `partitions` ("orders-0") with such a file."""
     for damage in damages:
         for partition in partitions:

@@ -37,9 +37,7 @@ class BesideBrokers:
         """Begin a member that comes and goes."""
         from ..fault_clients import RebalancingClient
 
-        return _begun(
-            RebalancingClient(self._servers_of_clients(), group, every_ms=every_ms, seed=seed)
-        )
+        return _begun(RebalancingClient(self._servers_of_clients(), group, every_ms=every_ms, seed=seed))
 
     def join_group(self, group: str) -> ArmedRule:
         """Begin a member that does nothing."""

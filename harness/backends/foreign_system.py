@@ -50,9 +50,7 @@ class ForeignBroker(HostKnobs):
         """Nothing was wiped."""
         return None
 
-    def damage_disk(
-        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
-    ) -> None:
+    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
         """The files are not Harrow's."""
         raise CapabilityError(f"no {damages} in the files of {partitions} ({seed}, {clean})")
 
@@ -62,9 +60,7 @@ class ForeignBroker(HostKnobs):
 
     def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
         """The broker has no failpoints."""
-        raise CapabilityError(
-            f"no failpoint {name} ({action}, {nth}, {delay_ms}): no Harrow broker"
-        )
+        raise CapabilityError(f"no failpoint {name} ({action}, {nth}, {delay_ms}): no Harrow broker")
 
     def limit_descriptors(self) -> HostRule:
         """The process is not Harrow's."""
@@ -76,9 +72,7 @@ class ForeignBroker(HostKnobs):
 
     def slow_disk(self, delay_ms: int) -> HostRule:
         """The disk is not Harrow's."""
-        raise CapabilityError(
-            f"the disk cannot be slowed down by {delay_ms} ms: it is not Harrow's"
-        )
+        raise CapabilityError(f"the disk cannot be slowed down by {delay_ms} ms: it is not Harrow's")
 
 
 class ForeignCluster(Protocol):

@@ -176,12 +176,4 @@ KINDS: Mapping[str, BackendKind] = {
     ),
 }
 
-__all__ = [
-    "KINDS",
-    "BackendKind",
-    "all_backends",
-    "backend_kind",
-    "backend_words",
-    "check_backend",
-    "new_source",
-]
+__all__ = ["KINDS", "BackendKind", "all_backends", "backend_kind", "backend_words", "check_backend", "new_source"]

@@ -13,8 +13,10 @@ from harrow.faults.system import LinkStatus, RuleStatus
 
 Fields = dict[str, Any]
 RESPONSE_OPERATIONS = {
-    "lose_response": "responses.lose", "hold_response": "responses.hold", "fail_response": "responses.fail"
-}  # fmt: skip
+    "lose_response": "responses.lose",
+    "hold_response": "responses.hold",
+    "fail_response": "responses.fail",
+}
 """The control operations of faults of responses; every other fault of a request is `requests.` and its action."""
 
 
@@ -38,10 +40,7 @@ class HostRule:
     """An armed rule of a host: found by its id (or name) among the rows that an operation reports."""
 
     def __init__(
-        self,
-        rows: Callable[[], Sequence[Mapping[str, Any]]],
-        key: tuple[str, object],
-        disarm: Callable[[], object],
+        self, rows: Callable[[], Sequence[Mapping[str, Any]]], key: tuple[str, object], disarm: Callable[[], object]
     ) -> None:
         self._rows = rows
         self._key = key
@@ -52,9 +51,7 @@ class HostRule:
         name, value = self._key
         for row in self._rows():
             if row.get(name) == value:
-                return RuleStatus(
-                    armed=bool(row.get("armed")), fired=int(row.get("fired", 0)), facts=dict(row)
-                )
+                return RuleStatus(armed=bool(row.get("armed")), fired=int(row.get("fired", 0)), facts=dict(row))
         return RuleStatus(armed=False, fired=0)
 
     def disarm(self) -> None:
@@ -149,15 +146,19 @@ class HostKnobs:
         """Arm a fault of requests, or of their responses."""
         kind = RESPONSE_OPERATIONS.get(action, f"requests.{action}")
         rule = self._call(
-            kind, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms, count=count,
-            probability=probability, seed=seed, where=None if where is None else dict(where),
-        )["id"]  # fmt: skip
+            kind,
+            api_key=api_key,
+            nth=nth,
+            client=client,
+            error=error,
+            delay_ms=delay_ms,
+            count=count,
+            probability=probability,
+            seed=seed,
+            where=None if where is None else dict(where),
+        )["id"]
         group = kind.partition(".")[0]
-        return HostRule(
-            lambda: self._call(group)["rules"],
-            ("id", rule),
-            lambda: self._call(f"{group}.clear", id=rule),
-        )
+        return HostRule(lambda: self._call(group)["rules"], ("id", rule), lambda: self._call(f"{group}.clear", id=rule))
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
         """Arm a failpoint."""
@@ -172,24 +173,16 @@ class HostKnobs:
             lambda: self._call("failpoint.disarm", name=name),
         )
 
-    def set_clock(
-        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
-    ) -> HostRule:
+    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> HostRule:
         """Let the wall clock be wrong."""
         rule = self._call("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)["id"]
-        return HostRule(
-            lambda: self._call("clock")["rules"], ("id", rule), lambda: self._call("clock.clear")
-        )
+        return HostRule(lambda: self._call("clock")["rules"], ("id", rule), lambda: self._call("clock.clear"))
 
-    def fail_disk(
-        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
-    ) -> HostRule:
+    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> HostRule:
         """Arm a disk error or delay."""
         rule = self._call(
             "disk.fail", operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
-        )["id"]  # fmt: skip
+        )["id"]
         return HostRule(
-            lambda: self._call("disk.faults")["rules"],
-            ("id", rule),
-            lambda: self._call("disk.clear", id=rule),
+            lambda: self._call("disk.faults")["rules"], ("id", rule), lambda: self._call("disk.clear", id=rule)
         )

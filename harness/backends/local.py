@@ -55,9 +55,7 @@ EVERYWHERE = BESIDE_BROKERS | frozenset(
         "more-brokers",
     }
 )
-WITH_SETTINGS = frozenset(
-    {"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"}
-)
+WITH_SETTINGS = frozenset({"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"})
 """What depends on the settings of the cluster."""
 DESCRIPTORS_MOST = 500
 """Connections that take the free descriptors of a broker."""
@@ -198,9 +196,7 @@ class LocalBroker(LocalProcess, HostKnobs):
             self._removed_files = self._cluster.brokers[self._node].wipe(names)
         return self._removed_files
 
-    def damage_disk(
-        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
-    ) -> None:
+    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
         """Send a signal; the files are damaged when the process is dead, and before it is started again."""
         self._damage.plan(damages, partitions, seed)
         end = self.terminate if clean else self.kill
@@ -208,9 +204,7 @@ class LocalBroker(LocalProcess, HostKnobs):
 
     def disk_damaged(self) -> Mapping[str, Any] | None:
         """Damage the files if that is due; return what was damaged."""
-        return self._damage.look(
-            self._process.state == DEAD, lambda: RealDisk(DiskFaults()), self._data_folders
-        )
+        return self._damage.look(self._process.state == DEAD, lambda: RealDisk(DiskFaults()), self._data_folders)
 
     def _data_folders(self) -> list[str]:
         folder = self._cluster.brokers[self._node].folder
@@ -256,9 +250,7 @@ class LocalBroker(LocalProcess, HostKnobs):
     def slow_disk(self, delay_ms: int) -> RuleGroup:
         """Delay every write and fsync."""
         rules: list[HostRule] = [
-            self.fail_disk(
-                operation=operation, error="", nth=1, count=0, path="*", delay_ms=delay_ms
-            )
+            self.fail_disk(operation=operation, error="", nth=1, count=0, path="*", delay_ms=delay_ms)
             for operation in SLOW_DISK_OPERATIONS
         ]
         return RuleGroup(rules)
@@ -324,9 +316,7 @@ class LocalSystem(OperatorRequests, BesideBrokers):
 
     def expire_session(self, node: int) -> int:
         """Over the registry's control socket."""
-        return len(
-            self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"]
-        )
+        return len(self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"])
 
     def depose_controller(self) -> None:
         """Over the registry's control socket."""

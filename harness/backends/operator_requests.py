@@ -46,10 +46,7 @@ def reassignment(moves: Moves) -> OperatorRequest:
         row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
         topics.setdefault(topic, []).append(row)
     entity = schema.AlterPartitionReassignmentsRequest(
-        topics=tuple(
-            schema.ReassignableTopic(name=topic, partitions=tuple(rows))
-            for topic, rows in topics.items()
-        ),
+        topics=tuple(schema.ReassignableTopic(name=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
         timeout=messages.milliseconds(CONTROLLER_MS),
     )
     return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
@@ -59,9 +56,10 @@ def election(topic: str, partition: int, election_type: int = PREFERRED) -> Oper
     """ElectLeaders of one partition."""
     schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
     entity = schema.ElectLeadersRequest(
-        election_type=election_type, timeout=messages.milliseconds(CONTROLLER_MS),
+        election_type=election_type,
+        timeout=messages.milliseconds(CONTROLLER_MS),
         topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
-    )  # fmt: skip
+    )
     return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
 
 

@@ -38,9 +38,7 @@ class LoweredLimit(abc.ABC):
             _, hard = resource.prlimit(pid, self.limit)
             resource.prlimit(pid, self.limit, (self._lowered, hard))
         except OSError as error:
-            raise ClusterError(
-                f"the {self.name} of process {pid} cannot be changed: {error}; has it ended?"
-            ) from None
+            raise ClusterError(f"the {self.name} of process {pid} cannot be changed: {error}; has it ended?") from None
 
     @abc.abstractmethod
     def used(self) -> int:

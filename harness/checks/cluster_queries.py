@@ -43,9 +43,7 @@ LAYERS = ("harrow", "harrow.cluster", "harrow.faults", "harrow.harness")
 _PROBLEM = re.compile(r"ExecutorError: (.+)")
 _VERSIONS = re.compile(r"PYTHON_VERSION_MISMATCH\] .*?(\d+\.\d+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_NO_PACKAGE = re.compile(
-    r"(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] (.+?) must be installed"
-)
+_NO_PACKAGE = re.compile(r"(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\] (.+?) must be installed")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
 
@@ -212,9 +210,7 @@ def package_archive(changed: Callable[[bytes], bytes] = bytes) -> bytes:
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for layer in LAYERS:
             for name, path in sorted(_modules(layer)):
-                archive.writestr(
-                    zipfile.ZipInfo(name), changed(path.read_bytes()), zipfile.ZIP_DEFLATED
-                )
+                archive.writestr(zipfile.ZipInfo(name), changed(path.read_bytes()), zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 

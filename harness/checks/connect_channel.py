@@ -99,11 +99,7 @@ def connected(address: str, *, timeout_s: float | None = None) -> Any:
 def _no_connection(address: str, wait_s: float) -> str:
     shown = address.partition(";")[0].rstrip("/")
     proxy = proxy_for(address)
-    through = (
-        f" through the proxy that {proxy} names; no_proxy={host_of(address)} goes around it"
-        if proxy
-        else ""
-    )
+    through = f" through the proxy that {proxy} names; no_proxy={host_of(address)} goes around it" if proxy else ""
     return f"Spark Connect at {shown} accepted no connection within {wait_s:g} s{through}; does the server run there?"
 
 

@@ -41,9 +41,12 @@ class Doubts:
 
 
 def partition_doubts(
-    results: Sequence[Result], not_allowed: frozenset[str], clients: Sequence[str], times: RunTimes,
+    results: Sequence[Result],
+    not_allowed: frozenset[str],
+    clients: Sequence[str],
+    times: RunTimes,
     promised: PromiseFindings,
-) -> Doubts:  # fmt: skip
+) -> Doubts:
     """Return what the kernels doubted; what the checks of promises judge better is left out.
 
     The result of a job for which Spark returned none has no topic.
@@ -56,9 +59,7 @@ def partition_doubts(
                 (found.reasons if about in not_allowed else found.notes).append(reason)
     unread = _unread(results, times)
     known = [
-        result
-        for result in results
-        if promised.accounts_for_sends or result.get("topic") in promised.accounted_topics
+        result for result in results if promised.accounts_for_sends or result.get("topic") in promised.accounted_topics
     ]
     unknown = [result for result in results if result not in known]
     by_id = _known_by_id(unknown, promised)
@@ -75,15 +76,11 @@ def partition_doubts(
     return found
 
 
-def _known_by_id(
-    results: Sequence[Result], promised: PromiseFindings
-) -> dict[str, Mapping[str, Any]]:
+def _known_by_id(results: Sequence[Result], promised: PromiseFindings) -> dict[str, Mapping[str, Any]]:
     """Return the refused ids of the topics of which they say everything: all sent again, or no send was recorded."""
     sends = ("acknowledged", "unacknowledged", "failed")
     recorded = {
-        result.get("topic")
-        for result in results
-        if any(result.get("operation_counts", {}).get(name) for name in sends)
+        result.get("topic") for result in results if any(result.get("operation_counts", {}).get(name) for name in sends)
     }
     topics = {result.get("topic") for result in results}
     return {
@@ -116,18 +113,11 @@ def empty_topics(results: Sequence[Result], topics: Sequence[str]) -> list[str]:
         if "topic" in result:
             counts.setdefault(result["topic"], Counter()).update(result["operation_counts"])
     shown = ("acknowledged", "batches_acknowledged", "drained", "log_batches")
-    return [
-        topic
-        for topic in topics
-        if topic in counts and not any(counts[topic][name] for name in shown)
-    ]
+    return [topic for topic in topics if topic in counts and not any(counts[topic][name] for name in shown)]
 
 
 def count_doubts(
-    counts: Mapping[str, int],
-    guarantees: Sequence[str],
-    empty: Sequence[str],
-    promised: PromiseFindings,
+    counts: Mapping[str, int], guarantees: Sequence[str], empty: Sequence[str], promised: PromiseFindings
 ) -> Doubts:
     """Return what the counts of the whole run leave open."""
     found = Doubts()
@@ -158,7 +148,5 @@ def count_doubts(
         lost = counts["responses_lost"]
         found.notes.append(f"{lost:,} response{'s' if lost > 1 else ''} did not reach the producer")
     if not counts["replica_logs"]:
-        found.notes.append(
-            "the run folder has no replica's log: the brokers' disks were not judged"
-        )
+        found.notes.append("the run folder has no replica's log: the brokers' disks were not judged")
     return found

@@ -50,20 +50,19 @@ LOG_BYTES_MOST = 1 << 30
 
 
 def shown_anomalies(
-    found: Sequence[Row],
-    *,
-    folder: Path,
-    clients: Sequence[str],
-    not_allowed: frozenset[str],
-    logs: Logs,
+    found: Sequence[Row], *, folder: Path, clients: Sequence[str], not_allowed: frozenset[str], logs: Logs
 ) -> tuple[Anomaly, ...]:
     """Return the anomalies `found` as the verdict shows them: forbidden ones first, then the worst first."""
     ordered = sorted(
         found,
         key=lambda row: (
-            row["name"] not in not_allowed, rank(row["name"]), row["name"], row["topic"], row["partition"]
+            row["name"] not in not_allowed,
+            rank(row["name"]),
+            row["name"],
+            row["topic"],
+            row["partition"],
         ),
-    )  # fmt: skip
+    )
     shown: list[Row] = []
     seen = Counter[str]()
     for row in ordered:
@@ -80,11 +79,16 @@ def shown_anomalies(
             row["explanation"] += differing_headers(row["operations"])
     return tuple(
         Anomaly(
-            name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
-            operations=tuple(row["operations"]), explanation=row["explanation"], records=row.get("records", 1),
+            name=row["name"],
+            topic=row["topic"],
+            partition=row["partition"],
+            offsets=tuple(row["offsets"]),
+            operations=tuple(row["operations"]),
+            explanation=row["explanation"],
+            records=row.get("records", 1),
         )
         for row in shown
-    )  # fmt: skip
+    )
 
 
 def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
@@ -189,9 +193,7 @@ def differing_headers(operations: Sequence[Row]) -> str:
     there = [row for row in operations if row.get("operation") in IN_THE_LOG and "value" in row]
     for send in sends:
         for row in there:
-            if _offset(row) != _offset(send) or any(
-                row[name] != send[name] for name in ("key", "value")
-            ):
+            if _offset(row) != _offset(send) or any(row[name] != send[name] for name in ("key", "value")):
                 continue
             sent, found = send.get("headers", []), row.get("headers", [])
             if sent != found:
@@ -238,10 +240,7 @@ def _record_at(folder: str, offset: int) -> Record | None:
     holding = [path for path in files if int(path.stem) <= offset]
     if not holding or not 0 < os.path.getsize(holding[-1]) <= LOG_BYTES_MOST:
         return None
-    with (
-        holding[-1].open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
+    with holding[-1].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = 0
         while at + HEADER_SIZE <= len(data):
             fields = HEADER.unpack_from(data, at)

@@ -77,10 +77,14 @@ def _window(number: str, events: Mapping[str, dict[str, Any]]) -> FaultWindow:
     inject = events["inject"]
     over = events.get("healed") or events.get("heal")
     return FaultWindow(
-        id=number, kind=str(inject.get("fault")), label=str(inject.get("label") or inject.get("fault")),
-        nodes=tuple(inject.get("targets") or ()), start_ns=int(inject["t_ns"]),
-        end_ns=FOREVER_NS if over is None else int(over["t_ns"]), took_effect="effect" in events,
-    )  # fmt: skip
+        id=number,
+        kind=str(inject.get("fault")),
+        label=str(inject.get("label") or inject.get("fault")),
+        nodes=tuple(inject.get("targets") or ()),
+        start_ns=int(inject["t_ns"]),
+        end_ns=FOREVER_NS if over is None else int(over["t_ns"]),
+        took_effect="effect" in events,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,9 +103,7 @@ class Traffic:
         self.began_ns = began if self.began_ns is None else min(self.began_ns, began)
         self.ended_ns = ended if self.ended_ns is None else max(self.ended_ns, ended)
         met = partition["met"]
-        assert not self.met or len(self.met) == len(met), (
-            "the partitions were judged with different faults"
-        )
+        assert not self.met or len(self.met) == len(met), "the partitions were judged with different faults"
         self.met = [a + b for a, b in zip(self.met or [0] * len(met), met, strict=True)]
 
 
@@ -109,15 +111,16 @@ def missed_faults(windows: Sequence[FaultWindow], traffic: Traffic) -> list[Faul
     """Return the faults that took effect and met no operation on the judged topics."""
     met = traffic.met or [0] * len(windows)
     assert len(met) == len(windows), "a count for each fault"
-    return [
-        fault for fault, count in zip(windows, met, strict=True) if fault.took_effect and not count
-    ]
+    return [fault for fault, count in zip(windows, met, strict=True) if fault.took_effect and not count]
 
 
 def overlap_doubts(
-    windows: Sequence[FaultWindow], traffic: Traffic, topics: Iterable[str], times: RunTimes,
+    windows: Sequence[FaultWindow],
+    traffic: Traffic,
+    topics: Iterable[str],
+    times: RunTimes,
     touched: Collection[str] = (),
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Return why the faults of the run prove too little: each that met no operation, and what to do.
 
     `touched`: ids of faults that touched a client otherwise (`touched.py`).
@@ -149,11 +152,7 @@ def describe(fault: FaultWindow, times: RunTimes) -> str:
     brokers = ", ".join(map(str, fault.nodes))
     where = f" on broker{'s' * (len(fault.nodes) > 1)} {brokers}" if brokers else ""
     start = times.text(fault.start_ns)
-    when = (
-        f"from {start} on"
-        if fault.end_ns >= FOREVER_NS
-        else f"from {start} to {times.text(fault.end_ns)}"
-    )
+    when = f"from {start} on" if fault.end_ns >= FOREVER_NS else f"from {start} to {times.text(fault.end_ns)}"
     return f"fault {fault.id}, {fault.label}{where}, {when}"
 
 

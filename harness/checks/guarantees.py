@@ -95,9 +95,7 @@ from typing import Annotated
 
 from harrow.cluster.errors import ConfigError
 
-LOSS = frozenset(
-    {"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}
-) | {
+LOSS = frozenset({"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}) | {
     "missing-output",
     "wrong-output",
     "unexpected-output",
@@ -112,12 +110,8 @@ INTEGRITY = frozenset(
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output", "output-and-dead-letter"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
-GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"}) | {
-    "commit-for-other-group"
-}
-LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {
-    "unanswered-request"
-}
+GROUPS = frozenset({"committed-offset-regression", "two-owners", "missed-rewind"}) | {"commit-for-other-group"}
+LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group", "missed-wake-up"}) | {"unanswered-request"}
 RETRIES = frozenset({"too-many-attempts", "attempt-before-due", "dead-letter-without-reason"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
@@ -132,14 +126,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     "no-loss": LOSS | INTEGRITY | LIVENESS | RETRIES,
     "at-least-once": LOSS | INTEGRITY | LIVENESS | RETRIES,
     "at-most-once": INTEGRITY | DUPLICATION | RETRIES,
-    "exactly-once": LOSS
-    | INTEGRITY
-    | DUPLICATION
-    | EXCESS
-    | ISOLATION
-    | GROUPS
-    | LIVENESS
-    | RETRIES,
+    "exactly-once": LOSS | INTEGRITY | DUPLICATION | EXCESS | ISOLATION | GROUPS | LIVENESS | RETRIES,
     "ordered": LOSS | INTEGRITY | ORDER | LIVENESS | RETRIES,
 }
 """The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
@@ -149,14 +136,7 @@ GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
 ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"resend-in-doubt", "stalled"}
 """What a verdict on a history may find."""
 SIMULATED = frozenset(
-    {
-        "unexpected",
-        "send-refused",
-        "offset-out-of-range",
-        "not-converged",
-        "task-failed",
-        "invariant-violated",
-    }
+    {"unexpected", "send-refused", "offset-out-of-range", "not-converged", "task-failed", "invariant-violated"}
 )
 """What a simulation can find without `expected=`; always wrong."""
 

@@ -29,10 +29,16 @@ def read_history_file(file: Path) -> ReadHistory:
 
 
 def judge_history(
-    found: ReadHistory, folder: Path, *, guarantee: str | None = None, topics: Sequence[str] = (),
-    complete: bool = True, reads_committed: bool = True, spark: PlanCollector | None = None,
+    found: ReadHistory,
+    folder: Path,
+    *,
+    guarantee: str | None = None,
+    topics: Sequence[str] = (),
+    complete: bool = True,
+    reads_committed: bool = True,
+    spark: PlanCollector | None = None,
     engine: str = SPARK,
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """Judge the operations of a file; `folder`, which is empty or does not exist, becomes their run folder.
 
     `complete`: the file has every send to its topics, so that a record which no send has written is of unknown origin.
@@ -44,16 +50,14 @@ def judge_history(
     choice = chosen_engine(engine, None)
     claims = precommitted_reads(found.operations) if reads_committed else []
     facts: dict[str, Any] = {
-        "complete": complete, "reads_committed": reads_committed, "claims": claims,
+        "complete": complete,
+        "reads_committed": reads_committed,
+        "claims": claims,
         "notes": _notes(found.passed_over),
-    }  # fmt: skip
+    }
     known = write_history(found.operations, folder, facts)
     return judge(
-        folder,
-        topics=list(topics) or known,
-        guarantee=guarantee,
-        spark=spark,
-        engine=engine_for(choice, folder, known),
+        folder, topics=list(topics) or known, guarantee=guarantee, spark=spark, engine=engine_for(choice, folder, known)
     )
 
 

@@ -86,15 +86,10 @@ def _circles(edges: Edges) -> list[list[str]]:
     return found
 
 
-def _anomaly(
-    circle: Sequence[str], edges: Edges, operations: Mapping[str, Operation]
-) -> dict[str, Any]:
+def _anomaly(circle: Sequence[str], edges: Edges, operations: Mapping[str, Operation]) -> dict[str, Any]:
     inside = set(circle)
     received = [
-        (reader, writer, record)
-        for reader in circle
-        for writer, record in edges[reader].items()
-        if writer in inside
+        (reader, writer, record) for reader in circle for writer, record in edges[reader].items() if writer in inside
     ]
     first = received[0][2]
     if len(circle) == 1:
@@ -106,10 +101,13 @@ def _anomaly(
         listed = ", ".join(_shown(name, operations) for name in circle)
         text = f"the transactions of {listed} received records of each other: none can have been committed first"
     return {
-        "name": "precommitted-read", "topic": first.place[0], "partition": first.place[1],
-        "offsets": [record.offset for _, _, record in received if record.place == first.place], "operations": [],
+        "name": "precommitted-read",
+        "topic": first.place[0],
+        "partition": first.place[1],
+        "offsets": [record.offset for _, _, record in received if record.place == first.place],
+        "operations": [],
         "explanation": text,
-    }  # fmt: skip
+    }
 
 
 def _shown(name: str, operations: Mapping[str, Operation]) -> str:

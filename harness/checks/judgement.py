@@ -118,21 +118,13 @@ def judge_laid_out(
     claims = [row for row in imported.get("claims", []) if row["topic"] in topics]
     claims += [*_claims_of_traces(events, topics, groups, windows or []), *progress.anomalies]
     found = merged(results, claims, promised)
-    chosen, why = (
-        (guarantees, None)
-        if guarantees is not None
-        else promised.guarantees(*_derive(layout, found.counts))
-    )
+    chosen, why = (guarantees, None) if guarantees is not None else promised.guarantees(*_derive(layout, found.counts))
     added = {name: tuple(names) for name, names in promised.added_guarantees.items()}
     added |= progress.guarantee
     chosen = list(dict.fromkeys([*chosen, *added]))
     not_allowed = forbidden(chosen).union(*added.values())
-    found.counts["unacknowledged"] += sum(
-        part.rows for topic in topics for part in layout.pending.get(topic, ())
-    )
-    doubts = Doubts(
-        reasons=[*layout.problems, *fault_problems, *plan_problems], notes=imported.get("notes", [])
-    )
+    found.counts["unacknowledged"] += sum(part.rows for topic in topics for part in layout.pending.get(topic, ()))
+    doubts = Doubts(reasons=[*layout.problems, *fault_problems, *plan_problems], notes=imported.get("notes", []))
     doubts.add(partition_doubts(results, not_allowed, layout.clients, times, promised))
     doubts.add(count_doubts(found.counts, chosen, empty_topics(results, topics), promised))
     doubts.add(_doubts_of_promises(promised, not_allowed))
@@ -162,9 +154,7 @@ def judge_laid_out(
 
 
 def _side_by_side(
-    judge_jobs: Callable[[], list[dict[str, Any]]],
-    judge_progress: Callable[[], ProgressFindings],
-    engine: Engine,
+    judge_jobs: Callable[[], list[dict[str, Any]]], judge_progress: Callable[[], ProgressFindings], engine: Engine
 ) -> tuple[list[dict[str, Any]], ProgressFindings]:
     """Return the results of both; while Spark works, this process waits, so a thread judges the progress meanwhile.
 
@@ -189,9 +179,7 @@ def _judge_progress(
     return judge_or_doubt(place, layout, topics, events, started_ns=started)
 
 
-def _program_ends(
-    place: Path, doubts: Doubts, status: Status, times: run_folder.RunTimes
-) -> list[ProgramEnd]:
+def _program_ends(place: Path, doubts: Doubts, status: Status, times: run_folder.RunTimes) -> list[ProgramEnd]:
     """Return how the programs ended; one that had died is the first reason of unknown, and a note of valid."""
     try:
         ends = read_program_ends(place)
@@ -212,9 +200,7 @@ def _shown(
     for row in found.anomalies:
         row["explanation"] = named_client(row["explanation"], clients)
     logs = {(job.topic, job.partition): job.logs for job in jobs}
-    return shown_anomalies(
-        found.anomalies, folder=place, clients=clients, not_allowed=not_allowed, logs=logs
-    )
+    return shown_anomalies(found.anomalies, folder=place, clients=clients, not_allowed=not_allowed, logs=logs)
 
 
 def _claims_of_traces(
@@ -234,9 +220,7 @@ def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:
         return GroupFindings(doubts=[str(error)])
     found = stuck_groups(rows, end, _times(windows))
     for row in rows:
-        found.timeouts_ms[row["group"]] = max(
-            row["timeout_ms"], found.timeouts_ms.get(row["group"], 0)
-        )
+        found.timeouts_ms[row["group"]] = max(row["timeout_ms"], found.timeouts_ms.get(row["group"], 0))
     return found
 
 
@@ -263,9 +247,7 @@ def _doubts_of_needs(
             if counts.get("replica_logs"):
                 kinds |= {Recording.LOG, Recording.REPLICA_LOGS}
             partitions[result["topic"], result["partition"]] = frozenset(kinds)
-    found = unjudged_anomalies(
-        not_allowed, recordings_of(place), partitions, replaced=promised.replaces
-    )
+    found = unjudged_anomalies(not_allowed, recordings_of(place), partitions, replaced=promised.replaces)
     return Doubts(reasons=found.reasons, notes=found.notes)
 
 
@@ -294,9 +276,7 @@ def _doubts_of_faults(
     return Doubts(reasons=reasons)
 
 
-def _run(
-    folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine
-) -> list[dict[str, Any]]:
+def _run(folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine) -> list[dict[str, Any]]:
     """Return the result of each job; a job without a result of Spark becomes a doubt."""
     planned = {(job.topic, job.partition) for job in jobs}
     assert len(planned) == len(jobs), "a topic-partition was planned twice"
@@ -315,21 +295,15 @@ def _run(
     missing = [job for job in jobs if (job.topic, job.partition) not in judged]
     for job in missing:
         doubt = f"{job.topic}-{job.partition} was not judged: Spark returned no result for it"
-        results.append(
-            {"operation_counts": {}, "anomaly_counts": {}, "anomalies": [], "unknown": [doubt]}
-        )
+        results.append({"operation_counts": {}, "anomaly_counts": {}, "anomalies": [], "unknown": [doubt]})
     return results
 
 
 def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
     if layout.taps and counts["batches_acknowledged"]:
-        acks = [
-            ack for ack, name in ((0, "0"), (1, "1"), (-1, "all")) if counts[f"batches_acks_{name}"]
-        ]
+        acks = [ack for ack, name in ((0, "0"), (1, "1"), (-1, "all")) if counts[f"batches_acks_{name}"]]
         return derive(acks, [not counts["batches_without_producer_id"]])
-    return derive(
-        [acks for acks, _ in layout.producers], [idempotent for _, idempotent in layout.producers]
-    )
+    return derive([acks for acks, _ in layout.producers], [idempotent for _, idempotent in layout.producers])
 
 
 def _status(

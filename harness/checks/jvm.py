@@ -31,11 +31,21 @@ LOOPBACK = "127.0.0.1"
 WORKERS = "harrow.harness.checks.worker_door"
 """What starts the Python workers of Spark on this machine."""
 _OPENED = (
-    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
-    "java.base/java.net", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.ref", "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs", "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
-)  # fmt: skip
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
 
 
 def log_settings(level: str, shown: str) -> str:
@@ -122,13 +132,17 @@ HEAP = "1g"
 DUMP_FLAGS = ("-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """The flags that an archive of classes must have been made with."""
 FLAGS = (
-    "-XX:+IgnoreUnrecognizedVMOptions", *DUMP_FLAGS,
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *DUMP_FLAGS,
     # the jars are those of the installed wheel: verifying their classes takes a tenth of the start
-    "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
     *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
-    "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED",
-    "-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv6Addresses=false",
-)  # fmt: skip
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.net.preferIPv6Addresses=false",
+)
 
 
 UNUSED_JARS = re.compile(r"spark-mllib_")
@@ -136,18 +150,57 @@ UNUSED_JARS = re.compile(r"spark-mllib_")
 
 
 FIRST_JARS = (
-    "spark-core_2.13-", "scala-library-", "log4j-core-", "jackson-databind-", "spark-config_2.13-",
-    "hadoop-client-runtime-", "hadoop-client-api-", "spark-network-common_2.13-", "netty-common-",
-    "netty-transport-", "jackson-module-scala_2.13-", "jackson-core-", "log4j-api-", "netty-buffer-",
-    "spark-common-utils_2.13-", "py4j-", "jackson-annotations-", "json4s-ast_2.13-", "log4j-1.2-api-",
-    "lz4-java-", "metrics-core-", "netty-transport-classes-epoll-", "log4j-layout-template-json-",
-    "json4s-core_2.13-", "jakarta.servlet-api-", "slf4j-api-", "netty-transport-native-unix-common-",
-    "commons-collections4-", "spark-common-utils-java_2.13-", "spark-kvstore_2.13-", "xbean-asm9-shaded-",
-    "kryo-shaded-", "spark-unsafe_2.13-", "jackson-dataformat-yaml-", "paranamer-", "json4s-jackson-core_2.13-",
-    "spark-network-shuffle_2.13-", "metrics-json-", "spark-launcher_2.13-", "log4j-slf4j2-impl-",
-    "netty-codec-base-", "spark-udf-worker-core_2.13-", "json4s-jackson_2.13-", "commons-io-", "spark-tags_2.13-",
-    "netty-handler-", "jul-to-slf4j-", "javax.servlet-api-", "jakarta.ws.rs-api-", "chill_2.13-",
-)  # fmt: skip
+    "spark-core_2.13-",
+    "scala-library-",
+    "log4j-core-",
+    "jackson-databind-",
+    "spark-config_2.13-",
+    "hadoop-client-runtime-",
+    "hadoop-client-api-",
+    "spark-network-common_2.13-",
+    "netty-common-",
+    "netty-transport-",
+    "jackson-module-scala_2.13-",
+    "jackson-core-",
+    "log4j-api-",
+    "netty-buffer-",
+    "spark-common-utils_2.13-",
+    "py4j-",
+    "jackson-annotations-",
+    "json4s-ast_2.13-",
+    "log4j-1.2-api-",
+    "lz4-java-",
+    "metrics-core-",
+    "netty-transport-classes-epoll-",
+    "log4j-layout-template-json-",
+    "json4s-core_2.13-",
+    "jakarta.servlet-api-",
+    "slf4j-api-",
+    "netty-transport-native-unix-common-",
+    "commons-collections4-",
+    "spark-common-utils-java_2.13-",
+    "spark-kvstore_2.13-",
+    "xbean-asm9-shaded-",
+    "kryo-shaded-",
+    "spark-unsafe_2.13-",
+    "jackson-dataformat-yaml-",
+    "paranamer-",
+    "json4s-jackson-core_2.13-",
+    "spark-network-shuffle_2.13-",
+    "metrics-json-",
+    "spark-launcher_2.13-",
+    "log4j-slf4j2-impl-",
+    "netty-codec-base-",
+    "spark-udf-worker-core_2.13-",
+    "json4s-jackson_2.13-",
+    "commons-io-",
+    "spark-tags_2.13-",
+    "netty-handler-",
+    "jul-to-slf4j-",
+    "javax.servlet-api-",
+    "jakarta.ws.rs-api-",
+    "chill_2.13-",
+)
 """The begins of the names of the jars that a verdict takes classes from. The JVM opens jars in the order of the class
 path until it has found a class: with these first, it opens a fifth of the 280 for most classes."""
 
@@ -160,15 +213,17 @@ def jars() -> list[str]:
 
 
 def _place(jar: str) -> int:
-    return next(
-        (place for place, name in enumerate(FIRST_JARS) if jar.startswith(name)), len(FIRST_JARS)
-    )
+    return next((place for place, name in enumerate(FIRST_JARS) if jar.startswith(name)), len(FIRST_JARS))
 
 
 def command(
-    *, scratch: Path, master: str, sockets: Path | None = None, flags: Sequence[str] = (),
+    *,
+    scratch: Path,
+    master: str,
+    sockets: Path | None = None,
+    flags: Sequence[str] = (),
     extra: Mapping[str, str] | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Return the command that starts, in `scratch`, py4j's gateway; for a cluster, a server that prints `STARTED`.
 
     The Unix sockets of its Python workers are in `sockets`, by default `scratch`.
@@ -177,11 +232,17 @@ def command(
     logging = scratch / "log4j2.properties"
     logging.write_text(log_settings("error", SERVER_CLASS))
     return [
-        java(), "-cp", os.pathsep.join(jars()), f"-Xmx{HEAP}", *FLAGS, *flags,
-        f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}",
+        java(),
+        "-cp",
+        os.pathsep.join(jars()),
+        f"-Xmx{HEAP}",
+        *FLAGS,
+        *flags,
+        f"-Dlog4j2.configurationFile={logging}",
+        f"-Djava.io.tmpdir={scratch}",
         *(f"-D{name}={value}" for name, value in settings(master, extra).items()),
         *((SERVER_CLASS,) if cluster_master(master) else GATEWAY),
-    ]  # fmt: skip
+    ]
 
 
 def environment(token: str, master: str | None = None) -> dict[str, str]:
@@ -191,20 +252,19 @@ def environment(token: str, master: str | None = None) -> dict[str, str]:
     """
     python = (cluster_master(master) and os.environ.get("PYSPARK_PYTHON")) or sys.executable
     host = driver_host(master or "")
-    paths = [
-        os.path.dirname(spark_home()),
-        *(path for path in sys.path if path and os.path.isdir(path)),
-    ]
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SPARK_", "PYSPARK_"))
-    }
+    paths = [os.path.dirname(spark_home()), *(path for path in sys.path if path and os.path.isdir(path))]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     for options in JAVA_OPTIONS:
         clean.pop(options, None)
     return {
-        **clean, "SPARK_HOME": spark_home(), "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": python,
-        "SPARK_LOCAL_HOSTNAME": "localhost" if host == LOOPBACK else host, "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
-        "POLARS_MAX_THREADS": "2", "PYTHONWARNINGS": "ignore",
-    }  # fmt: skip
+        **clean,
+        "SPARK_HOME": spark_home(),
+        "SPARK_LOCAL_IP": host,
+        "PYSPARK_PYTHON": python,
+        "SPARK_LOCAL_HOSTNAME": "localhost" if host == LOOPBACK else host,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        "POLARS_MAX_THREADS": "2",
+        "PYTHONWARNINGS": "ignore",
+    }

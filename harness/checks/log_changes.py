@@ -94,10 +94,7 @@ def log_changes(events: Iterable[Event], topics: Iterable[str]) -> dict[Place, L
     wanted = frozenset(topics)
     known = list(events)
     wrong_clocks = any(event.get("event") == CLOCK_EVENT for event in known)
-    ordered = sorted(
-        (event for event in known if event.get("topic") in wanted),
-        key=lambda event: event.get("t_ns", 0),
-    )
+    ordered = sorted((event for event in known if event.get("topic") in wanted), key=lambda event: event.get("t_ns", 0))
     changes: dict[Place, LogChanges] = {}
     topic_ids: dict[str, str] = {}
     created: dict[str, int] = {}
@@ -110,9 +107,7 @@ def log_changes(events: Iterable[Event], topics: Iterable[str]) -> dict[Place, L
                 changes = {at: change for at, change in changes.items() if at[0] != topic}
         elif event["event"] not in (*REMOVAL_EVENTS, UNCLEAN_EVENT):
             continue
-        change = changes.setdefault(
-            place, LogChanges(created_ns=created.get(topic, 0), wrong_clocks=wrong_clocks)
-        )
+        change = changes.setdefault(place, LogChanges(created_ns=created.get(topic, 0), wrong_clocks=wrong_clocks))
         _take(change, event)
     return changes
 
@@ -128,20 +123,14 @@ def _take(change: LogChanges, event: Event) -> None:
     """Add what one event says to the changes of its partition."""
     name = event["event"]
     if name == LEADER_EVENT and "leo" in event:
-        change.leaderships.append(
-            Leadership(event["leader_epoch"], event["leader"], event["leo"], int(event["t_ns"]))
-        )
+        change.leaderships.append(Leadership(event["leader_epoch"], event["leader"], event["leo"], int(event["t_ns"])))
     elif name == UNCLEAN_EVENT:
         change.unclean_epochs.append(int(event["leader_epoch"]))
     elif name == "log.cleaning":
         end = int(event["first_uncleanable"])
         change.cleaned_end = max(change.cleaned_end, end)
-        tombstones, lag = (
-            event.get(name, NOT_TRACED) for name in ("delete_retention_ms", "min_lag_ms")
-        )
-        change.cleanings.append(
-            CleaningBegun(end, event.get("t_ns", 0), event.get("wall_ms", 0), tombstones, lag)
-        )
+        tombstones, lag = (event.get(name, NOT_TRACED) for name in ("delete_retention_ms", "min_lag_ms"))
+        change.cleanings.append(CleaningBegun(end, event.get("t_ns", 0), event.get("wall_ms", 0), tombstones, lag))
     elif name == "log.segments-deleted" and event["base_offsets"]:
         node = int(str(event["broker"]).removeprefix(BROKER_PREFIX))
         bases = sorted(map(int, event["base_offsets"]))
@@ -154,7 +143,4 @@ def _removals(event: Event, node: int, bases: list[int]) -> list[Removal]:
     settings = (event["retention_ms"], event["retention_bytes"], event["bytes_left"])
     times = (int(event["t_ns"]), int(event.get("wall_ms", 0)))
     ends = [*bases[1:], int(event["end"])]
-    return [
-        Removal(node, base, end, event["reason"], *times, *settings)
-        for base, end in zip(bases, ends, strict=True)
-    ]
+    return [Removal(node, base, end, event["reason"], *times, *settings) for base, end in zip(bases, ends, strict=True)]

@@ -44,14 +44,10 @@ class MergedResults:
 
 
 def merged(
-    results: Iterable[Mapping[str, Any]],
-    claims: Sequence[dict[str, Any]],
-    promised: PromiseFindings,
+    results: Iterable[Mapping[str, Any]], claims: Sequence[dict[str, Any]], promised: PromiseFindings
 ) -> MergedResults:
     """Merge the results of all jobs, the leadership claims of the traces, and what the checks of promises found."""
-    whole = MergedResults(
-        anomalies=list(claims), anomaly_counts=Counter(row["name"] for row in claims)
-    )
+    whole = MergedResults(anomalies=list(claims), anomaly_counts=Counter(row["name"] for row in claims))
     for result in results:
         whole.add(result)
     whole.add_promises(promised)

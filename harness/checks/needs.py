@@ -36,18 +36,12 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("poll-skip",), (frozenset({R.OPERATIONS, R.FINAL_READ}),)),
     (("aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"), (IN_TRANSACTIONS,)),
     (("stuck-transaction",), (frozenset({R.COORDINATOR_TAPS}),)),
-    (
-        ("committed-offset-regression", "two-owners", "commit-for-other-group"),
-        (frozenset({R.COORDINATOR_TAPS}),),
-    ),
+    (("committed-offset-regression", "two-owners", "commit-for-other-group"), (frozenset({R.COORDINATOR_TAPS}),)),
     (("resend-in-doubt",), (frozenset({R.OPERATIONS, R.LOG}),)),
     (("commit-beyond-lso",), (IN_TRANSACTIONS | {R.FINAL_READ},)),
     (("stuck-group",), (frozenset({R.GROUP_STATES}),)),
     (("unanswered-request",), (frozenset({R.WAITING_REQUESTS}),)),
-    (
-        ("missed-wake-up", "two-leaders", "two-controllers", "fenced-in-isr"),
-        (frozenset({R.BROKER_EVENTS}),),
-    ),
+    (("missed-wake-up", "two-leaders", "two-controllers", "fenced-in-isr"), (frozenset({R.BROKER_EVENTS}),)),
     (("stalled",), (frozenset({R.TAPS, R.COORDINATOR_TAPS, R.BROKER_EVENTS}),)),
     (("incomplete-leader",), (frozenset({R.BROKER_EVENTS, R.TAPS}),)),
     (
@@ -60,9 +54,18 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     ),
     (("missing", "unexpected", "out-of-order", "split-key"), (frozenset({R.PROMISES}),)),
     (
-        ("missing-output", "wrong-output", "unexpected-output", "duplicate-output", "out-of-order-output",
-         "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts", "attempt-before-due",
-         "due-out-of-order"),
+        (
+            "missing-output",
+            "wrong-output",
+            "unexpected-output",
+            "duplicate-output",
+            "out-of-order-output",
+            "output-and-dead-letter",
+            "dead-letter-without-reason",
+            "too-many-attempts",
+            "attempt-before-due",
+            "due-out-of-order",
+        ),
         (frozenset({R.PROMISES}),),
     ),
     (("commit-before-output",), (frozenset({R.PROMISES, R.COORDINATOR_TAPS}),)),
@@ -71,7 +74,7 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     # only a history from elsewhere has every send, or a tap where no broker and no connection ended
     # (kernels/unsent_batches.py), and only such a history the transaction of each read
     (("unknown-origin", "missed-rewind"), (frozenset(),)),
-)  # fmt: skip
+)
 NEEDS: Mapping[str, tuple[Kinds, ...]] = {name: needs for names, needs in _FOR for name in names}
 """Anomaly -> sets of recordings; one complete set is sufficient to judge it."""
 
@@ -111,7 +114,7 @@ class Unjudged:
 
 def unjudged_anomalies(
     forbidden: Iterable[str], there: Recordings, partitions: Mapping[Place, Kinds], *, replaced: Iterable[str] = ()
-) -> Unjudged:  # fmt: skip
+) -> Unjudged:
     """Return which of the `forbidden` anomalies could not be judged.
 
     `partitions`: for each judged topic-partition, the kinds of `OF_PARTITIONS` that the folder has of it. `replaced`:
@@ -142,9 +145,7 @@ def unjudged_anomalies(
             why = f"the backend does not record {_wanted(kinds)}"
             found.notes.append(LEADERS_ONLY if kinds == ONLY_LOGS else f"{text}: {why}")
         else:
-            found.reasons.append(
-                f"{text}{_where(names)}: {_missing(kinds - there.unrecorded, there)}"
-            )
+            found.reasons.append(f"{text}{_where(names)}: {_missing(kinds - there.unrecorded, there)}")
     return found
 
 

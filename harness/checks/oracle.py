@@ -30,12 +30,20 @@ class Oracle:
     """The rows of one topic-partition, and their anomalies."""
 
     def __init__(
-        self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),
-        logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
-        epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None, decisions: Sequence[Row] = (),
-        sent: Sequence[Row] = (), all_sends: bool = False, reads_committed: bool = True,
+        self,
+        ops: Sequence[Row],
+        pending: Sequence[Row] = (),
+        batches: Sequence[Row] = (),
+        logs: Mapping[int, Sequence[Row]] | None = None,
+        *,
+        changes: LogChanges | None = None,
+        epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+        decisions: Sequence[Row] = (),
+        sent: Sequence[Row] = (),
+        all_sends: bool = False,
+        reads_committed: bool = True,
         whole_taps: Collection[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`sent`: rows of `oracle_of_removals.untapped`, for the checks of removals and leaders where no tap wrote.
 
         `all_sends`, `reads_committed`, `whole_taps`: as in `plans.PartitionJob`.
@@ -51,8 +59,7 @@ class Oracle:
         self.sends = [
             r
             for r in recorded
-            if r["kind"] == OperationFunction.SEND
-            and r["outcome"] in (OperationType.OK, OperationType.INFO)
+            if r["kind"] == OperationFunction.SEND and r["outcome"] in (OperationType.OK, OperationType.INFO)
         ]
         self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
         self.failed = [
@@ -83,32 +90,24 @@ class Oracle:
         self.produced = [r for r in batches if r["kind"] == 1]
         self.delivered = [r for r in batches if r["kind"] == 2]
         self.acked_batches = [
-            r
-            for r in self.produced
-            if not r["error"] and r["base_offset"] >= 0 and not r["flags"] & 1
+            r for r in self.produced if not r["error"] and r["base_offset"] >= 0 and not r["flags"] & 1
         ]
-        self.compaction = Compaction(
-            self.changes, self.sends, self.pending, self.polls, batches, decisions
-        )
+        self.compaction = Compaction(self.changes, self.sends, self.pending, self.polls, batches, decisions)
         self.found: Anomalies = set()
         self.reported: set[int] = set()
         self.copies_in_doubt = 0
 
-    def _last_incarnation(
-        self, ops: Sequence[Row], batches: Sequence[Row]
-    ) -> tuple[list[Row], list[Row]]:
+    def _last_incarnation(self, ops: Sequence[Row], batches: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Leave out what happened before the topic was created again."""
         created = self.changes.created_ns
         reads = (OperationFunction.POLL, *BREAKS)
-        early = {
-            r["client"] for r in ops
-            if r["source"] != DRAINED and r["kind"] in reads and r["time_ns"] < created
-        }  # fmt: skip
+        early = {r["client"] for r in ops if r["source"] != DRAINED and r["kind"] in reads and r["time_ns"] < created}
         kept = [
-            row for row in ops
+            row
+            for row in ops
             if row["source"] == DRAINED
             or (row["invoked_ns"] >= created and not (row["kind"] in reads and row["client"] in early))
-        ]  # fmt: skip
+        ]
         return kept, [row for row in batches if row["completed_ns"] >= created]
 
     def judge(self) -> Anomalies:
@@ -126,9 +125,7 @@ class Oracle:
         self._duplicate_records()
         self._replicas()
         self._epoch_caches()
-        self.found |= incomplete_leaders(
-            self.changes, [*self.produced, *self.sent, *self.delivered], self.polls
-        )
+        self.found |= incomplete_leaders(self.changes, [*self.produced, *self.sent, *self.delivered], self.polls)
         return self.found
 
     def _add(self, name: str, *offsets: int) -> None:
@@ -163,8 +160,7 @@ class Oracle:
     def _held(self, offset: int) -> int:
         """How many replicas' logs have a batch with this offset."""
         return sum(
-            any(b["base_offset"] <= offset <= b["last_offset"] for b in log)
-            or offset < self._begin(node)
+            any(b["base_offset"] <= offset <= b["last_offset"] for b in log) or offset < self._begin(node)
             for node, log in self.logs.items()
         )
 
@@ -276,16 +272,22 @@ class Oracle:
         found = [
             *real_time_order(acked, self.final),
             *origins(
-                records, offered, self.failed, tapped, all_sends=self.all_sends,
-                reads_committed=self.reads_committed,
+                records, offered, self.failed, tapped, all_sends=self.all_sends, reads_committed=self.reads_committed
             ),
-        ]  # fmt: skip
+        ]
         if self.sends:
             found += reads_before_sends(reads, acked, offered, all_sends=self.all_sends)
         found += batches_out_of_place(
-            self.produced, self.logs, self.final, self.failed, acked, changes=self.changes, low=self.low,
-            end_ns=self.end_ns, whole_taps=self.whole_taps,
-        )  # fmt: skip
+            self.produced,
+            self.logs,
+            self.final,
+            self.failed,
+            acked,
+            changes=self.changes,
+            low=self.low,
+            end_ns=self.end_ns,
+            whole_taps=self.whole_taps,
+        )
         for name, offsets in found:
             self._add(name, *offsets)
 
@@ -294,10 +296,7 @@ class Oracle:
         answered = [row for row in self.produced if row["base_offset"] >= 0]
         refused = {row["crc"] for row in self.produced if row["base_offset"] < 0}
         logged = [row for log in self.logs.values() for row in log if row["crc"] in refused]
-        return {
-            offset for row in [*answered, *logged]
-            for offset in range(row["base_offset"], row["last_offset"] + 1)
-        }  # fmt: skip
+        return {offset for row in [*answered, *logged] for offset in range(row["base_offset"], row["last_offset"] + 1)}
 
     def _same_end(self) -> bool:
         return len({log[-1]["last_offset"] if log else -1 for log in self.logs.values()}) == 1
@@ -312,11 +311,7 @@ class Oracle:
         return answered
 
     def _lost_batches(self) -> None:
-        held = Counter(
-            batch
-            for log in self.logs.values()
-            for batch in {(b["last_offset"], b["crc"]) for b in log}
-        )
+        held = Counter(batch for log in self.logs.values() for batch in {(b["last_offset"], b["crc"]) for b in log})
         for (last, crc), base in self._answered().items():
             if any(base <= offset <= last for offset in self.reported):
                 continue
@@ -342,14 +337,8 @@ class Oracle:
         rows = [b for log in self.logs.values() for b in log] if self.logs else self.acked_batches
         where: dict[tuple[int, int, int], set[int]] = defaultdict(set)
         for row in rows:
-            if (
-                row["producer_id"] >= 0
-                and row["base_sequence"] >= 0
-                and not row.get("attributes", 0) & 0x20
-            ):
-                where[row["producer_id"], row["producer_epoch"], row["base_sequence"]].add(
-                    row["base_offset"]
-                )
+            if row["producer_id"] >= 0 and row["base_sequence"] >= 0 and not row.get("attributes", 0) & 0x20:
+                where[row["producer_id"], row["producer_epoch"], row["base_sequence"]].add(row["base_offset"])
         return where
 
     def _sequences(self) -> None:
@@ -375,9 +364,10 @@ class Oracle:
                 copies[(*_identity(row), row["timestamp_ms"])].append(offset)
         several = {record: offsets for record, offsets in copies.items() if len(offsets) > 1}
         repeated = {
-            record[:2] for record, offsets in several.items()
+            record[:2]
+            for record, offsets in several.items()
             if any(count > 1 for base, count in Counter(map(self._base_at, offsets)).items() if base is not None)
-        }  # fmt: skip
+        }
         for record, offsets in several.items():
             acked = [o for o in offsets if _inside(o, self.acked_batches)]
             bumped = any(self._sent_again(offset, offsets) for offset in set(offsets) - set(acked))
@@ -408,9 +398,8 @@ class Oracle:
         """Whether a log has the offset in an idempotent batch."""
         rows = [b for log in self.logs.values() for b in log]
         idempotent = [
-            b for b in rows
-            if b["producer_id"] >= 0 and b["base_sequence"] >= 0 and not b["attributes"] & 0x20
-        ]  # fmt: skip
+            b for b in rows if b["producer_id"] >= 0 and b["base_sequence"] >= 0 and not b["attributes"] & 0x20
+        ]
         return _inside(offset, idempotent)
 
     def _sent_again(self, offset: int, offsets: Sequence[int]) -> bool:
@@ -420,8 +409,7 @@ class Oracle:
             return False
         others = [row for o in offsets if (row := self._batch_at(o)) is not None]
         return any(
-            row["producer_id"] == mine["producer_id"]
-            and row["producer_epoch"] > mine["producer_epoch"]
+            row["producer_id"] == mine["producer_id"] and row["producer_epoch"] > mine["producer_epoch"]
             for row in others
         )
 
@@ -446,9 +434,7 @@ class Oracle:
                     rows = copies.setdefault(row["base_offset"], [[] for _ in filled])
                     rows[number].append(row)
         for base, by_log in copies.items():
-            looks = {
-                (b["crc"], b["last_offset"], b["leader_epoch"]) for rows in by_log for b in rows
-            }
+            looks = {(b["crc"], b["last_offset"], b["leader_epoch"]) for rows in by_log for b in rows}
             if not all(by_log) or len(looks) > 1:
                 self._add("replica-divergence", base)
 

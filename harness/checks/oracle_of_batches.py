@@ -17,14 +17,26 @@ Logs = Mapping[int, Sequence[Row]]
 APPEND_TIME, CONTROL = 0x08, 0x20
 SECOND_NS = 10**9
 BEFORE_APPENDING = {2, 3, 10, 17, 18, 19, 21, *range(29, 33), 35, *range(42, 46), 47, 48, 49, 53} | {
-    59, 76, 87, 90, 120,
-}  # fmt: skip
+    59,
+    76,
+    87,
+    90,
+    120,
+}
 
 
 def batches_out_of_place(
-    produced: Sequence[Row], logs: Logs, final: Mapping[int, Row] | None, failed: Sequence[Row],
-    acked: Sequence[Row], *, changes: LogChanges, low: int, end_ns: int, whole_taps: Collection[int],
-) -> Iterator[Found]:  # fmt: skip
+    produced: Sequence[Row],
+    logs: Logs,
+    final: Mapping[int, Row] | None,
+    failed: Sequence[Row],
+    acked: Sequence[Row],
+    *,
+    changes: LogChanges,
+    low: int,
+    end_ns: int,
+    whole_taps: Collection[int],
+) -> Iterator[Found]:
     """Yield what both checks find; `failed`, `acked`: recorded sends."""
     if final is None:
         return
@@ -35,19 +47,25 @@ def batches_out_of_place(
     if not changes.created_ns:
         yield from unsent_batches(
             produced, logs, final, failed, changes=changes, low=low, end_ns=end_ns, whole_taps=whole_taps
-        )  # fmt: skip
+        )
 
 
 def unsent_batches(
-    produced: Sequence[Row], logs: Logs, final: Mapping[int, Row], failed: Sequence[Row], *, changes: LogChanges,
-    low: int, end_ns: int, whole_taps: Collection[int],
-) -> Iterator[Found]:  # fmt: skip
+    produced: Sequence[Row],
+    logs: Logs,
+    final: Mapping[int, Row],
+    failed: Sequence[Row],
+    *,
+    changes: LogChanges,
+    low: int,
+    end_ns: int,
+    whole_taps: Collection[int],
+) -> Iterator[Found]:
     """Yield the batches of the logs that no request can have appended."""
     failures = {(row["key_hash"], row["value_hash"]) for row in failed}
     settled = [
-        row["base_offset"] for row in produced
-        if row["base_offset"] >= 0 and row["completed_ns"] <= end_ns - SECOND_NS
-    ]  # fmt: skip
+        row["base_offset"] for row in produced if row["base_offset"] >= 0 and row["completed_ns"] <= end_ns - SECOND_NS
+    ]
     others = [row for row in produced if not _is_refused(row)]
     crcs = {batch["crc"] for log in logs.values() for batch in log}
     sizes = {row["count"] for row in others if row["crc"] not in crcs}
@@ -84,10 +102,7 @@ def _is_judged(batch: Row, changes: LogChanges, whole_taps: Collection[int]) -> 
 
 
 def _same(batch: Row, row: Row) -> bool:
-    return bool(
-        batch["crc"] == row["crc"]
-        or (row["producer_id"] >= 0 and _sequence(batch) == _sequence(row))
-    )
+    return bool(batch["crc"] == row["crc"] or (row["producer_id"] >= 0 and _sequence(batch) == _sequence(row)))
 
 
 def _sequence(row: Row) -> tuple[int, int, int]:
@@ -96,7 +111,7 @@ def _sequence(row: Row) -> tuple[int, int, int]:
 
 def late_batches(
     produced: Sequence[Row], logs: Logs, final: Mapping[int, Row], recorded: Collection[int], *, every_request: bool
-) -> Iterator[Found]:  # fmt: skip
+) -> Iterator[Found]:
     """Yield batches that were received after a batch with a higher offset was acknowledged, with the first of these.
 
     `recorded`: offsets of recorded sends; `every_request`: the taps have every request with a batch.
@@ -107,24 +122,14 @@ def late_batches(
     times: dict[tuple[int, int], tuple[int, int, int]] = {}
     for row in produced:
         key = row["last_offset"], row["crc"]
-        if (
-            row["error"]
-            or versions.get(row["last_offset"]) != {row["crc"]}
-            or row["base_offset"] not in final
-        ):
+        if row["error"] or versions.get(row["last_offset"]) != {row["crc"]} or row["base_offset"] not in final:
             continue
         began = row["invoked_ns"]
         if row["producer_id"] >= 0:
-            again = [
-                other["invoked_ns"] for other in produced if _sequence(other) == _sequence(row)
-            ]
+            again = [other["invoked_ns"] for other in produced if _sequence(other) == _sequence(row)]
             began = min(again) if every_request else 0
         base, first, ended = times.get(key, (row["base_offset"], began, row["completed_ns"]))
-        times[key] = (
-            min(base, row["base_offset"]),
-            min(first, began),
-            max(ended, row["completed_ns"]),
-        )
+        times[key] = (min(base, row["base_offset"]), min(first, began), max(ended, row["completed_ns"]))
     for (last, _), (base, began, _) in times.items():
         higher = [(ended, other) for other, _, ended in times.values() if other > base]
         if higher and min(higher)[0] < began and not any(base <= at <= last for at in recorded):

@@ -15,9 +15,13 @@ Span = tuple[int, int]
 
 
 def operation_spans(
-    ops: Sequence[Row], batches: Sequence[Row], *, started_ns: int, own_clients: Sequence[int],
+    ops: Sequence[Row],
+    batches: Sequence[Row],
+    *,
+    started_ns: int,
+    own_clients: Sequence[int],
     transactions: Sequence[Row] = (),
-) -> list[Span]:  # fmt: skip
+) -> list[Span]:
     """Return when each operation began and ended; `transactions`: the states that coordinators recorded."""
     spans: list[Span] = []
     for row in ops:
@@ -34,13 +38,15 @@ def operation_spans(
         spans.append((began, row["completed_ns"]))
     spans += [
         (row["invoked_ns"], row["completed_ns"])
-        for row in batches if row["kind"] == 2 and row["client"] not in own_clients
-    ]  # fmt: skip
+        for row in batches
+        if row["kind"] == 2 and row["client"] not in own_clients
+    ]
     for decided in transactions:
         answered = [
-            row["completed_ns"] for row in produced
+            row["completed_ns"]
+            for row in produced
             if row["producer_id"] == decided["producer_id"] and row["completed_ns"] <= decided["time_ns"]
-        ]  # fmt: skip
+        ]
         if decided["state"] == PREPARE_COMMIT and answered:
             spans.append((max(answered), decided["time_ns"]))
     return spans
@@ -60,19 +66,13 @@ def refused_records(
     ops: Sequence[Row], pending: Sequence[Row], batches: Sequence[Row], *, identify: bool
 ) -> dict[int, int]:
     """Return for each client how many refused records cannot have been sent again; `identify`: by their timestamps."""
-    final = {
-        r["offset"]: r
-        for r in reversed(ops)
-        if r["source"] == DRAINED and r["kind"] == OperationFunction.POLL
-    }
+    final = {r["offset"]: r for r in reversed(ops) if r["source"] == DRAINED and r["kind"] == OperationFunction.POLL}
     produced = [row for row in batches if row["kind"] == 1 and row["count"] > 0]
     appended = [row for row in produced if not row["error"] or row["base_offset"] >= 0]
     numbers = {_sequence(row) for row in appended if row["producer_id"] >= 0}
     crcs = {row["crc"] for row in appended}
     unsure: int = sum(
-        row["kind"] == OperationFunction.SEND
-        and row["outcome"] == OperationType.INFO
-        and row["source"] != DRAINED
+        row["kind"] == OperationFunction.SEND and row["outcome"] == OperationType.INFO and row["source"] != DRAINED
         for row in ops
     ) + len(pending)
     lacking: dict[int, int] = {}
@@ -81,9 +81,10 @@ def refused_records(
         if not is_refused or _sequence(row) in numbers or row["crc"] in crcs:
             continue
         first = min(
-            other["completed_ns"] for other in produced
+            other["completed_ns"]
+            for other in produced
             if other["error"] == row["error"] and _sent(other) == _sent(row) and other["base_offset"] < 0
-        )  # fmt: skip
+        )
         accounted = _later(appended, row, first)
         if identify:
             accounted = max(accounted, _with_its_timestamps(appended, row, final))
@@ -103,15 +104,14 @@ def _sent(row: Row) -> tuple[int, int, int, int]:
 
 def _later(appended: Sequence[Row], refused: Row, since_ns: int) -> int:
     return sum(
-        row["count"] for row in appended
+        row["count"]
+        for row in appended
         if row["client"] == refused["client"] and row["completed_ns"] >= since_ns and row["base_offset"] >= 0
-    )  # fmt: skip
+    )
 
 
 def _with_its_timestamps(appended: Sequence[Row], refused: Row, final: Mapping[int, Row]) -> int:
-    others = [
-        row for row in appended if row["client"] != refused["client"] and row["base_offset"] >= 0
-    ]
+    others = [row for row in appended if row["client"] != refused["client"] and row["base_offset"] >= 0]
     return sum(
         refused["base_timestamp_ms"] <= record["timestamp_ms"] <= refused["max_timestamp_ms"]
         and not any(row["base_offset"] <= offset <= row["last_offset"] for row in others)

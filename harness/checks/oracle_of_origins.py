@@ -21,10 +21,7 @@ def real_time_order(acked: Sequence[Row], final: Final | None) -> Iterator[Found
     """Yield each record that was sent after a record with a higher offset was acknowledged, with the first of these."""
     if final is None:
         return
-    kept = [
-        row for row in acked
-        if row["offset"] in final and _content(final[row["offset"]]) == _content(row)
-    ]  # fmt: skip
+    kept = [row for row in acked if row["offset"] in final and _content(final[row["offset"]]) == _content(row)]
     # of higher offsets, the first acknowledgement and its offset
     higher: tuple[int, int] | None = None
     group: list[Row] = []
@@ -39,9 +36,14 @@ def real_time_order(acked: Sequence[Row], final: Final | None) -> Iterator[Found
 
 
 def origins(
-    records: Iterable[Row], sent: Iterable[Row], failed: Iterable[Row], tapped: Collection[int] | None, *,
-    all_sends: bool, reads_committed: bool,
-) -> Iterator[Found]:  # fmt: skip
+    records: Iterable[Row],
+    sent: Iterable[Row],
+    failed: Iterable[Row],
+    tapped: Collection[int] | None,
+    *,
+    all_sends: bool,
+    reads_committed: bool,
+) -> Iterator[Found]:
     """Yield records of unknown origin, and those of failed sends.
 
     `records`: of the final read and of readers; `sent`: what may have happened; `tapped`: offsets whose batch a tap
@@ -55,9 +57,7 @@ def origins(
         if _content(row) not in refused:
             if all_sends:
                 yield "unknown-origin", (row["offset"],)
-        elif reads_committed and (
-            all_sends or (tapped is not None and row["offset"] not in tapped)
-        ):
+        elif reads_committed and (all_sends or (tapped is not None and row["offset"] not in tapped)):
             yield "failed-write", (row["offset"],)
 
 

@@ -31,13 +31,18 @@ def untapped(sends: Iterable[Row], acks: int) -> list[Row]:
     """Return acknowledged sends as rows of produce requests of a record each, where no tap has written such rows."""
     return [
         {
-            "kind": PRODUCED, "error": 0, "acks": acks, "base_offset": row["offset"], "last_offset": row["offset"],
-            "max_timestamp_ms": row["timestamp_ms"], "invoked_ns": row["invoked_ns"],
+            "kind": PRODUCED,
+            "error": 0,
+            "acks": acks,
+            "base_offset": row["offset"],
+            "last_offset": row["offset"],
+            "max_timestamp_ms": row["timestamp_ms"],
+            "invoked_ns": row["invoked_ns"],
             "completed_ns": row["time_ns"],
         }
         for row in sends
         if row["kind"] == OperationFunction.SEND and row["outcome"] == OperationType.OK and row["offset"] >= 0
-    ]  # fmt: skip
+    ]
 
 
 def _early(row: Removal, changes: LogChanges, batches: Sequence[Row]) -> bool:
@@ -49,12 +54,7 @@ def _early(row: Removal, changes: LogChanges, batches: Sequence[Row]) -> bool:
         return False
     for batch in batches:
         inside = row.base <= batch["base_offset"] and batch["last_offset"] < row.end
-        if (
-            batch["kind"] == PRODUCED
-            and not batch["error"]
-            and inside
-            and batch["max_timestamp_ms"] >= 0
-        ):
+        if batch["kind"] == PRODUCED and not batch["error"] and inside and batch["max_timestamp_ms"] >= 0:
             by_time = row.wall_ms - batch["max_timestamp_ms"]
             by_request = (row.t_ns - batch["invoked_ns"]) // MS
             if max(by_time, by_request) < row.keep_ms - SECOND_MS:
@@ -65,10 +65,7 @@ def _early(row: Removal, changes: LogChanges, batches: Sequence[Row]) -> bool:
 def legal_changes(changes: LogChanges, early: int) -> dict[int, int]:
     """Return the deleted heads without what was removed from offset `early` on."""
     bases: dict[int, list[int]] = {}
-    for node, base in [
-        *changes.deleted_heads.items(),
-        *((r.node, r.base) for r in changes.removals),
-    ]:
+    for node, base in [*changes.deleted_heads.items(), *((r.node, r.base) for r in changes.removals)]:
         if base < early:
             bases.setdefault(node, []).append(base)
     return {node: max(found) for node, found in bases.items()}
@@ -78,9 +75,14 @@ class Compaction:
     """What compaction may have removed from one partition."""
 
     def __init__(
-        self, changes: LogChanges, sends: Sequence[Row], pending: Sequence[Row], polls: Sequence[Row],
-        batches: Sequence[Row], decisions: Sequence[Row],
-    ) -> None:  # fmt: skip
+        self,
+        changes: LogChanges,
+        sends: Sequence[Row],
+        pending: Sequence[Row],
+        polls: Sequence[Row],
+        batches: Sequence[Row],
+        decisions: Sequence[Row],
+    ) -> None:
         self._changes = changes
         self._sends = [*sends, *pending]
         self._said = [row for row in [*self._sends, *polls] if row["kind"] not in BREAKS]
@@ -103,16 +105,15 @@ class Compaction:
     def aborted(self, offset: int) -> bool:
         """Return whether a batch with the offset is of a transaction that its coordinator aborted."""
         for batch in self._batches:
-            if (
-                batch["base_offset"] < 0
-                or not batch["base_offset"] <= offset <= batch["last_offset"]
-            ):
+            if batch["base_offset"] < 0 or not batch["base_offset"] <= offset <= batch["last_offset"]:
                 continue
             ends = [
-                d for d in self._decisions
-                if d["producer_id"] == batch["producer_id"] and d["time_ns"] >= batch["invoked_ns"]
+                d
+                for d in self._decisions
+                if d["producer_id"] == batch["producer_id"]
+                and d["time_ns"] >= batch["invoked_ns"]
                 and d["state"] in (*COMMIT_STATES, *ABORT_STATES)
-            ]  # fmt: skip
+            ]
             if ends and ends[0]["state"] in ABORT_STATES:
                 return True
         return False
@@ -120,10 +121,7 @@ class Compaction:
     def _aged(self, row: Row, limits: Sequence[int]) -> bool:
         if self._changes.wrong_clocks or all(limit <= SECOND_MS for limit in limits):
             return True
-        same = [
-            s for s in self._sends
-            if (s["key_hash"], s["value_hash"]) == (row["key_hash"], row["value_hash"])
-        ]  # fmt: skip
+        same = [s for s in self._sends if (s["key_hash"], s["value_hash"]) == (row["key_hash"], row["value_hash"])]
         at = (row["offset"], OperationType.OK)
         own = [s for s in self._sends if (s["offset"], s["outcome"]) == at] or same
         if not own:
@@ -147,9 +145,10 @@ def incomplete_leaders(
     """Return each leader whose log ended before a record that was committed before."""
     delivered = [row for row in batches if row["kind"] == 2]
     acked = [
-        row for row in batches
+        row
+        for row in batches
         if row["kind"] == 1 and not row["error"] and row["base_offset"] >= 0 and row["acks"] == -1
-    ]  # fmt: skip
+    ]
     committed = [(row["completed_ns"], row["last_offset"]) for row in [*acked, *delivered]]
     if not delivered:
         reads = [row for row in polls if row["kind"] == OperationFunction.POLL]
@@ -158,9 +157,7 @@ def incomplete_leaders(
     for leader in changes.leaderships if len(changes.leaderships) > 1 else ():
         if any(epoch <= leader.leader_epoch for epoch in changes.unclean_epochs):
             continue
-        ends = [
-            other.t_ns for other in changes.leaderships if other.leader_epoch > leader.leader_epoch
-        ]
+        ends = [other.t_ns for other in changes.leaderships if other.leader_epoch > leader.leader_epoch]
         before = min([leader.t_ns, *ends])
         lacking = [last for at, last in committed if at < before and last >= leader.log_end]
         if lacking:

@@ -37,9 +37,17 @@ class TransactionOracle:
     """The rows of one topic-partition. `end_ns`, `high`: of the final read, 0 and None without one."""
 
     def __init__(
-        self, batches: Sequence[Row], log: Sequence[Row], transactions: Sequence[Row] = (), offsets: Sequence[Row] = (),
-        members: Sequence[Row] = (), *, end_ns: int = 0, high: int | None = None, healed_ns: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        batches: Sequence[Row],
+        log: Sequence[Row],
+        transactions: Sequence[Row] = (),
+        offsets: Sequence[Row] = (),
+        members: Sequence[Row] = (),
+        *,
+        end_ns: int = 0,
+        high: int | None = None,
+        healed_ns: int = 0,
+    ) -> None:
         self._produced = [row for row in batches if row["kind"] == 1]
         self._fetched = [row for row in batches if row["kind"] == 2]
         self._states = sorted(transactions, key=lambda row: row["time_ns"])
@@ -74,11 +82,7 @@ class TransactionOracle:
 
     def _requested_ns(self, batch: Row) -> int:
         identity = ("producer_id", "producer_epoch", "base_sequence", "crc")
-        times = [
-            row["invoked_ns"]
-            for row in self._produced
-            if all(row[name] == batch[name] for name in identity)
-        ]
+        times = [row["invoked_ns"] for row in self._produced if all(row[name] == batch[name] for name in identity)]
         return min(times, default=0)
 
     def _sent_ns(self, logged: LoggedTransaction) -> int:
@@ -89,8 +93,7 @@ class TransactionOracle:
         all_of_them = [
             (None if row["state"] == UNKNOWN else row["state"] in (2, 4), row["time_ns"])
             for row in self._states
-            if row["state"] >= 2
-            and (row["producer_id"], row["producer_epoch"]) == (logged.producer, logged.epoch)
+            if row["state"] >= 2 and (row["producer_id"], row["producer_epoch"]) == (logged.producer, logged.epoch)
         ]
         sent_ns = self._sent_ns(logged)
         if not sent_ns and len({commit for commit, _ in all_of_them}) > 1:
@@ -116,8 +119,7 @@ class TransactionOracle:
         own = [state for state in self._states if state["producer_id"] == row["producer_id"]]
         since = self._requested_ns(batch)
         legal = any(
-            state["state"] in (2, 4, UNKNOWN) and since <= state["time_ns"] <= row["completed_ns"]
-            for state in own
+            state["state"] in (2, 4, UNKNOWN) and since <= state["time_ns"] <= row["completed_ns"] for state in own
         )
         if own and not legal:
             self._add("precommitted-read", *place)
@@ -131,9 +133,7 @@ class TransactionOracle:
     def _open(self, logged: LoggedTransaction) -> None:
         sent_ns = self._sent_ns(logged)
         states = [row for row in self._states if row["producer_id"] == logged.producer]
-        own = [
-            row for row in states if row["producer_epoch"] == logged.epoch and row["time_ns"] >= sent_ns
-        ]  # fmt: skip
+        own = [row for row in states if row["producer_epoch"] == logged.epoch and row["time_ns"] >= sent_ns]
         healed_ns = self._healed_ns
         waited_ns = self._end_ns - max(sent_ns, healed_ns)
         first = logged.batches[0]["base_offset"]
@@ -169,15 +169,14 @@ class TransactionOracle:
 
     def _gained(self, member: int, group: int, before_ns: int) -> tuple[int, int] | None:
         rows = [
-            row for row in self._members
+            row
+            for row in self._members
             if row["kind"] == 1 and (row["member"], row["group"]) == (member, group) and row["time_ns"] < before_ns
-        ]  # fmt: skip
+        ]
         return _order_of_owners(rows[-1]) if rows else None
 
     def _stale(self, rows: Sequence[Row]) -> None:
-        own = [
-            row for row in rows if row["kind"] == 1 and not row["error"] and row["generation"] >= 0
-        ]
+        own = [row for row in rows if row["kind"] == 1 and not row["error"] and row["generation"] >= 0]
         for number in range(1, len(own)):
             before, row = own[number - 1], own[number]
             if row["member"] == before["member"] or row["offset"] >= before["offset"]:
@@ -205,9 +204,10 @@ class TransactionOracle:
         readers = {row["group"] for row in self._members if row["kind"] == 1}
         readers |= {row["group"] for row in self._offsets if row["kind"] == 3}
         commits = [
-            row for row in self._offsets
+            row
+            for row in self._offsets
             if not row["error"] and (row["kind"] == 2 or (row["kind"] == 1 and row["producer_id"] < 0))
-        ]  # fmt: skip
+        ]
         foreign = [row for row in commits if row["group"] not in readers]
         for owner in {row["group"] for row in self._members}:
             own = [row for row in commits if row["group"] == owner]
@@ -222,9 +222,7 @@ class TransactionOracle:
             if change["time_ns"] <= row["completed_ns"]:
                 (held.add if change["kind"] == 1 else held.discard)(change["member"])
         name = "producer_id" if row["producer_id"] >= 0 else "client"
-        same_kind = [
-            other for other in own if (other["producer_id"] >= 0) == (name == "producer_id")
-        ]
+        same_kind = [other for other in own if (other["producer_id"] >= 0) == (name == "producer_id")]
         if not held or any(other[name] == row[name] for other in same_kind):
             return False
         clients = {change["client"] for change in changes}
@@ -249,11 +247,7 @@ class TransactionOracle:
         """The last stable offset when a reader of committed data committed; no limit for other clients."""
         reads = [fetch["flags"] for fetch in self._fetched if fetch["client"] == row["client"]]
         limit = 2**62
-        if (
-            not reads
-            or not all(flags & COMMITTED_READER for flags in reads)
-            or row["generation"] < 0
-        ):
+        if not reads or not all(flags & COMMITTED_READER for flags in reads) or row["generation"] < 0:
             return limit
         for logged in self._logged:
             decision = self._decision(logged)
@@ -271,12 +265,8 @@ def _order_of_owners(row: Row) -> tuple[int, int]:
 def _is_current(read: Row, last: Row, rows: Sequence[Row]) -> bool:
     if read["node"] == last["node"]:
         return True
-    earlier = [
-        r for r in rows if r["node"] == read["node"] and r["completed_ns"] < last["completed_ns"]
-    ]
-    later = [
-        r for r in rows if r["node"] == last["node"] and r["completed_ns"] > read["invoked_ns"]
-    ]
+    earlier = [r for r in rows if r["node"] == read["node"] and r["completed_ns"] < last["completed_ns"]]
+    later = [r for r in rows if r["node"] == last["node"] and r["completed_ns"] > read["invoked_ns"]]
     return not earlier and not later
 
 

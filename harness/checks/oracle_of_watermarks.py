@@ -31,9 +31,7 @@ def watermark_regressions(rows: Sequence[Row], unclean_epochs: Collection[int] =
             if later["kind"] == 2 and column != "log_start_offset":
                 others = [row for row in rows if _earlier_leader(row, later, unclean_epochs)]
                 _compare(found, BETWEEN_LEADERS, column, others, later, None)
-    return {
-        (name, tuple(sorted((top, low)))) for (name, _, _, _, _, top), (_, low) in found.items()
-    }
+    return {(name, tuple(sorted((top, low)))) for (name, _, _, _, _, top), (_, low) in found.items()}
 
 
 def _same_leader(row: Row, later: Row) -> bool:
@@ -48,9 +46,13 @@ def _earlier_leader(row: Row, later: Row, unclean_epochs: Collection[int]) -> bo
 
 
 def _compare(
-    found: dict[tuple[Any, ...], tuple[tuple[int, ...], int]], name: str, column: str, rows: Sequence[Row],
-    later: Row, node: int | None,
-) -> None:  # fmt: skip
+    found: dict[tuple[Any, ...], tuple[tuple[int, ...], int]],
+    name: str,
+    column: str,
+    rows: Sequence[Row],
+    later: Row,
+    node: int | None,
+) -> None:
     """Keep the first response that is below the largest offset that was said before its request."""
     said = [row[column] for row in rows if row["completed_ns"] < later["invoked_ns"]]
     top, low = max(said, default=-1), later[column]

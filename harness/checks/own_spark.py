@@ -49,10 +49,7 @@ class OwnSpark:
         wait_s = verdict_seconds() + CALL_TIMEOUT_S
         self._gateway: Any = JavaGateway(
             gateway_parameters=GatewayParameters(
-                address=LOOPBACK,
-                port=gateway["port"],
-                auth_token=gateway["token"],
-                read_timeout=wait_s,
+                address=LOOPBACK, port=gateway["port"], auth_token=gateway["token"], read_timeout=wait_s
             )
         )
         self._jvm: Any = self._gateway.jvm
@@ -93,9 +90,7 @@ class OwnSpark:
             job = python.PythonRDD(records.rdd(), self._function(), False, False)
             going = job.asJavaRDD().collectAsync()
             try:
-                found = going.get(
-                    round(wait_s * 1000), self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-                )
+                found = going.get(round(wait_s * 1000), self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
             except BaseException:
                 with contextlib.suppress(Exception):  # the JVM has ended
                     going.cancel(True)
@@ -107,13 +102,7 @@ class OwnSpark:
         util = self._jvm.java.util
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return self._jvm.org.apache.spark.api.python.SimplePythonFunction(
-            bytearray(COMMAND),
-            util.HashMap(),
-            util.ArrayList(),
-            sys.executable,
-            version,
-            util.ArrayList(),
-            None,
+            bytearray(COMMAND), util.HashMap(), util.ArrayList(), sys.executable, version, util.ArrayList(), None
         )
 
     def address(self) -> str:

@@ -49,9 +49,7 @@ def read_replicas(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], 
     for name, of in run_folder.read_run(folder).get("replicas", {}).items():
         topic, _, partition = name.rpartition("-")
         if topic in topics:
-            found[topic, int(partition)] = PartitionReplicas(
-                replicas=tuple(of["replicas"]), isr=tuple(of["isr"])
-            )
+            found[topic, int(partition)] = PartitionReplicas(replicas=tuple(of["replicas"]), isr=tuple(of["isr"]))
     return found
 
 
@@ -67,9 +65,7 @@ def plan_jobs(
     reasons: list[str] = []
     data = run_folder.replica_folders(folder)
     stored = _stored_logs(data, topics)
-    places = (
-        {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
-    )
+    places = {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     untapped = untapped_brokers(folder)
     imported = run_folder.read_run(folder).get("imported", {})
     own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
@@ -89,9 +85,7 @@ def plan_jobs(
                 )
             logs = {node: _log_folder(data, node, topic, partition) for node in assigned.replicas}
         changed = changes.get((topic, partition), LogChanges())
-        files = layout.partitions.get((topic, partition)) or PartitionFiles(
-            topic=topic, partition=partition
-        )
+        files = layout.partitions.get((topic, partition)) or PartitionFiles(topic=topic, partition=partition)
         jobs.append(
             PartitionJob(
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
@@ -111,9 +105,7 @@ def plan_jobs(
             )
         )  # fmt: skip
     missing = sorted(set(topics) - {job.topic for job in jobs})
-    reasons += [
-        f"the run folder has no operation and no log of topic {topic!r}" for topic in missing
-    ]
+    reasons += [f"the run folder has no operation and no log of topic {topic!r}" for topic in missing]
     return jobs, reasons
 
 
@@ -124,9 +116,7 @@ def _log_folder(data: Mapping[int, Sequence[Path]], node: int, topic: str, parti
     return str(next((place for place in places if place.is_dir()), places[0]))
 
 
-def _stored_logs(
-    data: Mapping[int, Sequence[Path]], topics: Sequence[str]
-) -> dict[tuple[str, int], dict[int, str]]:
+def _stored_logs(data: Mapping[int, Sequence[Path]], topics: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
     """Return the folder of each partition's log by broker, for all brokers' data folders."""
     stored: dict[tuple[str, int], dict[int, str]] = {}
     for node, folder in ((node, folder) for node, folders in data.items() for folder in folders):
@@ -141,7 +131,4 @@ def _size(folder: str) -> int:
     if not os.path.isdir(folder):
         return 0
     # a check reads headers and CRCs only: a byte of a segment costs less than a byte of history
-    return (
-        sum(entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".log"))
-        // 4
-    )
+    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".log")) // 4

@@ -31,9 +31,7 @@ def quiet() -> Generator[None]:
 class PlanQueries:
     """One session; threads may share it, and then judge one plan after the other."""
 
-    def __init__(
-        self, address: str, folder: Path, *, local: bool = True, cluster: str = "", data: str = ""
-    ) -> None:
+    def __init__(self, address: str, folder: Path, *, local: bool = True, cluster: str = "", data: str = "") -> None:
         """`local`: the server is on this machine. `folder`: where `cluster_queries.py` keeps its files.
 
         `cluster`: what the user calls the cluster, where executors are not the server's own; `data`: the folder for
@@ -65,9 +63,7 @@ class PlanQueries:
             return self._cluster_of_user().call(pickled.read_bytes())
 
     def _cluster_of_user(self) -> ClusterQueries:
-        assert self.cluster is not None, (
-            "Harrow's own Spark judges without a session (own_spark.py)"
-        )
+        assert self.cluster is not None, "Harrow's own Spark judges without a session (own_spark.py)"
         return self.cluster
 
     def collect_frame(self, frame: Any) -> list[Any]:

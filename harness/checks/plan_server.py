@@ -110,9 +110,7 @@ class PlanServer:
     def _session(self) -> Generator[Queries]:
         """Take an idle session, or a new session when the warm-up is over and there are few."""
         with self._changed:
-            free = self._changed.wait_for(
-                lambda: self._failed or self._idle or self._may_grow(), verdict_seconds()
-            )
+            free = self._changed.wait_for(lambda: self._failed or self._idle or self._may_grow(), verdict_seconds())
             if self._failed or not free:
                 raise SparkError(self._failed or too_late(verdict_seconds(), LOG))
             queries = self._idle.pop() if self._idle else None

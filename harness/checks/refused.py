@@ -50,9 +50,7 @@ def lacking_records(results: Sequence[Result]) -> list[Lacking]:
             left = row["records"] - elsewhere
             known = found.get((result["topic"], row["client"]))
             if left > 0 and (known is None or left > known.records):
-                found[result["topic"], row["client"]] = Lacking(
-                    row["client"], left, tuple(row["errors"])
-                )
+                found[result["topic"], row["client"]] = Lacking(row["client"], left, tuple(row["errors"]))
     return list(found.values())
 
 

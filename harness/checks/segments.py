@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 from harrow.cluster.errors import HarrowError
-from harrow.cluster.wire.batch_header import (
-    ATTRIBUTES_AT,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-)
+from harrow.cluster.wire.batch_header import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD
 
 from ..histories.task_files import base_name, is_url, names_in, read_bytes
 
@@ -41,9 +36,20 @@ CONTROL, TRANSACTIONAL = 0x20, 0x10
 ABORT_MARKER = 0x10000
 """Added to the 16 attributes of a control batch that aborts a transaction."""
 LOG_COLUMNS = (
-    "base_offset", "last_offset", "leader_epoch", "crc", "crc_good", "attributes", "max_timestamp_ms",
-    "producer_id", "producer_epoch", "base_sequence", "count", "position", "segment",
-)  # fmt: skip
+    "base_offset",
+    "last_offset",
+    "leader_epoch",
+    "crc",
+    "crc_good",
+    "attributes",
+    "max_timestamp_ms",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+    "position",
+    "segment",
+)
 Row = tuple[int, int, int, int, bool, int, int, int, int, int, int, int, int]
 
 
@@ -184,21 +190,7 @@ def scan_batches(
     at = 0
     unpack = HEADER.unpack_from
     while at + HEADER_SIZE <= size:
-        (
-            base,
-            length,
-            epoch,
-            magic,
-            crc,
-            attributes,
-            delta,
-            _,
-            newest,
-            pid,
-            pepoch,
-            sequence,
-            count,
-        ) = unpack(view, at)
+        (base, length, epoch, magic, crc, attributes, delta, _, newest, pid, pepoch, sequence, count) = unpack(view, at)
         if length == 0 and base == 0:
             return
         end = at + length + LOG_OVERHEAD
@@ -209,15 +201,11 @@ def scan_batches(
         if end > size:
             return
         if magic != 2:
-            raise SegmentError(
-                f"{path} at byte {at}: the batch has magic {magic}, only magic 2 can be judged"
-            )
+            raise SegmentError(f"{path} at byte {at}: the batch has magic {magic}, only magic 2 can be judged")
         body = view[at + ATTRIBUTES_AT : end]
         good = not verify or crc32c(body) == crc
         body.release()
         if attributes & CONTROL and good and _aborts(view[at:end]):
             attributes |= ABORT_MARKER
-        yield (
-            base, base + delta, epoch, crc, good, attributes, newest, pid, pepoch, sequence, count, at, segment,
-        )  # fmt: skip
+        yield (base, base + delta, epoch, crc, good, attributes, newest, pid, pepoch, sequence, count, at, segment)
         at = end

@@ -83,13 +83,9 @@ class SharedData:
         logs = {log for job in jobs for log in job["logs"].values()}
         work: dict[str, Callable[[], str]] = {}
         for number, index in enumerate(sorted(indexes)):
-            work[index] = partial(
-                self._write, f"rows/{number}{SUFFIX}", partial(write_placed, index)
-            )
+            work[index] = partial(self._write, f"rows/{number}{SUFFIX}", partial(write_placed, index))
         for number, log in enumerate(sorted(logs)):
-            if Path(
-                log
-            ).is_dir():  # else the task says that the folder does not exist, by its own name
+            if Path(log).is_dir():  # else the task says that the folder does not exist, by its own name
                 work[log] = partial(self._copy_log, log, f"logs/{number}")
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             copies = dict(zip(work, pool.map(_called, work.values()), strict=True))
@@ -130,12 +126,5 @@ def _copy(source: Path, target: Any) -> None:
 
 def _renamed(job: dict[str, Any], copies: dict[str, str]) -> dict[str, Any]:
     """Return a job that names the copies."""
-    ranges = {
-        field: [[copies[path], start, rows] for path, start, rows in job[field]]
-        for field in ROW_RANGES
-    }
-    return {
-        **job,
-        **ranges,
-        "logs": {node: copies.get(log, log) for node, log in job["logs"].items()},
-    }
+    ranges = {field: [[copies[path], start, rows] for path, start, rows in job[field]] for field in ROW_RANGES}
+    return {**job, **ranges, "logs": {node: copies.get(log, log) for node, log in job["logs"].items()}}

@@ -63,10 +63,17 @@ class SparkHandle:
     """The connection of this process to the Spark of its run; threads may share it."""
 
     def __init__(
-        self, run_folder: str | Path, *, controller: int | None = None, master: str | None = None,
-        remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True, data: str = "",
+        self,
+        run_folder: str | Path,
+        *,
+        controller: int | None = None,
+        master: str | None = None,
+        remote: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        warm_up: bool = True,
+        data: str = "",
         class_list: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`controller` is the id of the process with which the server ends, by default this process.
 
         `data`: a folder or URL that executors on other machines can read (`--harrow-spark-data`); what they judge is
@@ -82,10 +89,15 @@ class SparkHandle:
         named = os.environ.get(CONTROLLER, "") if os.environ.get(RENDEZVOUS) else ""
         ends_with = int(named) if named.isdigit() else controller or os.getpid()
         self._options: dict[str, Any] = {
-            "rendezvous": str(self.rendezvous), "controller": ends_with, "master": master,
-            "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
-            "data": data, "class_list": class_list,
-        }  # fmt: skip
+            "rendezvous": str(self.rendezvous),
+            "controller": ends_with,
+            "master": master,
+            "settings": dict(settings or {}),
+            "log": str(self.run_folder / "spark.log"),
+            "warm_up": warm_up,
+            "data": data,
+            "class_list": class_list,
+        }
         self._socket: socket.socket | None = None
         self._plans: socket.socket | None = None
         """The connection to the plan server."""
@@ -152,10 +164,13 @@ class SparkHandle:
         try:
             started = subprocess.run(  # noqa: S603  (our own module)
                 [sys.executable, "-m", f"{__package__}.spark_server", json.dumps(self._options)],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
                 timeout=READY_TIMEOUT_S,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             return f"it did not begin within {READY_TIMEOUT_S:g} s: has the machine too little CPU or memory?"
         if not started.returncode:
@@ -179,9 +194,7 @@ class SparkHandle:
         response = json.loads(line) if line else {"ok": False, "error": missing}
         if not response["ok"]:
             self.disconnect()
-            raise SparkError(
-                f"Spark did not start: {response['error']}; see {self._options['log']}"
-            )
+            raise SparkError(f"Spark did not start: {response['error']}; see {self._options['log']}")
         self.server = response
         return self.server
 
@@ -197,11 +210,7 @@ class SparkHandle:
                 check_client()
                 address = self._remote or self._address_of_server()
                 self._queries = PlanQueries(
-                    address,
-                    self.run_folder,
-                    local=self._remote is None,
-                    cluster=self.cluster,
-                    data=self._data,
+                    address, self.run_folder, local=self._remote is None, cluster=self.cluster, data=self._data
                 )
             return self._queries
 
@@ -263,9 +272,7 @@ class SparkHandle:
                 client.connect(name)
         except OSError as error:
             client.close()
-            raise SparkError(
-                f"Spark's plan server cannot be reached: {error}; see {self._options['log']}"
-            ) from error
+            raise SparkError(f"Spark's plan server cannot be reached: {error}; see {self._options['log']}") from error
         return client
 
     def disconnect(self) -> None:

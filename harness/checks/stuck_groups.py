@@ -39,9 +39,7 @@ class GroupFindings:
     """The longest timeout of a member, by group."""
 
 
-def stuck_groups(
-    rows: Iterable[Row], end: GroupsAtTheEnd | None, windows: Iterable[tuple[int, int]]
-) -> GroupFindings:
+def stuck_groups(rows: Iterable[Row], end: GroupsAtTheEnd | None, windows: Iterable[tuple[int, int]]) -> GroupFindings:
     """Judge the groups of a run. `rows`: of `tap.groups`; `windows`: start and end of each fault."""
     found = GroupFindings()
     if end is None:
@@ -93,11 +91,14 @@ def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[dict[str, An
     shown = list(own[max(0, same - 1) :])
     return [
         {
-            "name": STUCK_GROUP, "topic": OFFSETS.name, "partition": last["partition"], "offsets": [],
+            "name": STUCK_GROUP,
+            "topic": OFFSETS.name,
+            "partition": last["partition"],
+            "offsets": [],
             "operations": [_operation(row) for row in shown[: SHOWN_MOST - 1] + shown[SHOWN_MOST - 1 :][-1:]],
             "explanation": text,
         }
-    ]  # fmt: skip
+    ]
 
 
 def _is_same(row: Row, last: Row) -> bool:
@@ -108,9 +109,4 @@ def _is_same(row: Row, last: Row) -> bool:
 def _operation(row: Row) -> Row:
     names = ("group", "state", "generation", "members", "timeout_ms", "leader_epoch")
     fields = {name: row[name] for name in names}
-    return {
-        "operation": f"group {row['group']}",
-        "completed_ns": row["time_ns"],
-        "broker": row["node"],
-        **fields,
-    }
+    return {"operation": f"group {row['group']}", "completed_ns": row["time_ns"], "broker": row["node"], **fields}

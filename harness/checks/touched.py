@@ -73,9 +73,7 @@ def _batches(run: Path, started_ns: int) -> tuple[Times, Times]:
         tap = read_tap(path)
         rows = tap.rows[of_users(tap.rows["client"], tap.names)]
         made = (rows["kind"] == PRODUCED) & (rows["created_ns"] >= started_ns)
-        began.append(
-            np.where(made, np.minimum(rows["created_ns"], rows["invoked_ns"]), rows["invoked_ns"])
-        )
+        began.append(np.where(made, np.minimum(rows["created_ns"], rows["invoked_ns"]), rows["invoked_ns"]))
         ended.append(rows["completed_ns"].astype(np.int64))
     return np.concatenate(began), np.concatenate(ended)
 
@@ -84,7 +82,7 @@ def _ended_with_their_broker(run: Path, windows: Iterable[FaultWindow]) -> set[s
     """Return the faults on whose brokers a client had a connection that has no recorded end: the broker was killed."""
     cut = [row for row in read_connections(run) if row.closed_ns is None]
     return {
-        window.id for window in windows
-        if _ends_process(window)
-        and any(row.broker in window.nodes and row.opened_ns <= window.start_ns for row in cut)
-    }  # fmt: skip
+        window.id
+        for window in windows
+        if _ends_process(window) and any(row.broker in window.nodes and row.opened_ns <= window.start_ns for row in cut)
+    }

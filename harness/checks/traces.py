@@ -79,11 +79,7 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
 
 def claims_of_brokers(events: Sequence[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
     """Return what `leadership_claims`, `fenced_in_isr` and `missed_wake_ups` find."""
-    return [
-        *leadership_claims(events, topics),
-        *fenced_in_isr(events, topics),
-        *missed_wake_ups(events, topics),
-    ]
+    return [*leadership_claims(events, topics), *fenced_in_isr(events, topics), *missed_wake_ups(events, topics)]
 
 
 def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
@@ -94,21 +90,23 @@ def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> lis
     claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
     for event in events:
         if event.get("event") == "controller.elected":
-            claims["two-controllers", ("", None), -1, event.get("epoch")].setdefault(
-                event["broker"], event
-            )
+            claims["two-controllers", ("", None), -1, event.get("epoch")].setdefault(event["broker"], event)
         elif event.get("event") == "partition.leader" and event.get("topic") in topics:
             incarnation = event["topic"], event.get("topic_id")
             place = ("two-leaders", incarnation, event["partition"], event.get("leader_epoch"))
             claims[place].setdefault(event.get("leader", event["broker"]), event)
     return [
         {
-            "name": name, "topic": topic, "partition": partition, "offsets": [], "operations": list(events.values()),
+            "name": name,
+            "topic": topic,
+            "partition": partition,
+            "offsets": [],
+            "operations": list(events.values()),
             "explanation": _explain(name, epoch, events),
         }
         for (name, (topic, _), partition, epoch), events in claims.items()
         if len(events) > 1
-    ]  # fmt: skip
+    ]
 
 
 def _explain(name: str, epoch: object, events: Mapping[object, object]) -> str:
@@ -137,10 +135,14 @@ def fenced_in_isr(events: Iterable[dict[str, Any]], topics: set[str]) -> list[di
         found.setdefault(
             (event["topic"], event["partition"], epoch, event["leader"], added),
             {
-                "name": "fenced-in-isr", "topic": event["topic"], "partition": event["partition"], "offsets": [],
-                "operations": [event], "explanation": text,
+                "name": "fenced-in-isr",
+                "topic": event["topic"],
+                "partition": event["partition"],
+                "offsets": [],
+                "operations": [event],
+                "explanation": text,
             },
-        )  # fmt: skip
+        )
     return list(found.values())
 
 
@@ -161,8 +163,12 @@ def missed_wake_ups(events: Iterable[dict[str, Any]], topics: set[str]) -> list[
         found.setdefault(
             (event["broker"], event["topic"], event["partition"], event["purgatory"]),
             {
-                "name": "missed-wake-up", "topic": event["topic"], "partition": event["partition"], "offsets": [],
-                "operations": [event], "explanation": text,
+                "name": "missed-wake-up",
+                "topic": event["topic"],
+                "partition": event["partition"],
+                "offsets": [],
+                "operations": [event],
+                "explanation": text,
             },
-        )  # fmt: skip
+        )
     return list(found.values())

@@ -60,9 +60,11 @@ def _anomaly(event: Event, waited_ns: int, timeout_ms: int) -> dict[str, Any]:
         f"for {timeout_ms / 1e3:.1f} s"
     )
     operation = {
-        "operation": f"{event['api']} request", "client": event["client"], "broker": int(node),
-        "correlation_id": event["correlation_id"], "timeout_ms": timeout_ms, "invoked_ns": event["invoked_ns"],
-    }  # fmt: skip
-    return {
-        "name": NAME, "topic": "", "partition": -1, "offsets": [], "operations": [operation], "explanation": text,
-    }  # fmt: skip
+        "operation": f"{event['api']} request",
+        "client": event["client"],
+        "broker": int(node),
+        "correlation_id": event["correlation_id"],
+        "timeout_ms": timeout_ms,
+        "invoked_ns": event["invoked_ns"],
+    }
+    return {"name": NAME, "topic": "", "partition": -1, "offsets": [], "operations": [operation], "explanation": text}

@@ -84,9 +84,7 @@ class Verdict:
     """What was not judged and is not needed for the guarantees; anomalies that the guarantees allow."""
     planted: tuple[str, ...] = ()
     """Bugs that were planted in the brokers, each as `module: title`; empty for unchanged brokers."""
-    added_guarantees: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]]
-    )
+    added_guarantees: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Those of `guarantees` that a check of an extension judged, each with the anomalies that it forbids."""
     progress: tuple[dict[str, Any], ...] = ()
     """Which client stood still at which fault, and for how long: a row for each pair (`progress/judging.py`)."""

@@ -37,9 +37,7 @@ def verdict_html(verdict: Verdict) -> str:
     for name in kinds[:KINDS_MOST]:
         allowed = "" if breaks(name, verdict) else "; the guarantee allows this"
         found = described(name, verdict.anomaly_counts[name]) + allowed
-        rows.append(
-            _row("found", [found, *(f"cause: {cause}" for cause in causes[name][:CAUSES_MOST])])
-        )
+        rows.append(_row("found", [found, *(f"cause: {cause}" for cause in causes[name][:CAUSES_MOST])]))
     rows += _more(kinds[KINDS_MOST:], "kinds of anomaly")
     rows += [_row("unknown", [reason]) for reason in verdict.reasons[:REASONS_MOST]]
     rows += _more(verdict.reasons[REASONS_MOST:], "reasons")

@@ -61,9 +61,7 @@ def verdict_text(verdict: Verdict) -> str:
     for name in kinds[:KINDS_MOST]:
         lines += [f"  {line}" for line in _kind(verdict, name, causes[name])]
     if len(kinds) > KINDS_MOST:
-        more = ", ".join(
-            described(name, verdict.anomaly_counts[name]) for name in kinds[KINDS_MOST:]
-        )
+        more = ", ".join(described(name, verdict.anomaly_counts[name]) for name in kinds[KINDS_MOST:])
         lines.append(shortened(f"  and {more}: see verdict.json", LINE_MOST))
     for reason in verdict.reasons[:REASONS_MOST]:
         lines.append("  unknown: " + shortened(reason, REASON_MOST).replace("\n", "\n    "))
@@ -94,9 +92,7 @@ def figures_of(verdict: Verdict) -> str:
 def summary_line(verdict: Verdict) -> str:
     """Return one line: status, guarantees, the worst kind of anomaly or the first reason, what was acknowledged."""
     counts = verdict.operation_counts
-    acknowledged = counts.get("acknowledged", 0) or counts.get(
-        "records_acknowledged_on_the_wire", 0
-    )
+    acknowledged = counts.get("acknowledged", 0) or counts.get("records_acknowledged_on_the_wire", 0)
     parts = [shortened(f"PLANTED {bug}", LINE_MOST) for bug in verdict.planted[:REASONS_MOST]]
     parts.append(f"{verdict.status.value} ({', '.join(verdict.guarantees)})")
     kinds = kinds_by_severity(verdict)
@@ -125,19 +121,14 @@ def shortest_line(verdict: Verdict) -> str:
 
 def kinds_by_severity(verdict: Verdict) -> list[str]:
     """Return the names of all anomalies that were found: forbidden before allowed, then the worst first."""
-    return sorted(
-        verdict.anomaly_names(),
-        key=lambda name: (not breaks(name, verdict), rank(name), name),
-    )
+    return sorted(verdict.anomaly_names(), key=lambda name: (not breaks(name, verdict), rank(name), name))
 
 
 def breaks(name: str, verdict: Verdict) -> list[str]:
     """Return the guarantees of the verdict that forbid this anomaly."""
     added = verdict.added_guarantees
     return [
-        word
-        for word in verdict.guarantees
-        if name in FORBIDDEN.get(word, frozenset()) or name in added.get(word, ())
+        word for word in verdict.guarantees if name in FORBIDDEN.get(word, frozenset()) or name in added.get(word, ())
     ]
 
 
@@ -150,9 +141,7 @@ def _headline(verdict: Verdict) -> str:
     if verdict.status is Status.VALID:
         return f"VALID: {listed} {'hold' if plural else 'holds'}{why}"
     found = verdict.anomaly_names()
-    broken = [
-        word for word in verdict.guarantees if any(word in breaks(name, verdict) for name in found)
-    ]
+    broken = [word for word in verdict.guarantees if any(word in breaks(name, verdict) for name in found)]
     broken = broken or list(verdict.guarantees)
     others = f"; judged: {listed}" if len(broken) < len(verdict.guarantees) else ""
     verb = "do not hold" if len(broken) > 1 else "does not hold"
@@ -191,9 +180,7 @@ def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> list[str]:
 def example_text(anomaly: Anomaly, started_ns: int) -> list[str]:
     """Return the lines of one anomaly: where it is, what is wrong, and the operations that show it."""
     where = f", {_offsets(anomaly.offsets)}" if anomaly.offsets else ""
-    lines = [
-        shortened(f"example in {anomaly.place}{where}: {_one_line(anomaly.explanation)}", LINE_MOST)
-    ]
+    lines = [shortened(f"example in {anomaly.place}{where}: {_one_line(anomaly.explanation)}", LINE_MOST)]
     rows = anomaly.operations
     lines += [f"  {operation_text(row, started_ns)}" for row in rows[:OPERATIONS_MOST]]
     if len(rows) > OPERATIONS_MOST:
@@ -207,22 +194,10 @@ def _has_contents(anomaly: Anomaly) -> bool:
 
 # ------------------------------------------------------------------------------------ operations
 
-TIMES = frozenset(
-    {"invoked_ns", "completed_ns", "time_ns", "t_ns", "wall_ms", "timestamp_ms", "due_ns"}
-)
+TIMES = frozenset({"invoked_ns", "completed_ns", "time_ns", "t_ns", "wall_ms", "timestamp_ms", "due_ns"})
 HASHES = frozenset({"key_hash", "value_hash", "crc", "op"})
 NAMED_ELSEWHERE = frozenset(
-    {
-        "operation",
-        "outcome",
-        "topic",
-        "partition",
-        "offset",
-        "base_offset",
-        "last_offset",
-        "event",
-        "host",
-    }
+    {"operation", "outcome", "topic", "partition", "offset", "base_offset", "last_offset", "event", "host"}
     | {"group", "response_lost", "response_error", "records", "acks"}
 )
 PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
@@ -308,11 +283,7 @@ def row_place(row: Mapping[str, Any]) -> str:
     first, last = row.get("base_offset"), row.get("last_offset")
     if first is not None and last is not None and first >= 0:
         count = row.get("records") or last - first + 1
-        return (
-            f"{place}offset {first}"
-            if first == last
-            else f"{place}offsets {first} to {last} ({count} records)"
-        )
+        return f"{place}offset {first}" if first == last else f"{place}offsets {first} to {last} ({count} records)"
     offset = row.get("offset")
     return f"{place}offset {offset}" if offset is not None and offset >= 0 else place.strip()
 

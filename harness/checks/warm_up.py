@@ -26,6 +26,5 @@ def tiny_run(folder: Path) -> None:
         history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
         history.append(OperationFunction.BOUNDS, OperationType.OK, client, topic, 0, 1, 0)
     run_folder.write_run(
-        folder, seed=0, brokers=0, config={}, log_dirs={}, started_ns=0,
-        unrecorded=sorted(recordings_of(folder).lost),
-    )  # fmt: skip
+        folder, seed=0, brokers=0, config={}, log_dirs={}, started_ns=0, unrecorded=sorted(recordings_of(folder).lost)
+    )

@@ -29,9 +29,7 @@ READY = "broker.ready"
 def brokers_with_whole_taps(run: Path, events: Iterable[Mapping[str, Any]]) -> list[int]:
     """Return their node ids: none where a file cannot be read. `events`: of the traces, with `broker`."""
     starts = Counter(
-        int(str(event["broker"]).removeprefix(BROKER_PREFIX))
-        for event in events
-        if event["event"] == READY
+        int(str(event["broker"]).removeprefix(BROKER_PREFIX)) for event in events if event["event"] == READY
     )
     tapped = {node_id_of(path.parent) for path in broker_files(run / run_folder.CLUSTER, TAP)}
     once = {node for node, count in starts.items() if count == 1} & tapped

@@ -34,9 +34,7 @@ Record: TypeAlias = ConsumerRecord[Any, Any]
 class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka has no types for mypy
     """An AIOKafkaConsumer of aiokafka that records what it reads and commits."""
 
-    def __init__(
-        self, *topics: str, history: HistoryWriter | str | Path, name: str, **settings: Any
-    ) -> None:
+    def __init__(self, *topics: str, history: HistoryWriter | str | Path, name: str, **settings: Any) -> None:
         """`topics` and `settings`: as for AIOKafkaConsumer. `name`: the client's name in the history."""
         self._has_deserializers = False
         for setting in ("key_deserializer", "value_deserializer"):
@@ -64,10 +62,7 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
             *partitions, timeout_ms=timeout_ms, max_records=max_records
         )
         now_ns = time.monotonic_ns()
-        return {
-            place: [self._received(record, now_ns) for record in records]
-            for place, records in found.items()
-        }
+        return {place: [self._received(record, now_ns) for record in records] for place, records in found.items()}
 
     def __aiter__(self) -> Self:
         parent: Any = super()
@@ -91,9 +86,7 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
 
     # --------------------------------------------------------------------------------- positions
 
-    def subscribe(
-        self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None
-    ) -> None:
+    def subscribe(self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None) -> None:
         """Subscribe like AIOKafkaConsumer; the listener is called after the REBALANCE rows are written."""
         if listener is None or isinstance(listener, ConsumerRebalanceListener):
             listener = _Listener(self.recorder, listener)
@@ -122,19 +115,13 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
         parent: Any = super()
         return bool(await self._sought(parent.seek_to_end, partitions))
 
-    async def seek_to_committed(
-        self, *partitions: TopicPartition
-    ) -> dict[TopicPartition, int | None]:
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Set the position of these partitions (none: of all) to the committed offsets."""
         parent: Any = super()
-        found: dict[TopicPartition, int | None] = await self._sought(
-            parent.seek_to_committed, partitions
-        )
+        found: dict[TopicPartition, int | None] = await self._sought(parent.seek_to_committed, partitions)
         return found
 
-    async def _sought(
-        self, seek: Callable[..., Any], partitions: tuple[TopicPartition, ...]
-    ) -> Any:
+    async def _sought(self, seek: Callable[..., Any], partitions: tuple[TopicPartition, ...]) -> Any:
         """Call `seek`; another task may read while it waits, before or after the position is set."""
         places = list(partitions or self.assignment())
         self.recorder.position_set(places)

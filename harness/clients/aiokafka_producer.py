@@ -60,9 +60,14 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
         self._in_loop = ClientInLoop(self.stop, self._close_connections, self._forget)
 
     async def send(
-        self, topic: str, value: Any = None, key: Any = None, partition: int | None = None,
-        timestamp_ms: int | None = None, headers: Headers | None = None,
-    ) -> asyncio.Future[RecordMetadata]:  # fmt: skip
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
         """Send like AIOKafkaProducer, and record the send and its result."""
         parent: Any = super()
         invoked_ns = time.monotonic_ns()
@@ -76,9 +81,7 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
             self._partition_of_send.set(chosen)
 
         def begin() -> Send:
-            return self.recorder.begin(
-                topic, chosen.number, key_bytes, value_bytes, headers, invoked_ns
-            )
+            return self.recorder.begin(topic, chosen.number, key_bytes, value_bytes, headers, invoked_ns)
 
         try:
             future: asyncio.Future[RecordMetadata] = await parent.send(
@@ -91,9 +94,14 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
         return future
 
     async def send_and_wait(
-        self, topic: str, value: Any = None, key: Any = None, partition: int | None = None,
-        timestamp_ms: int | None = None, headers: Headers | None = None,
-    ) -> RecordMetadata:  # fmt: skip
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
         """Send and wait like AIOKafkaProducer; aiokafka returns None with acks=0."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
@@ -103,7 +111,7 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
 
     def _resolved(
         self, send: Send, future: asyncio.Future[RecordMetadata], *, partition: int | None, nth: int = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         if future.cancelled():
             self.recorder.failed(send, asyncio.CancelledError(), never_sent=False)
             return
@@ -136,9 +144,7 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
         setattr(batch, "append", recorded)  # noqa: B010 - an attribute of this object hides the method
         return batch
 
-    async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
-    ) -> asyncio.Future[RecordMetadata]:
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
         """Send a batch like AIOKafkaProducer, and record the sends of its records and their results."""
         parent: Any = super()
         records = self._batches.pop(batch, None)
@@ -151,14 +157,10 @@ class RecordingAIOKafkaProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiok
         invoked_ns = time.monotonic_ns()
 
         def begin() -> list[Send]:
-            return [
-                self.recorder.begin(topic, partition, *record, invoked_ns) for record in records
-            ]
+            return [self.recorder.begin(topic, partition, *record, invoked_ns) for record in records]
 
         try:
-            future: asyncio.Future[RecordMetadata] = await parent.send_batch(
-                batch, topic, partition=partition
-            )
+            future: asyncio.Future[RecordMetadata] = await parent.send_batch(batch, topic, partition=partition)
         except BaseException as error:
             for send in begin():
                 self._refused(send, error)

@@ -25,13 +25,7 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from ..histories.format import (
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    stable_hash,
-    value_hash,
-)
+from ..histories.format import HistoryWriter, OperationFunction, OperationType, stable_hash, value_hash
 from .recorder import client_name
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
@@ -39,18 +33,26 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-def record_poll(
-    history: HistoryWriter, client: int, op: int, message: Message, timed_ns: int
-) -> None:
+def record_poll(history: HistoryWriter, client: int, op: int, message: Message, timed_ns: int) -> None:
     """Write one row for a record that was read; error messages (end of partition) have no row."""
     offset, partition = message.offset(), message.partition()
     if message.error() is not None or offset is None or partition is None:
         return
     history.append(
-        OperationFunction.POLL, OperationType.OK, client, history.name(message.topic() or ""), partition, offset, op,
-        stable_hash(message.key()), value_hash(message.value(), message.headers()),
-        message.timestamp()[1], timed_ns, timed_ns, flags=0,
-    )  # fmt: skip
+        OperationFunction.POLL,
+        OperationType.OK,
+        client,
+        history.name(message.topic() or ""),
+        partition,
+        offset,
+        op,
+        stable_hash(message.key()),
+        value_hash(message.value(), message.headers()),
+        message.timestamp()[1],
+        timed_ns,
+        timed_ns,
+        flags=0,
+    )
 
 
 class Consumer:
@@ -59,9 +61,7 @@ class Consumer:
     def __init__(self, config: Mapping[str, Any], *, history: HistoryWriter | str | Path) -> None:
         """`config`: as for confluent-kafka. `history`: a shared writer, or the folder for a new history file."""
         self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
-        self._history = (
-            history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
-        )
+        self._history = history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
         self.name = client_name(config.get("client.id"), "consumer")
         self._client = self._history.name(self.name)
         self._lock = threading.Lock()
@@ -81,9 +81,12 @@ class Consumer:
         return self._raw
 
     def subscribe(
-        self, topics: Sequence[str], on_assign: RebalanceCallback | None = None,
-        on_revoke: RebalanceCallback | None = None, on_lost: RebalanceCallback | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        topics: Sequence[str],
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
         """Join the group for `topics`; the callbacks run after the BREAK row is written."""
 
         def breaking(callback: RebalanceCallback | None) -> RebalanceCallback:
@@ -96,9 +99,7 @@ class Consumer:
 
         lost = breaking(on_lost) if on_lost is not None else None
         optional = {} if lost is None else {"on_lost": lost}
-        self._raw.subscribe(
-            list(topics), on_assign=breaking(on_assign), on_revoke=breaking(on_revoke), **optional
-        )
+        self._raw.subscribe(list(topics), on_assign=breaking(on_assign), on_revoke=breaking(on_revoke), **optional)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Assign these partitions without a group."""
@@ -116,9 +117,7 @@ class Consumer:
         self._raw.seek(partition)
 
     def _position_set(
-        self,
-        partitions: Iterable[TopicPartition],
-        kind: OperationFunction = OperationFunction.BREAK,
+        self, partitions: Iterable[TopicPartition], kind: OperationFunction = OperationFunction.BREAK
     ) -> None:
         for partition in partitions:
             place = partition.topic, partition.partition
@@ -129,9 +128,8 @@ class Consumer:
     def _break(self, place: Place, kind: OperationFunction = OperationFunction.REBALANCE) -> None:
         topic, partition = place
         self._history.append(
-            kind, OperationType.OK, self._client, self._history.name(topic), partition,
-            op=next(self._ops),
-        )  # fmt: skip
+            kind, OperationType.OK, self._client, self._history.name(topic), partition, op=next(self._ops)
+        )
 
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next record or error; None after `timeout` seconds."""
@@ -170,7 +168,7 @@ class Consumer:
 
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
-    ) -> list[TopicPartition] | None:  # fmt: skip
+    ) -> list[TopicPartition] | None:
         """Commit like confluent-kafka; the `on_commit` callback completes an asynchronous commit."""
         asked = _asked(message, offsets)
         self._commits(OperationType.INVOKE, asked)
@@ -188,9 +186,7 @@ class Consumer:
             for done in result or ():
                 failed = done.error
                 self._commits(
-                    OperationType.OK if failed is None else OperationType.INFO,
-                    [done],
-                    failed.code() if failed else 0,
+                    OperationType.OK if failed is None else OperationType.INFO, [done], failed.code() if failed else 0
                 )
         return result
 
@@ -198,23 +194,25 @@ class Consumer:
         for partition in partitions:
             wrong = error or partition.error
             self._commits(
-                OperationType.OK if wrong is None else OperationType.INFO,
-                [partition],
-                wrong.code() if wrong else 0,
+                OperationType.OK if wrong is None else OperationType.INFO, [partition], wrong.code() if wrong else 0
             )
         if self._on_commit is not None:
             self._on_commit(error, partitions)
 
-    def _commits(
-        self, outcome: OperationType, partitions: Iterable[TopicPartition], error: int = 0
-    ) -> None:
+    def _commits(self, outcome: OperationType, partitions: Iterable[TopicPartition], error: int = 0) -> None:
         for partition in partitions:
             if partition.offset < 0:
                 continue  # no record was read from it, so nothing was committed
             self._history.append(
-                OperationFunction.COMMIT, outcome, self._client, self._history.name(partition.topic),
-                partition.partition, max(partition.offset, -1), next(self._ops), error=error,
-            )  # fmt: skip
+                OperationFunction.COMMIT,
+                outcome,
+                self._client,
+                self._history.name(partition.topic),
+                partition.partition,
+                max(partition.offset, -1),
+                next(self._ops),
+                error=error,
+            )
 
     def close(self) -> None:
         """Leave the group, and close the history file unless it is shared."""

@@ -107,9 +107,7 @@ class Guard:
         self.loop = asyncio.get_running_loop()
         self._close = close
         self._released = False
-        self._task = self.loop.create_task(
-            self._wait(), name="harrow: close a client with its loop"
-        )
+        self._task = self.loop.create_task(self._wait(), name="harrow: close a client with its loop")
         # a loop that ends without cancelling its tasks would report this one
         setattr(self._task, "_log_destroy_pending", False)  # noqa: B010
 

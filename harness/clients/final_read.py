@@ -39,9 +39,15 @@ class FinalReadError(HarrowError):
 
 
 def read_all(
-    bootstrap_servers: str, topics: Sequence[str], folder: str | Path, *, timeout_s: float = 60.0,
-    config: Mapping[str, Any] | None = None, contents: bool = False, logs: Logs | None = None,
-) -> list[FinalRead]:  # fmt: skip
+    bootstrap_servers: str,
+    topics: Sequence[str],
+    folder: str | Path,
+    *,
+    timeout_s: float = 60.0,
+    config: Mapping[str, Any] | None = None,
+    contents: bool = False,
+    logs: Logs | None = None,
+) -> list[FinalRead]:
     """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition.
 
     `contents`: whether to keep the records' contents in `folder`, too. `logs`: the log folder of a replica that has
@@ -49,12 +55,20 @@ def read_all(
     """
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers, "group.id": FINAL_READ_CLIENT, "client.id": FINAL_READ_CLIENT,
-        "enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True,
-        "isolation.level": "read_uncommitted", "check.crcs": True, "fetch.wait.max.ms": 20,
-        "reconnect.backoff.max.ms": 500, "retry.backoff.ms": RETRY_BACKOFF_MS,
-        "allow.auto.create.topics": False, **(config or {}),
-    }  # fmt: skip
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": FINAL_READ_CLIENT,
+        "client.id": FINAL_READ_CLIENT,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
+        "check.crcs": True,
+        "fetch.wait.max.ms": 20,
+        "reconnect.backoff.max.ms": 500,
+        "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "allow.auto.create.topics": False,
+        **(config or {}),
+    }
     consumer = confluent_kafka.Consumer(settings)
     try:
         with HistoryWriter(folder, process="drain") as history:
@@ -144,9 +158,7 @@ class _FinalReader:
                 found = call(min(left_s, CALL_TIMEOUT_S))
             except KafkaException as error:
                 problem = str(error)
-                self._consumer.poll(
-                    min(0.05, left_s)
-                )  # serves the client's events between two attempts
+                self._consumer.poll(min(0.05, left_s))  # serves the client's events between two attempts
                 continue
             if found is not None:
                 return found
@@ -165,9 +177,7 @@ class _FinalReader:
         place = TopicPartition(topic, partition)
         found: tuple[int, int] = self._retry(
             f"cannot get the watermarks of {topic}-{partition}",
-            lambda timeout_s: self._consumer.get_watermark_offsets(
-                place, timeout=timeout_s, cached=False
-            ),
+            lambda timeout_s: self._consumer.get_watermark_offsets(place, timeout=timeout_s, cached=False),
         )
         return found
 
@@ -180,9 +190,7 @@ class _FinalReader:
             if left_s <= 0:
                 raise FinalReadError(
                     f"these partitions were not read completely within {self._timeout_s:g} s: "
-                    + ", ".join(
-                        self._missing(place, bound) for place, bound in sorted(unread.items())
-                    )
+                    + ", ".join(self._missing(place, bound) for place, bound in sorted(unread.items()))
                 )
             self._process(self._consumer.consume(self._wanted(unread), min(0.05, left_s)), unread)
         self._consumer.unassign()
@@ -194,9 +202,7 @@ class _FinalReader:
         """
         return min(BATCH, sum(high - self._positions[place] for place, (_, high) in unread.items()))
 
-    def _process(
-        self, messages: Sequence[Message], unread: dict[tuple[str, int], tuple[int, int]]
-    ) -> None:
+    def _process(self, messages: Sequence[Message], unread: dict[tuple[str, int], tuple[int, int]]) -> None:
         """Record what the consumer returned, and remove the partitions that are read to their end from `unread`.
 
         Records above the high watermark of the beginning, which a client appended meanwhile, have rows, but they are
@@ -233,12 +239,8 @@ class _FinalReader:
             folder = self._logs.get(place)
             if self._contents is None or folder is None:
                 continue
-            found = transaction_ranges(
-                (row[0], row[1], row[5], row[7]) for row in scan_log(folder, verify=False)
-            )
-            self._markers[place] = sum(
-                max(0, min(last + 1, high) - max(first, low)) for first, last in found.markers
-            )
+            found = transaction_ranges((row[0], row[1], row[5], row[7]) for row in scan_log(folder, verify=False))
+            self._markers[place] = sum(max(0, min(last + 1, high) - max(first, low)) for first, last in found.markers)
             self._hidden[place] = sorted(found.aborted + found.unfinished)
 
     def _is_hidden(self, place: tuple[str, int], offset: int) -> bool:

@@ -34,9 +34,7 @@ END_MS = 10_000
 class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no types
     """A KafkaConsumer of kafka-python that records what it reads and commits."""
 
-    def __init__(
-        self, *topics: str, history: HistoryWriter | str | Path, name: str, **configs: Any
-    ) -> None:
+    def __init__(self, *topics: str, history: HistoryWriter | str | Path, name: str, **configs: Any) -> None:
         """`topics` and `configs`: as for KafkaConsumer. `name`: the client's name in the history."""
         self._iterating = False
         for setting in ("key_deserializer", "value_deserializer"):
@@ -52,16 +50,11 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Poll like KafkaConsumer, and record what the application receives."""
         parent: Any = super()
-        found: dict[TopicPartition, list[ConsumerRecord]] = parent.poll(
-            timeout_ms, max_records, update_offsets
-        )
+        found: dict[TopicPartition, list[ConsumerRecord]] = parent.poll(timeout_ms, max_records, update_offsets)
         if self._iterating:  # the iteration calls `poll`, and hands out the records one by one
             return found
         now_ns = time.monotonic_ns()
-        return {
-            place: [self._received(record, now_ns) for record in records]
-            for place, records in found.items()
-        }
+        return {place: [self._received(record, now_ns) for record in records] for place, records in found.items()}
 
     def __next__(self) -> ConsumerRecord:
         self._iterating = True
@@ -84,9 +77,7 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
 
     # --------------------------------------------------------------------------------- positions
 
-    def subscribe(
-        self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None
-    ) -> None:
+    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
         """Subscribe like KafkaConsumer; the listener is called after the REBALANCE rows are written."""
         if listener is None or hasattr(listener, "on_partitions_assigned"):
             is_async = iscoroutinefunction(getattr(listener, "on_partitions_assigned", None))
@@ -119,7 +110,7 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Commit like KafkaConsumer, and record the commit and its result."""
         parent: Any = super()
         asked = self.recorder.begin_commit(offsets)

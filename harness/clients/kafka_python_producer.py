@@ -43,14 +43,9 @@ class RecordingKafkaProducer(KafkaProducer):  # type: ignore[misc]  # kafka-pyth
         """`configs`: as for KafkaProducer. `name`: the client's name in the history."""
         self._append_lock = threading.RLock()
         self._calls = threading.local()
-        self._has_serializers = bool(
-            configs.get("key_serializer") or configs.get("value_serializer")
-        )
+        self._has_serializers = bool(configs.get("key_serializer") or configs.get("value_serializer"))
         if self._has_serializers:
-            for setting, seen in (
-                ("key_serializer", self._saw_key),
-                ("value_serializer", self._saw_value),
-            ):
+            for setting, seen in (("key_serializer", self._saw_key), ("value_serializer", self._saw_value)):
                 configs[setting] = _observed(configs.get(setting), seen)
         super().__init__(**configs)
         self.recorder = SendRecorder(history, name)
@@ -58,16 +53,18 @@ class RecordingKafkaProducer(KafkaProducer):  # type: ignore[misc]  # kafka-pyth
         self.recorder.settings(used["acks"], idempotent=bool(used["enable_idempotence"]))
 
     def send(
-        self, topic: str, value: Any = None, key: Any = None, headers: Sequence[tuple[str, bytes]] | None = None,
-        partition: int | None = None, timestamp_ms: int | None = None,
-    ) -> FutureRecordMetadata:  # fmt: skip
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
         """Send like KafkaProducer, and record the send and its result."""
         parent: Any = super()
         if self.recorder.closed:  # kafka-python raises its error
-            return cast(
-                "FutureRecordMetadata",
-                parent.send(topic, value, key, headers, partition, timestamp_ms),
-            )
+            return cast("FutureRecordMetadata", parent.send(topic, value, key, headers, partition, timestamp_ms))
         call = _Call(self.recorder, topic, partition, headers)
         try:
             with suppress(BrokerResponseError):  # `send` returns it in its future
@@ -148,9 +145,7 @@ class _Call:
 
     __slots__ = ("headers", "invoked_ns", "key", "partition", "recorder", "send", "topic")
 
-    def __init__(
-        self, recorder: SendRecorder, topic: str, partition: int | None, headers: Headers | None
-    ) -> None:
+    def __init__(self, recorder: SendRecorder, topic: str, partition: int | None, headers: Headers | None) -> None:
         self.recorder = recorder
         self.topic = topic
         self.partition = partition
@@ -161,9 +156,7 @@ class _Call:
 
     def begin(self, key: object, value: object) -> Send:
         """Record that kafka-python appends the record now."""
-        self.send = self.recorder.begin(
-            self.topic, self.partition, key, value, self.headers, self.invoked_ns
-        )
+        self.send = self.recorder.begin(self.topic, self.partition, key, value, self.headers, self.invoked_ns)
         return self.send
 
     def raised(self, error: BaseException) -> None:

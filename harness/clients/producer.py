@@ -27,13 +27,7 @@ from typing import Any, NoReturn
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ..histories.format import (
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    stable_hash,
-    value_hash,
-)
+from ..histories.format import HistoryWriter, OperationFunction, OperationType, stable_hash, value_hash
 from .producer_settings import acks_of, is_idempotent
 from .recorder import client_name
 
@@ -48,9 +42,7 @@ CALL_S = 0.1
 
 def _short_calls(timeout: float) -> Iterable[float]:
     """Timeouts of the calls, at least one, that together take `timeout` seconds; a negative `timeout` has no end."""
-    return (
-        (timeout,) if 0 <= timeout <= CALL_S else _calls_until(time.monotonic() + timeout, timeout)
-    )
+    return (timeout,) if 0 <= timeout <= CALL_S else _calls_until(time.monotonic() + timeout, timeout)
 
 
 def _calls_until(deadline: float, timeout: float) -> Iterator[float]:
@@ -67,9 +59,7 @@ class Producer:
     def __init__(self, config: Mapping[str, Any], *, history: HistoryWriter | str | Path) -> None:
         """`config`: as for confluent-kafka. `history`: a shared writer, or the folder for a new history file."""
         self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
-        self._history = (
-            history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
-        )
+        self._history = history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
         self.name = client_name(config.get("client.id"), "producer")
         self._client = self._history.name(self.name)
         self._fatal: KafkaError | None = None
@@ -78,9 +68,14 @@ class Producer:
         self._ops = 0
         self._idempotent = is_idempotent(config)
         self._history.append(
-            OperationFunction.CLIENT, OperationType.OK, self._client, self._history.name(""), -1,
-            offset=acks_of(config), op=int(self._idempotent),
-        )  # fmt: skip
+            OperationFunction.CLIENT,
+            OperationType.OK,
+            self._client,
+            self._history.name(""),
+            -1,
+            offset=acks_of(config),
+            op=int(self._idempotent),
+        )
 
     @property
     def raw(self) -> confluent_kafka.Producer:
@@ -102,10 +97,16 @@ class Producer:
                 self._raw.list_topics(timeout=max(0.001, deadline - time.monotonic()))
 
     def produce(
-        self, topic: str, value: str | bytes | None = None, key: str | bytes | None = None, partition: int = -1,
-        callback: DeliveryCallback | None = None, on_delivery: DeliveryCallback | None = None,
-        timestamp: int = 0, headers: Headers | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: Headers | None = None,
+    ) -> None:
         """Queue one record.
 
         Raises confluent's exceptions: BufferError when the queue is full, KafkaException after a fatal error.
@@ -125,36 +126,59 @@ class Producer:
                     report(error, message)
 
             history.append(
-                OperationFunction.SEND, OperationType.INVOKE, self._client, topic_id, partition, -1, op, *facts,
-                invoked_ns=invoked_ns, time_ns=invoked_ns,
-            )  # fmt: skip
+                OperationFunction.SEND,
+                OperationType.INVOKE,
+                self._client,
+                topic_id,
+                partition,
+                -1,
+                op,
+                *facts,
+                invoked_ns=invoked_ns,
+                time_ns=invoked_ns,
+            )
             history.sent.append(self._client, op, key, value, headers)
             try:
                 self._raw.produce(
-                    topic, value=value, key=key, partition=partition, on_delivery=delivered,
-                    timestamp=timestamp, headers=headers,  # type: ignore[arg-type]  # its list is invariant
-                )  # fmt: skip
+                    topic,
+                    value=value,
+                    key=key,
+                    partition=partition,
+                    on_delivery=delivered,
+                    timestamp=timestamp,
+                    headers=headers,  # type: ignore[arg-type]  # its list is invariant
+                )
             except BaseException as error:
                 history.append(
-                    OperationFunction.SEND, OperationType.FAIL, self._client, topic_id, partition, -1, op, *facts,
+                    OperationFunction.SEND,
+                    OperationType.FAIL,
+                    self._client,
+                    topic_id,
+                    partition,
+                    -1,
+                    op,
+                    *facts,
                     invoked_ns=invoked_ns,
-                )  # fmt: skip
+                )
                 self._raise_refusal(error)
 
     def _raise_refusal(self, error: BaseException) -> NoReturn:
         """Raise the error of a refused `produce`; confluent leaves out the flag `fatal()` after a fatal error."""
         if isinstance(error, KafkaException) and error.args[0].code() == FATAL:
-            cause = (
-                "poll() or flush() raises the cause" if self._fatal is None else self._fatal.str()
-            )
+            cause = "poll() or flush() raises the cause" if self._fatal is None else self._fatal.str()
             text = f"this producer had a fatal error and sends no more, create another: {cause}"
             raise KafkaException(KafkaError(FATAL, text, fatal=True)) from error
         raise error
 
     def _completed(
-        self, error: KafkaError | None, message: Message, topic_id: int, op: int, facts: tuple[int, int],
+        self,
+        error: KafkaError | None,
+        message: Message,
+        topic_id: int,
+        op: int,
+        facts: tuple[int, int],
         invoked_ns: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         partition, offset = message.partition(), message.offset()
         known_partition = -1 if partition is None or partition < 0 else partition
         known_offset = -1 if offset is None or offset < 0 else offset
@@ -166,9 +190,18 @@ class Producer:
             known_offset = -1
         timestamp_ms = message.timestamp()[1]
         self._history.append(
-            OperationFunction.SEND, outcome, self._client, topic_id, known_partition, known_offset, op, *facts,
-            timestamp_ms, invoked_ns, error=code,
-        )  # fmt: skip
+            OperationFunction.SEND,
+            outcome,
+            self._client,
+            topic_id,
+            known_partition,
+            known_offset,
+            op,
+            *facts,
+            timestamp_ms,
+            invoked_ns,
+            error=code,
+        )
 
     def _keep_fatal(self, error: KafkaException) -> None:
         """Keep the cause of the producer's fatal error; raise every other error again, such as one of a callback."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-ALIASES = {
-    "request.required.acks": "acks",
-    "max.in.flight.requests.per.connection": "max.in.flight",
-}
+ALIASES = {"request.required.acks": "acks", "max.in.flight.requests.per.connection": "max.in.flight"}
 """Second names of settings; kafka-python and aiokafka have some of them, with underscores."""
 
 

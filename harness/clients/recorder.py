@@ -25,14 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..histories.format import (
-    HistoryError,
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    stable_hash,
-    value_hash,
-)
+from ..histories.format import HistoryError, HistoryWriter, OperationFunction, OperationType, stable_hash, value_hash
 from ..wording import counted
 
 Place = tuple[str, int]
@@ -86,26 +79,45 @@ class Recorder:
     def __init__(self, history: HistoryWriter | str | Path, name: str) -> None:
         """`history`: a shared writer, or the folder for a new history file."""
         self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
-        self.history = (
-            history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
-        )
+        self.history = history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
         self.name = name
         """The client's name in the history, unique in the run."""
         self.client = self.history.name(name)
         self.closed = False
 
     def _append(
-        self, kind: int, outcome: int, topic: int, partition: int, offset: int = -1, op: int = -1,
-        key_hash: int = 0, value_hash: int = 0, timestamp_ms: int = -1, invoked_ns: int = 0, time_ns: int = 0,
+        self,
+        kind: int,
+        outcome: int,
+        topic: int,
+        partition: int,
+        offset: int = -1,
+        op: int = -1,
+        key_hash: int = 0,
+        value_hash: int = 0,
+        timestamp_ms: int = -1,
+        invoked_ns: int = 0,
+        time_ns: int = 0,
         error: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.closed:
             return
         try:
             self.history.append(
-                kind, outcome, self.client, topic, partition, offset, op, key_hash, value_hash, timestamp_ms,
-                invoked_ns, time_ns, error,
-            )  # fmt: skip
+                kind,
+                outcome,
+                self.client,
+                topic,
+                partition,
+                offset,
+                op,
+                key_hash,
+                value_hash,
+                timestamp_ms,
+                invoked_ns,
+                time_ns,
+                error,
+            )
         except HistoryError:
             if not self.closed:  # by another thread
                 raise
@@ -132,13 +144,11 @@ class SendRecorder(Recorder):
         """Write what the producer asks for; the verdict derives guarantees from it."""
         self.acks = -1 if acks == "all" else int(str(acks))
         self.idempotent = idempotent
-        self._append(
-            OperationFunction.CLIENT, OperationType.OK, self.history.name(""), -1, self.acks, int(idempotent)
-        )  # fmt: skip
+        self._append(OperationFunction.CLIENT, OperationType.OK, self.history.name(""), -1, self.acks, int(idempotent))
 
     def begin(
         self, topic: str, partition: int | None, key: object, value: object, headers: Headers | None, invoked_ns: int
-    ) -> Send:  # fmt: skip
+    ) -> Send:
         """Write the `invoke` row of the next send, and keep the first bytes of key and value."""
         if self.closed:
             return Send(-1, -1, 0, 0, invoked_ns)
@@ -148,19 +158,15 @@ class SendRecorder(Recorder):
             self._begun = op + 1
         send = Send(
             op, self.history.name(str(topic)), stable_hash(key_bytes), _value_hash(value_bytes, headers), invoked_ns
-        )  # fmt: skip
+        )
         self._send_row(OperationType.INVOKE, send, -1 if partition is None else partition)
         self.history.sent.append(self.client, op, key_bytes, value_bytes, headers)
         return send
 
-    def acknowledged(
-        self, send: Send, partition: int, offset: int, timestamp_ms: int | None
-    ) -> None:
+    def acknowledged(self, send: Send, partition: int, offset: int, timestamp_ms: int | None) -> None:
         """Write that a send succeeded; `offset` is -1 where the library does not know it (acks=0)."""
         at = max(offset, -1)
-        self._send_row(
-            OperationType.OK, send, partition, at, -1 if timestamp_ms is None else timestamp_ms
-        )
+        self._send_row(OperationType.OK, send, partition, at, -1 if timestamp_ms is None else timestamp_ms)
         self._end()
 
     def failed(self, send: Send, error: BaseException, *, never_sent: bool) -> None:
@@ -171,11 +177,20 @@ class SendRecorder(Recorder):
 
     def _send_row(
         self, outcome: int, send: Send, partition: int, offset: int = -1, timestamp_ms: int = -1, error: int = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._append(
-            OperationFunction.SEND, outcome, send.topic, partition, offset, send.op, send.key_hash, send.value_hash,
-            timestamp_ms, send.invoked_ns, error=error,
-        )  # fmt: skip
+            OperationFunction.SEND,
+            outcome,
+            send.topic,
+            partition,
+            offset,
+            send.op,
+            send.key_hash,
+            send.value_hash,
+            timestamp_ms,
+            send.invoked_ns,
+            error=error,
+        )
 
     def _end(self) -> None:
         with self._lock:
@@ -206,10 +221,18 @@ class ReadRecorder(Recorder):
         if self.closed:
             return
         self._append(
-            OperationFunction.POLL, OperationType.OK, self.history.name(record.topic), record.partition,
-            record.offset, next(self._ops), stable_hash(_content(key)), _value_hash(_content(value), record.headers),
-            -1 if record.timestamp is None else record.timestamp, now_ns, now_ns,
-        )  # fmt: skip
+            OperationFunction.POLL,
+            OperationType.OK,
+            self.history.name(record.topic),
+            record.partition,
+            record.offset,
+            next(self._ops),
+            stable_hash(_content(key)),
+            _value_hash(_content(value), record.headers),
+            -1 if record.timestamp is None else record.timestamp,
+            now_ns,
+            now_ns,
+        )
         self._positions[record.topic, record.partition] = record.offset + 1
 
     def position_set(self, places: Iterable[Place], *, rebalanced: bool = False) -> None:
@@ -217,9 +240,7 @@ class ReadRecorder(Recorder):
         kind = OperationFunction.REBALANCE if rebalanced else OperationFunction.BREAK
         for topic, partition in () if self.closed else places:
             self._positions.pop((topic, partition), None)
-            self._append(
-                kind, OperationType.OK, self.history.name(topic), partition, -1, next(self._ops)
-            )  # fmt: skip
+            self._append(kind, OperationType.OK, self.history.name(topic), partition, -1, next(self._ops))
 
     def begin_commit(self, offsets: Mapping[Any, Any] | None) -> dict[Place, int]:
         """Write that the application commits these offsets, or with None everything that it has read."""
@@ -237,14 +258,17 @@ class ReadRecorder(Recorder):
         else:
             self._commit_rows(OperationType.INFO, asked, error_code(error))
 
-    def _commit_rows(
-        self, outcome: OperationType, offsets: Mapping[Place, int], error: int = 0
-    ) -> None:
+    def _commit_rows(self, outcome: OperationType, offsets: Mapping[Place, int], error: int = 0) -> None:
         for (topic, partition), offset in () if self.closed else offsets.items():
             self._append(
-                OperationFunction.COMMIT, outcome, self.history.name(topic), partition, offset, next(self._ops),
+                OperationFunction.COMMIT,
+                outcome,
+                self.history.name(topic),
+                partition,
+                offset,
+                next(self._ops),
                 error=error,
-            )  # fmt: skip
+            )
 
 
 class Deserialized(NamedTuple):

@@ -9,14 +9,7 @@ import click
 from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
 
-from ..backend_choice import (
-    LOCAL,
-    ORIGIN_OPTIONS,
-    ORIGINS,
-    BackendChoice,
-    choose_backend,
-    unused_origin,
-)
+from ..backend_choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend, unused_origin
 from ..backends.kinds import KINDS, check_backend
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -25,18 +18,19 @@ C = TypeVar("C", bound=Callable[..., Any])
 def origin_options(command: C) -> C:
     """Add an option for each backend that has one; the parameters have the options' names."""
     for origin in reversed(list(ORIGINS.values())):
-        command = click.option(
-            f"--{origin.option}", default="", metavar=origin.metavar, help=origin.doc
-        )(command)
+        command = click.option(f"--{origin.option}", default="", metavar=origin.metavar, help=origin.doc)(command)
     return command
 
 
 def backend_options(command: C) -> C:
     """Add the options; the parameters are `backend` and those of `origin_options`."""
     name = click.option(
-        "--backend", metavar="NAME", default=LOCAL, show_default=True,
+        "--backend",
+        metavar="NAME",
+        default=LOCAL,
+        show_default=True,
         help=f"where the brokers run: {', '.join(KINDS)}, or a backend of an extension",
-    )  # fmt: skip
+    )
     return name(origin_options(command))
 
 

@@ -78,9 +78,7 @@ def check_workload_option(_: click.Context, __: click.Parameter, value: str | No
 
 
 @click.command()
-@click.option(
-    "--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many"
-)
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="the first one")
 @click.option(
     "--seconds",
@@ -89,14 +87,14 @@ def check_workload_option(_: click.Context, __: click.Parameter, value: str | No
     show_default=True,
     help="of faults a seed; for a program, which then receives SIGTERM, by default as long as it lives",
 )
-@click.option(
-    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time"
-)
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time")
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
 @click.option(
-    "--workload", metavar="NAME", callback=check_workload_option,
+    "--workload",
+    metavar="NAME",
+    callback=check_workload_option,
     help="orders, exactly-once, or a workload of an extension (default: that of the variant)",
-)  # fmt: skip
+)
 @click.option(
     "--brokers",
     type=click.IntRange(1, 64),
@@ -117,22 +115,29 @@ def check_workload_option(_: click.Context, __: click.Parameter, value: str | No
 @spark_options
 @backend_options
 @click.option(
-    "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
+    "--schedule",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
     help="replay this schedule instead",
-)  # fmt: skip
+)
 @plant_option
 @click.option("--keep", is_flag=True, help="keep the data of valid runs too")
 @click.option(
-    "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME[:PARTITIONS]",
     help="for a program: create this topic before it starts; repeatable",
-)  # fmt: skip
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="for a program: a broker setting by Kafka's name; repeatable",
-)  # fmt: skip
-@click.option(
-    "--guarantee", help="for a program: such as no-loss or exactly-once,ordered; derived by default"
 )
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="for a program: a broker setting by Kafka's name; repeatable",
+)
+@click.option("--guarantee", help="for a program: such as no-loss or exactly-once,ordered; derived by default")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> None:
@@ -141,17 +146,11 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
     PROGRAM follows after `--`. It finds the cluster in the environment variable KAFKA_BOOTSTRAP_SERVERS; {bootstrap} in
     its arguments is replaced by the same address.
     """
-    explicit = {
-        name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
+    explicit = {name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name in OF_SEEDS if program else OF_PROGRAMS:
         if name in explicit:
             option = {"topics": "topic", "settings": "set"}.get(name, name)
-            why = (
-                "has no meaning for a program"
-                if program
-                else "needs a program: harrow chaos … -- ./my-service"
-            )
+            why = "has no meaning for a program" if program else "needs a program: harrow chaos … -- ./my-service"
             raise click.UsageError(f"--{option} {why}")
     recorded = None if given["file"] is None else read_schedule(given["file"])
     given["spark"] = UserSpark(given["spark"], given.pop("spark_data"), given.pop("engine"))
@@ -184,9 +183,7 @@ def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
     folder = base / file.stem
     counter = RunCounter(folder)
     with ProgressLine(lambda: str(counter.counts())):
-        result = run_scenario(
-            scenario, folder, spark=given["spark"], keep=given["keep"], backend=given["backend"]
-        )
+        result = run_scenario(scenario, folder, spark=given["spark"], keep=given["keep"], backend=given["backend"])
     Console().print(_line(result, file.name), highlight=False)
     return 0 if result.status == "valid" else 1
 
@@ -203,12 +200,21 @@ def chaos_of_seeds(given: Mapping[str, Any]) -> int:
 
     tasks = [
         partial(
-            run_seed, number, base / f"seed-{number}", seconds=given["seconds"], variant=variant,
-            spark=given["spark"], keep=given["keep"], brokers=given["brokers"], repertoire=given["faults"],
-            plants=given["plants"], backend=given["backend"], workload=given["workload"],
+            run_seed,
+            number,
+            base / f"seed-{number}",
+            seconds=given["seconds"],
+            variant=variant,
+            spark=given["spark"],
+            keep=given["keep"],
+            brokers=given["brokers"],
+            repertoire=given["faults"],
+            plants=given["plants"],
+            backend=given["backend"],
+            workload=given["workload"],
         )
         for number in range(first, first + count)
-    ]  # fmt: skip
+    ]
     with ProgressLine(describe) as progress:
         for result in results_of(given["jobs"], tasks):
             results.append(result)

@@ -31,7 +31,7 @@ from .settings import parse_settings
 
 def chaos_of_program(
     program: tuple[str, ...], recorded: Schedule | None, explicit: set[str], given: Mapping[str, Any]
-) -> int:  # fmt: skip
+) -> int:
     """Run the user's program under faults; return the exit code."""
     found = find_program(program)
     if given["guarantee"] is not None:
@@ -43,9 +43,15 @@ def chaos_of_program(
     out_folder.prepare(given["out"])
     repeat = repeat_program(program, seed, explicit, given)
     with Harrow(
-        run / "program", seed=seed, brokers=given["brokers"], config=parse_settings(given["settings"]),
-        plants=given["plants"], spark=given["spark"], repeat=repeat, clusters=new_source(given["backend"]),
-    ) as harrow:  # fmt: skip
+        run / "program",
+        seed=seed,
+        brokers=given["brokers"],
+        config=parse_settings(given["settings"]),
+        plants=given["plants"],
+        spark=given["spark"],
+        repeat=repeat,
+        clusters=new_source(given["backend"]),
+    ) as harrow:
         if recorded is None:
             chaos["kinds"] = harrow.possible_kinds(kinds_of(given["faults"]))
         for name, partitions in topics:
@@ -60,9 +66,13 @@ def chaos_of_program(
 
         with progress:
             result = run_program(
-                harrow, found, seconds=given["seconds"] if "seconds" in explicit else None, chaos=chaos,
-                guarantee=given["guarantee"], notify=notify,
-            )  # fmt: skip
+                harrow,
+                found,
+                seconds=given["seconds"] if "seconds" in explicit else None,
+                chaos=chaos,
+                guarantee=given["guarantee"],
+                notify=notify,
+            )
         click.echo(program_text(result, harrow, str(counter.counts())), err=True)
     if not result.command_exit_code and not given["keep"]:
         harrow.remove_data()
@@ -72,9 +82,7 @@ def chaos_of_program(
 def _topic(text: str) -> tuple[str, int]:
     name, colon, partitions = text.partition(":")
     if colon and not partitions.isdigit():
-        raise click.BadParameter(
-            f"{text!r}: expected NAME or NAME:PARTITIONS", param_hint="--topic"
-        )
+        raise click.BadParameter(f"{text!r}: expected NAME or NAME:PARTITIONS", param_hint="--topic")
     return name, int(partitions or 1)
 
 
@@ -91,17 +99,18 @@ def program_text(result: ProgramResult, harrow: Harrow, counts: str) -> str:
     return "\n".join(lines)
 
 
-def repeat_program(
-    program: tuple[str, ...], seed: int, explicit: set[str], given: Mapping[str, Any]
-) -> str:
+def repeat_program(program: tuple[str, ...], seed: int, explicit: set[str], given: Mapping[str, Any]) -> str:
     """Return the command that runs the program again with the same schedule."""
     words = ["harrow", "chaos", "--seed", str(seed)]
     flags = {"file": "schedule", "plants": "plant", "topics": "topic", "settings": "set"}
     spark, backend = given["spark"], given["backend"]
     parts: dict[str, object] = {
-        "engine": spark.engine, "spark": spark.address, "spark_data": spark.data, "backend": backend.name,
+        "engine": spark.engine,
+        "spark": spark.address,
+        "spark_data": spark.data,
+        "backend": backend.name,
         **dict(origin_words(backend)),
-    }  # fmt: skip
+    }
     of_other_backends = set(ORIGIN_OPTIONS) - set(parts)
     for name in sorted(explicit - {"seed", "out"} - of_other_backends):
         several: Any = parts.get(name, given.get(name))

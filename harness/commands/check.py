@@ -33,9 +33,7 @@ from .spark_options import spark_options
 
 
 @click.command()
-@click.argument(
-    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False
-)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
 @click.option(
     "--history",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -52,22 +50,24 @@ from .spark_options import spark_options
     is_flag=True,
     help="of --history: the file does not have every send, so that records of unknown origin are legal",
 )
+@click.option("--topic", "topics", multiple=True, help="a topic to judge; repeatable; default: those of the run")
 @click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    help="a topic to judge; repeatable; default: those of the run",
-)
-@click.option(
-    "--guarantee",
-    help="one or several with commas, such as exactly-once,ordered; default: those of the run's verdict",
+    "--guarantee", help="one or several with commas, such as exactly-once,ordered; default: those of the run's verdict"
 )
 @out_option
 @spark_options
 def command(
-    folder: Path | None, history: Path | None, read_uncommitted: bool, other_producers: bool,
-    topics: tuple[str, ...], guarantee: str | None, out: Path, engine: str, spark: str, spark_data: str,
-) -> None:  # fmt: skip
+    folder: Path | None,
+    history: Path | None,
+    read_uncommitted: bool,
+    other_producers: bool,
+    topics: tuple[str, ...],
+    guarantee: str | None,
+    out: Path,
+    engine: str,
+    spark: str,
+    spark_data: str,
+) -> None:
     """Judge a run folder again, or a history that another tool wrote."""
     used_spark = UserSpark(spark, spark_data, engine)
     chosen_engine("", used_spark)
@@ -76,22 +76,31 @@ def command(
     if history is not None:
         sys.exit(
             _check_history(
-                history, out, topics, guarantee, used_spark, complete=not other_producers,
+                history,
+                out,
+                topics,
+                guarantee,
+                used_spark,
+                complete=not other_producers,
                 reads_committed=not read_uncommitted,
             )
-        )  # fmt: skip
+        )
     assert folder is not None
     if read_uncommitted or other_producers:
-        raise click.UsageError(
-            "--read-uncommitted and --other-producers say something of --history"
-        )
+        raise click.UsageError("--read-uncommitted and --other-producers say something of --history")
     sys.exit(_check_folder(folder, topics, guarantee, used_spark))
 
 
 def _check_history(
-    history: Path, out: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark, *, complete: bool,
+    history: Path,
+    out: Path,
+    topics: tuple[str, ...],
+    guarantee: str | None,
+    spark: UserSpark,
+    *,
+    complete: bool,
     reads_committed: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Judge the file in a new run folder; return the exit code."""
     from ..checks.imported import judge_history, read_history_file
     from ..verdicts import spark_of_run
@@ -100,17 +109,21 @@ def _check_history(
     out.mkdir(parents=True, exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix=f"{history.stem}-", dir=out)).absolute()
     verdict = judge_history(
-        found, run, guarantee=guarantee, topics=topics, complete=complete, reads_committed=reads_committed,
-        spark=spark_of_run(run.parent, spark), engine=spark.engine,
-    )  # fmt: skip
+        found,
+        run,
+        guarantee=guarantee,
+        topics=topics,
+        complete=complete,
+        reads_committed=reads_committed,
+        spark=spark_of_run(run.parent, spark),
+        engine=spark.engine,
+    )
     click.echo(str(verdict))
     click.echo(f"run folder: {run}")
     return 0 if verdict.valid else 1
 
 
-def _check_folder(
-    folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark
-) -> int:
+def _check_folder(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: UserSpark) -> int:
     """Judge a run folder again; return the exit code."""
     run_folder.check_run(folder)
     found = [number for number, _ in run_folder.numbered_files(folder, run_folder.VERDICT)] or [1]
@@ -147,23 +160,17 @@ def _as_stored(folder: Path, number: int) -> int:
     if stored is None:
         raise click.ClickException(f"{broken}; its topics cannot be judged again")
     click.echo(str(stored))
-    click.echo(
-        "this is the stored verdict: the final read of a later verdict, on other topics, replaced its own"
-    )
+    click.echo("this is the stored verdict: the final read of a later verdict, on other topics, replaced its own")
     return 0 if stored.valid else 1
 
 
-def _check_verdict(
-    folder: Path, number: int, topics: list[str], guarantee: str | None, spark: UserSpark
-) -> int:
+def _check_verdict(folder: Path, number: int, topics: list[str], guarantee: str | None, spark: UserSpark) -> int:
     """Judge the `number`-th verdict of a run folder again; return the exit code."""
     stored, broken = read_verdict(folder, number)
     missing = run_folder.missing_data(folder)
     if run_folder.CLUSTER in missing:
         if broken:
-            raise click.ClickException(
-                f"{broken}; the data of the run is gone, so it cannot be judged again"
-            )
+            raise click.ClickException(f"{broken}; the data of the run is gone, so it cannot be judged again")
         return _without_data(folder, stored, guarantee)
     if broken:
         click.echo(f"{broken}; it is judged again, and the file is replaced", err=True)
@@ -180,9 +187,7 @@ def _check_verdict(
             f"{run_folder.numbered(run_folder.VERDICT, number)} was not changed"
         )
     if missing:
-        click.echo(
-            f"the run folder has no {' and no '.join(missing)}: less could be judged than in the run"
-        )
+        click.echo(f"the run folder has no {' and no '.join(missing)}: less could be judged than in the run")
     return 0 if verdict.valid else 1
 
 
@@ -199,7 +204,7 @@ def read_verdict(folder: Path, number: int = 1) -> tuple[Verdict | None, str]:
 
 def judge_again(
     folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark, *, keep: bool, number: int = 1
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """Judge the run. `keep`: what the run wrote stays in the file of its `number`-th verdict."""
     from ..checks import judge
     from ..checks.partition_jobs import read_replicas
@@ -209,10 +214,14 @@ def judge_again(
     text = path.read_bytes() if keep else None
     try:
         return judge(
-            folder, topics=topics, guarantee=guarantee, spark=spark_of_run(folder.absolute().parent, spark),
+            folder,
+            topics=topics,
+            guarantee=guarantee,
+            spark=spark_of_run(folder.absolute().parent, spark),
             engine=engine_for(spark.engine, folder, topics),
-            replicas=read_replicas(folder, topics) or None, number=number,
-        )  # fmt: skip
+            replicas=read_replicas(folder, topics) or None,
+            number=number,
+        )
     finally:
         if text is not None:
             path.write_bytes(text)

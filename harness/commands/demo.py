@@ -48,21 +48,13 @@ def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
     console.print(f"[bold]harrow demo[/bold]  seed {chosen}")
     begun = time.monotonic()
     repeat = " ".join(["harrow demo", f"--seed {chosen}", *(f"--plant {name}" for name in plants)])
-    valid = [
-        play(kind, folder / kind.name, chosen, plants, repeat, console)
-        for kind in (WRONG_SHOP, RIGHT_SHOP)
-    ]
+    valid = [play(kind, folder / kind.name, chosen, plants, repeat, console) for kind in (WRONG_SHOP, RIGHT_SHOP)]
     console.print(f"the demo took {time.monotonic() - begun:.0f} s")
     sys.exit(0 if valid == [False, True] else 1)
 
 
 def play(
-    kind: ShopKind,
-    folder: Path,
-    seed: int,
-    plants: tuple[str, ...],
-    repeat: str,
-    console: Console,
+    kind: ShopKind, folder: Path, seed: int, plants: tuple[str, ...], repeat: str, console: Console
 ) -> bool | None:
     """Run a shop under the fault; return whether its verdict is valid, None when it is unknown."""
     from ..checks import SparkHandle
@@ -82,10 +74,7 @@ def play(
 def take_orders(harrow: Harrow, kind: ShopKind, console: Console) -> list[Order]:
     """Let the shop take orders while its leader is isolated; return the orders that it counts as placed."""
     orders = harrow.topic("orders")
-    with (
-        DemoProgress(console, harrow.cluster) as progress,
-        Shop(kind, harrow.bootstrap_servers, orders.name) as shop,
-    ):
+    with DemoProgress(console, harrow.cluster) as progress, Shop(kind, harrow.bootstrap_servers, orders.name) as shop:
         progress.follow(shop)
         progress.wait(CALM_S, "traffic")
         fault = isolate(leader(orders, 0), seconds=ISOLATED_S, heals_by="reset")
@@ -174,9 +163,7 @@ def _description(event: dict[str, Any], topic: str) -> str:
     if event.get("topic") != topic:
         return ""
     if event["event"] == "partition.leader":
-        return (
-            f"{where}: leader {event['leader']}, epoch {event['leader_epoch']}, ISR {event['isr']}"
-        )
+        return f"{where}: leader {event['leader']}, epoch {event['leader_epoch']}, ISR {event['isr']}"
     if event["event"] == "partition.isr":
         return f"{where}: ISR {event['isr']} ({event['cause']})"
     if event["event"] == "partition.truncated":

@@ -29,9 +29,7 @@ class ShopKind:
 
 
 WRONG_SHOP = ShopKind(
-    name="wrong-shop",
-    acks="1",
-    story="A shop with acks=1: an order counts as placed when the leader alone has it.",
+    name="wrong-shop", acks="1", story="A shop with acks=1: an order counts as placed when the leader alone has it."
 )
 RIGHT_SHOP = ShopKind(
     name="right-shop",

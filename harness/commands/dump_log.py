@@ -17,25 +17,14 @@ import sys
 
 import click
 from harrow.cluster import HarrowError
-from harrow.cluster.dump import (
-    DumpOptions,
-    MessageParser,
-    TextParser,
-    dump_files,
-    offsets_parser,
-    transactions_parser,
-)
+from harrow.cluster.dump import DumpOptions, MessageParser, TextParser, dump_files, offsets_parser, transactions_parser
 from harrow.cluster.dump.batches import MAX_INT
 from harrow.cluster.dump.log import LogDumpOptions
 from harrow.cluster.dump.messages import DECODERS
 from harrow.cluster.dump.offset_index import IndexOptions
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
-UNSUPPORTED = (
-    "cluster-metadata-decoder",
-    "remote-log-metadata-decoder",
-    "share-group-state-decoder",
-)
+UNSUPPORTED = ("cluster-metadata-decoder", "remote-log-metadata-decoder", "share-group-state-decoder")
 
 
 class ReadOnlyFile:
@@ -85,9 +74,7 @@ def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:  
         )
 
 
-def _parser(
-    offsets: bool, transactions: bool, key_decoder: str | None, value_decoder: str | None
-) -> MessageParser:
+def _parser(offsets: bool, transactions: bool, key_decoder: str | None, value_decoder: str | None) -> MessageParser:
     if offsets:
         return offsets_parser()
     if transactions:
@@ -95,18 +82,14 @@ def _parser(
     names = (key_decoder or STRING_DECODER, value_decoder or STRING_DECODER)
     for name in names:
         if name not in DECODERS:
-            raise click.UsageError(
-                f"decoder class {name} is not supported; use one of {', '.join(DECODERS)}"
-            )
+            raise click.UsageError(f"decoder class {name} is not supported; use one of {', '.join(DECODERS)}")
     return TextParser(DECODERS[names[0]], DECODERS[names[1]])
 
 
 def _add_unsupported_options(command: click.Command) -> None:
     """Adds the options that only Kafka's tool supports, so that the error can name the remedy."""
     for name in UNSUPPORTED:
-        option = click.Option(
-            [f"--{name}"], is_flag=True, expose_value=False, hidden=True, callback=_refuse
-        )
+        option = click.Option([f"--{name}"], is_flag=True, expose_value=False, hidden=True, callback=_refuse)
         command.params.append(option)
 
 
@@ -114,18 +97,11 @@ def _add_unsupported_options(command: click.Command) -> None:
 @click.option("--files", required=True, help="files to dump, separated by commas")
 @click.option("--deep-iteration", is_flag=True, help="also print a line for each record")
 @click.option(
-    "--print-data-log",
-    is_flag=True,
-    help="also print the keys and values of records; implies --deep-iteration",
+    "--print-data-log", is_flag=True, help="also print the keys and values of records; implies --deep-iteration"
 )
+@click.option("--skip-record-metadata", is_flag=True, help="print only key and value of each record")
 @click.option(
-    "--skip-record-metadata", is_flag=True, help="print only key and value of each record"
-)
-@click.option(
-    "--max-bytes",
-    type=click.IntRange(0, MAX_INT),
-    default=MAX_INT,
-    help="how many bytes of each .log file to dump",
+    "--max-bytes", type=click.IntRange(0, MAX_INT), default=MAX_INT, help="how many bytes of each .log file to dump"
 )
 @click.option(
     "--max-message-size",
@@ -134,34 +110,16 @@ def _add_unsupported_options(command: click.Command) -> None:
     help="largest batch that an offset index may point to",
 )
 @click.option(
-    "--verify-index-only",
-    is_flag=True,
-    help="compare the indexes with their log, without printing the entries",
+    "--verify-index-only", is_flag=True, help="compare the indexes with their log, without printing the entries"
+)
+@click.option("--index-sanity-check", is_flag=True, help="make only the check that a broker makes at its start")
+@click.option("--offsets-decoder", is_flag=True, help="decode the records as those of __consumer_offsets")
+@click.option("--transaction-log-decoder", is_flag=True, help="decode the records as those of __transaction_state")
+@click.option(
+    "--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="name of Kafka's decoder class for keys"
 )
 @click.option(
-    "--index-sanity-check",
-    is_flag=True,
-    help="make only the check that a broker makes at its start",
-)
-@click.option(
-    "--offsets-decoder", is_flag=True, help="decode the records as those of __consumer_offsets"
-)
-@click.option(
-    "--transaction-log-decoder",
-    is_flag=True,
-    help="decode the records as those of __transaction_state",
-)
-@click.option(
-    "--key-decoder-class",
-    is_flag=False,
-    flag_value=STRING_DECODER,
-    help="name of Kafka's decoder class for keys",
-)
-@click.option(
-    "--value-decoder-class",
-    is_flag=False,
-    flag_value=STRING_DECODER,
-    help="name of Kafka's decoder class for values",
+    "--value-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="name of Kafka's decoder class for values"
 )
 def command(
     files: str,
@@ -188,13 +146,9 @@ def command(
             max_bytes=max_bytes,
         ),
         index=IndexOptions(
-            sanity_only=index_sanity_check,
-            verify_only=verify_index_only,
-            max_message_size=max_message_size,
+            sanity_only=index_sanity_check, verify_only=verify_index_only, max_message_size=max_message_size
         ),
-        parser=_parser(
-            offsets_decoder, transaction_log_decoder, key_decoder_class, value_decoder_class
-        ),
+        parser=_parser(offsets_decoder, transaction_log_decoder, key_decoder_class, value_decoder_class),
     )
     _run([java_path(path) for path in files.rstrip(",").split(",")], options)
 

@@ -34,12 +34,7 @@ from .running_cluster import (
 @timeout_option
 @json_option
 def command(
-    bootstrap_servers: str,
-    topics: tuple[str, ...],
-    group: str | None,
-    internal: bool,
-    timeout: float,
-    as_json: bool,
+    bootstrap_servers: str, topics: tuple[str, ...], group: str | None, internal: bool, timeout: float, as_json: bool
 ) -> None:
     """Show log start offsets, high watermarks and committed offsets of a running cluster."""
     admin = open_admin(bootstrap_servers, "offsets")
@@ -48,9 +43,7 @@ def command(
     if group is not None:
         committed = ask(bootstrap_servers, lambda: committed_offsets(admin, group, timeout))
         if not committed:
-            raise click.ClickException(
-                f"group {group!r} has committed no offset; `harrow groups` lists the groups"
-            )
+            raise click.ClickException(f"group {group!r} has committed no offset; `harrow groups` lists the groups")
         rows = [_with_group(row, committed) for row in rows]
     if as_json:
         print_json(rows)
@@ -58,21 +51,15 @@ def command(
         show(rows, with_group=group is not None)
 
 
-def partitions_of(
-    admin: Any, topics: tuple[str, ...], internal: bool, timeout_s: float
-) -> list[tuple[str, int]]:
+def partitions_of(admin: Any, topics: tuple[str, ...], internal: bool, timeout_s: float) -> list[tuple[str, int]]:
     """Return the partitions of the requested topics; without a request, of all topics of the cluster."""
     metadata = admin.list_topics(timeout=timeout_s)
     for name in topics:
         if name not in metadata.topics:
             known = ", ".join(sorted(t for t in metadata.topics if not t.startswith(INTERNAL)))
             raise click.ClickException(f"no topic {name!r}; the cluster has: {known or 'none'}")
-    chosen = topics or sorted(
-        name for name in metadata.topics if internal or not name.startswith(INTERNAL)
-    )
-    return [
-        (name, number) for name in chosen for number in sorted(metadata.topics[name].partitions)
-    ]
+    chosen = topics or sorted(name for name in metadata.topics if internal or not name.startswith(INTERNAL))
+    return [(name, number) for name in chosen for number in sorted(metadata.topics[name].partitions)]
 
 
 def rows_of(admin: Any, places: list[tuple[str, int]], timeout_s: float) -> list[dict[str, Any]]:
@@ -81,12 +68,14 @@ def rows_of(admin: Any, places: list[tuple[str, int]], timeout_s: float) -> list
     latest = latest_offsets(admin, places, timeout_s)
     return [
         {
-            "topic": topic, "partition": number, "log_start_offset": _offset(earliest.get((topic, number))),
+            "topic": topic,
+            "partition": number,
+            "log_start_offset": _offset(earliest.get((topic, number))),
             "high_watermark": _offset(latest.get((topic, number))),
             "leader_epoch": getattr(latest.get((topic, number)), "leader_epoch", None),
         }
         for topic, number in places
-    ]  # fmt: skip
+    ]
 
 
 def _offset(result: Any) -> int | None:

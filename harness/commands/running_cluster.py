@@ -55,16 +55,12 @@ def reason_of(error: Exception) -> str:
     return cause.str() if hasattr(cause, "str") else str(cause) or type(error).__name__
 
 
-def latest_offsets(
-    admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float
-) -> dict[tuple[str, int], Any]:
+def latest_offsets(admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], Any]:
     """Return the result of ListOffsets for the high watermark of each partition that responds."""
     return _offsets(admin, partitions, "latest", timeout_s)
 
 
-def earliest_offsets(
-    admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float
-) -> dict[tuple[str, int], Any]:
+def earliest_offsets(admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], Any]:
     """Return the result of ListOffsets for the log start offset of each partition that responds."""
     return _offsets(admin, partitions, "earliest", timeout_s)
 

@@ -41,8 +41,7 @@ def parse_settings_of_brokers(
         node = int(found[1])
         if not 1 <= node <= brokers:
             raise click.BadParameter(
-                f"{pair!r}: there is no broker {node}; expected a number from 1 to {brokers}",
-                param_hint="--set",
+                f"{pair!r}: there is no broker {node}; expected a number from 1 to {brokers}", param_hint="--set"
             )
         own.setdefault(node, []).append(found[2])
     return parse_settings(common), {node: parse_settings(rows) for node, rows in own.items()}

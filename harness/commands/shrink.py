@@ -15,11 +15,13 @@ from ..search.shrinking import RUNS_MOST
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--runs", type=click.IntRange(1, 100_000), default=RUNS_MOST, show_default=True, help="candidates at most"
-)  # fmt: skip
+)
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default=None,
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
     help="where to write the schedule  [default: FILE with the ending .shrunk.json]",
-)  # fmt: skip
+)
 def command(file: Path, runs: int, out: Path | None) -> None:
     """Make a failing schedule of a simulation as small as possible.
 

@@ -74,43 +74,45 @@ def prepare_process() -> None:
 
 
 @click.command()
-@click.option(
-    "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="how many"
-)
+@click.option("--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="how many")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="the first one")
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="worker processes")
+@click.option("--brokers", type=click.IntRange(3, 25), default=5, show_default=True, help="of each cluster")
 @click.option(
-    "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="worker processes"
+    "--seconds", type=click.FloatRange(0.5, 600), default=8.0, show_default=True, help="of faults a seed, virtual"
 )
+@click.option("--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge")
 @click.option(
-    "--brokers", type=click.IntRange(3, 25), default=5, show_default=True, help="of each cluster"
-)
-@click.option(
-    "--seconds", type=click.FloatRange(0.5, 600), default=8.0, show_default=True,
-    help="of faults a seed, virtual",
-)  # fmt: skip
-@click.option(
-    "--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge"
-)
-@click.option(
-    "--workload", type=click.Choice(WORKLOADS), default=ORDERS, show_default=True,
+    "--workload",
+    type=click.Choice(WORKLOADS),
+    default=ORDERS,
+    show_default=True,
     help="orders: a producer and a reader; exactly-once: also a job with transactions, in three processes that are "
     "killed, and changed settings, deleted records, compaction and power losses",
-)  # fmt: skip
+)
 @click.option(
-    "--search", type=click.Choice((RANDOM, GUIDED)), default=RANDOM, show_default=True,
+    "--search",
+    type=click.Choice((RANDOM, GUIDED)),
+    default=RANDOM,
+    show_default=True,
     help="random: one seed after the other; guided: the densest of several plans each time, and "
     "changes of runs that reached something new",
-)  # fmt: skip
+)
 @plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")
 @click.option(
-    "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
+    "--schedule",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=None,
     help="run this schedule and print its trace",
-)  # fmt: skip
+)
 @click.option(
-    "--record", type=click.Path(dir_okay=False, path_type=Path), default=None,
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
     help="write what was done: a schedule that --schedule repeats byte for byte",
-)  # fmt: skip
+)
 @out_option
 def command(
     seeds: int,
@@ -231,9 +233,7 @@ def summary(results: Iterable[SimulationResult]) -> Table:
             table.add_row(f"  with {name}", f"{seeds:,}")
         lossy = sum(bool(row.losses) for row in same)
         if lossy:
-            table.add_row(
-                "  with outputs lost by unclean elections that the topic allows", f"{lossy:,}"
-            )
+            table.add_row("  with outputs lost by unclean elections that the topic allows", f"{lossy:,}")
     table.add_row("acknowledged records", f"{sum(row.acknowledged for row in rows):,}")
     table.add_row("faults that took effect", f"{sum(len(row.faults) for row in rows):,}")
     kinds = Counter[str]()

@@ -11,14 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .running_cluster import (
-    ask,
-    bootstrap_argument,
-    json_option,
-    open_admin,
-    print_json,
-    timeout_option,
-)
+from .running_cluster import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
 
 
 @click.command()
@@ -34,9 +27,7 @@ def command(bootstrap_servers: str, timeout: float, as_json: bool) -> None:
         return
     table = Table("topic", "partition", "leader", "replicas", "ISR")
     for row in rows:
-        table.add_row(
-            row["topic"], str(row["partition"]), str(row["leader"]), _ids(row["replicas"]), _ids(row["isr"])
-        )  # fmt: skip
+        table.add_row(row["topic"], str(row["partition"]), str(row["leader"]), _ids(row["replicas"]), _ids(row["isr"]))
     Console().print(table)
 
 
@@ -44,12 +35,15 @@ def rows_of(metadata: Any) -> list[dict[str, Any]]:
     """Return one row for each partition of a metadata response."""
     return [
         {
-            "topic": name, "partition": number, "leader": found.leader, "replicas": list(found.replicas),
+            "topic": name,
+            "partition": number,
+            "leader": found.leader,
+            "replicas": list(found.replicas),
             "isr": sorted(found.isrs),
         }
         for name, topic in sorted(metadata.topics.items())
         for number, found in sorted(topic.partitions.items())
-    ]  # fmt: skip
+    ]
 
 
 def _ids(nodes: list[int]) -> str:

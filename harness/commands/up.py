@@ -26,15 +26,9 @@ HOST = "127.0.0.1"
 
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 64), default=3, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65000), help="broker i listens on PORT + i; free ports by default")
 @click.option(
-    "--port",
-    type=click.IntRange(1, 65000),
-    help="broker i listens on PORT + i; free ports by default",
-)
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False),
-    help="folder for the data, which is kept; a temporary folder by default",
+    "--data", type=click.Path(file_okay=False), help="folder for the data, which is kept; a temporary folder by default"
 )
 @click.option(
     "--set",
@@ -65,20 +59,21 @@ def command(
     """Run a cluster in this terminal until Ctrl-C."""
     with stop_signals() as wait_for_stop:
         config, own = parse_settings_of_brokers(settings, brokers)
-        advertised = (
-            {}
-            if advertise is None
-            else advertised_listeners(advertise, {*config}.union(*own.values()))
-        )
+        advertised = {} if advertise is None else advertised_listeners(advertise, {*config}.union(*own.values()))
         fork_server().begin()  # it imports the broker code while this process imports the rest
         from harrow.cluster import Cluster
         from harrow.cluster.defaults import KAFKA, kafka_defaults
 
         usual = kafka_defaults() if defaults == KAFKA else {}
         cluster = Cluster(
-            brokers=brokers, port=port, folder=data, config={**usual, **advertised, **config}, broker_config=own,
-            plants=plants, name="up",
-        )  # fmt: skip
+            brokers=brokers,
+            port=port,
+            folder=data,
+            config={**usual, **advertised, **config},
+            broker_config=own,
+            plants=plants,
+            name="up",
+        )
         cluster.start()
         try:
             host = advertise or HOST
@@ -94,9 +89,7 @@ def advertised_listeners(host: str, settings: Collection[str]) -> dict[str, str]
     """Return the settings of brokers that clients reach at `host`; a usage error beside settings of listeners."""
     for name in ("listeners", "advertised.listeners"):
         if name in settings:
-            raise click.BadParameter(
-                f"give --advertise or --set {name}=…, not both", param_hint="--advertise"
-            )
+            raise click.BadParameter(f"give --advertise or --set {name}=…, not both", param_hint="--advertise")
     bound = HOST if host in ("localhost", HOST) else "0.0.0.0"  # noqa: S104 - the user asked for it
     where = f"[{host}]" if ":" in host else host
     return {

@@ -23,15 +23,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .running_cluster import (
-    INTERNAL,
-    ask,
-    bootstrap_argument,
-    json_option,
-    latest_offsets,
-    open_admin,
-    timeout_option,
-)
+from .running_cluster import INTERNAL, ask, bootstrap_argument, json_option, latest_offsets, open_admin, timeout_option
 
 MARKED_S = 3.0
 """How long the table marks what changed."""
@@ -62,12 +54,9 @@ class WatchedPartition:
 @click.option("--topic", "topics", multiple=True, help="only this topic; repeatable")
 @click.option("--internal", is_flag=True, help="internal topics too")
 @click.option(
-    "--interval", type=click.FloatRange(0.05, 60), default=0.5, show_default=True,
-    help="seconds between two looks",
-)  # fmt: skip
-@click.option(
-    "--seconds", type=click.FloatRange(0.1), help="end after this time instead of at Ctrl-C"
+    "--interval", type=click.FloatRange(0.05, 60), default=0.5, show_default=True, help="seconds between two looks"
 )
+@click.option("--seconds", type=click.FloatRange(0.1), help="end after this time instead of at Ctrl-C")
 @timeout_option
 @json_option
 def command(
@@ -126,12 +115,16 @@ def look(
     ends = latest_offsets(admin, led, RESPONSE_TIMEOUT_S)
     return {
         place: WatchedPartition(
-            topic=place[0], partition=place[1], leader=part.leader, isr=tuple(sorted(part.isrs)),
-            replicas=tuple(part.replicas), leader_epoch=getattr(ends.get(place), "leader_epoch", None),
+            topic=place[0],
+            partition=place[1],
+            leader=part.leader,
+            isr=tuple(sorted(part.isrs)),
+            replicas=tuple(part.replicas),
+            leader_epoch=getattr(ends.get(place), "leader_epoch", None),
             high_watermark=getattr(ends.get(place), "offset", None),
         )
         for place, part in found.items()
-    }  # fmt: skip
+    }
 
 
 # ----------------------------------------------------------------------------------------- as lines
@@ -209,9 +202,7 @@ def _draw(looks: Iterator[Look], console: Console) -> None:
                 before[place] = now
             if found is not None:
                 before = {place: before[place] for place in found}
-            live.update(
-                _table(before, changed, elapsed_s, responds=found is not None), refresh=True
-            )
+            live.update(_table(before, changed, elapsed_s, responds=found is not None), refresh=True)
 
 
 def _table(
@@ -230,9 +221,12 @@ def _table(
         leader = Text("none", style="bold red") if row.leader < 0 else Text(str(row.leader))
         missing = sorted(set(row.replicas) - set(row.isr))
         table.add_row(
-            f"{row.topic}-{row.partition}", leader, ", ".join(map(str, row.isr)),
-            Text(", ".join(map(str, missing)), style="red"), _number(row.leader_epoch),
+            f"{row.topic}-{row.partition}",
+            leader,
+            ", ".join(map(str, row.isr)),
+            Text(", ".join(map(str, missing)), style="red"),
+            _number(row.leader_epoch),
             "-" if row.high_watermark is None else f"{row.high_watermark:,}",
             style="bold yellow" if lately else None,
-        )  # fmt: skip
+        )
     return table

@@ -32,14 +32,7 @@ from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
 from ..zoo.rates import wilson_interval
 from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
-from ..zoo.table import (
-    ON_PROCESSES,
-    SIMULATED,
-    Measured,
-    check_page,
-    terminal_table,
-    write_into,
-)
+from ..zoo.table import ON_PROCESSES, SIMULATED, Measured, check_page, terminal_table, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, EVENTS, SEARCHES, Runs, Trial, run_trial
 from .out_option import out_option
 from .progress import ProgressLine
@@ -66,9 +59,7 @@ class Settings:
     """The folder of runs on real processes; None: simulation."""
 
 
-def trial_of(
-    bug: Bug, number: int, settings: Settings, *, shrinks: bool
-) -> tuple[Trial, Schedule | None]:
+def trial_of(bug: Bug, number: int, settings: Settings, *, shrinks: bool) -> tuple[Trial, Schedule | None]:
     """Run one trial in a worker process; return it, and its schedule with fewer faults where it was shrunk."""
     where: Runs | None = None
     if settings.real is not None:
@@ -89,54 +80,64 @@ def trial_of(
 @click.argument("names", nargs=-1, metavar="[BUG]...")
 @click.option("--list", "listing", is_flag=True, help="list the bugs, and end")
 @click.option(
-    "--trials", type=click.IntRange(1, 10_000), default=None,
-    help="for each bug  [default: 30; with --suite 1]",
-)  # fmt: skip
+    "--trials", type=click.IntRange(1, 10_000), default=None, help="for each bug  [default: 30; with --suite 1]"
+)
 @click.option(
-    "--first", type=click.IntRange(0, 100_000), default=0, show_default=True, metavar="NUMBER",
+    "--first",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
     help="number of the first trial, or of the first run of --alarms; each number has seeds of its own",
-)  # fmt: skip
+)
 @click.option(
-    "--search", type=click.Choice(list(SEARCHES)), default=None,
+    "--search",
+    type=click.Choice(list(SEARCHES)),
+    default=None,
     show_default=f"{DIRECTED}; with --alarms three in turn",
     help="directed: faults in the order that the bug needs, at random times; events: the same without times, each "
     "fault waits for what it needs; random: faults, application and settings "
     "are drawn, whichever bug is planted; guided: as random, and runs that reached something new are mutated",
-)  # fmt: skip
+)
 @click.option(
-    "--budget", "budget_s", type=click.FloatRange(1, 86_400), default=BUDGET_S, show_default=True,
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(1, 86_400),
+    default=BUDGET_S,
+    show_default=True,
     help="seconds of a trial: processor time in simulation, wall time with --real",
-)  # fmt: skip
-@click.option(
-    "--real", is_flag=True, help="on real processes, with the application of harrow chaos"
 )
+@click.option("--real", is_flag=True, help="on real processes, with the application of harrow chaos")
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="trials at a time")
 @click.option(
-    "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="trials at a time"
-)
-@click.option(
-    "--shrink/--no-shrink", default=True, show_default=True,
+    "--shrink/--no-shrink",
+    default=True,
+    show_default=True,
     help=f"leave out faults of the schedules that the first {SHRUNK_MOST} trials of each bug found, with --real of the "
     "first one's, as long as they find the bug",
-)  # fmt: skip
+)
+@click.option("--floor", type=click.FloatRange(0, 1), default=FLOOR, show_default=True, help="least rate of each bug")
 @click.option(
-    "--floor",
-    type=click.FloatRange(0, 1),
-    default=FLOOR,
-    show_default=True,
-    help="least rate of each bug",
+    "--write",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="write the rows of the measured bugs into the table of this page, such as docs/zoo.md",
 )
 @click.option(
-    "--write", "page", type=click.Path(dir_okay=False, path_type=Path), default=None,
-    help="write the rows of the measured bugs into the table of this page, such as docs/zoo.md",
-)  # fmt: skip
-@click.option(
-    "--suite", metavar="COMMAND", default=None,
+    "--suite",
+    metavar="COMMAND",
+    default=None,
     help="run your tests against each bug instead, such as --suite 'pytest tests/'",
-)  # fmt: skip
+)
 @click.option(
-    "--alarms", "alarms", type=click.IntRange(1, 10_000_000), default=None, metavar="RUNS",
+    "--alarms",
+    "alarms",
+    type=click.IntRange(1, 10_000_000),
+    default=None,
+    metavar="RUNS",
     help="judge so many runs of the searches on brokers without a bug instead, where each anomaly is a false alarm",
-)  # fmt: skip
+)
 @out_option
 def command(names: tuple[str, ...], **given: Any) -> None:
     """Search for bugs that Kafka really had, and print how surely and how soon each is found.
@@ -165,10 +166,11 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     folder: Path = given["out"] / "zoo"
     folder.mkdir(exist_ok=True)
     settings = Settings(
-        search=given["search"] or DIRECTED, budget_s=given["budget_s"],
+        search=given["search"] or DIRECTED,
+        budget_s=given["budget_s"],
         shrunk=(SHRUNK_MOST_REAL if given["real"] else SHRUNK_MOST) if given["shrink"] else 0,
         real=(folder / "real").absolute() if given["real"] else None,
-    )  # fmt: skip
+    )
     if settings.real is not None:
         from ..verdicts import spark_of_run
 
@@ -194,9 +196,7 @@ def listed(bugs: Iterable[Bug]) -> Table:
     return table
 
 
-def measure(
-    bugs: Sequence[Bug], numbers: range, jobs: int, settings: Settings, folder: Path
-) -> list[Measured]:
+def measure(bugs: Sequence[Bug], numbers: range, jobs: int, settings: Settings, folder: Path) -> list[Measured]:
     """Run all trials; write the ledger and the schedules, and report false alarms as they come."""
     console = Console()
     tasks = [
@@ -212,10 +212,7 @@ def measure(
         found = sum(trial.found for trial in ended)
         return f"{len(ended)} of {len(tasks)} trials, {found} found"
 
-    with (
-        (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
-        ProgressLine(describe) as line,
-    ):
+    with (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger, ProgressLine(describe) as line:
         for trial, smaller in results_here_or_of(jobs, tasks):
             done[trial.bug].append(trial)
             if smaller is not None:
@@ -224,9 +221,7 @@ def measure(
             ledger.flush()
             for file in write_schedules(trial, smaller, folder):
                 with line.hidden():
-                    console.print(
-                        f"false alarm without a bug: harrow simulate --schedule {file}", style="red"
-                    )
+                    console.print(f"false alarm without a bug: harrow simulate --schedule {file}", style="red")
     return [Measured(bug=bug, trials=done[bug.name], shrunk=shrunk[bug.name]) for bug in bugs]
 
 
@@ -247,15 +242,14 @@ def ledger_line(trial: Trial, smaller: Schedule | None) -> str:
     """Return one trial as JSON, without schedules."""
     names = ("bug", "search", "number", "found", "seconds", "runs", "faults", "anomalies", "others")
     row: Mapping[str, Any] = {
-        **{name: getattr(trial, name) for name in names}, "false_alarms": len(trial.false_alarms),
+        **{name: getattr(trial, name) for name in names},
+        "false_alarms": len(trial.false_alarms),
         "shrunk_to": None if smaller is None else len(smaller.steps),
-    }  # fmt: skip
+    }
     return json.dumps(row, separators=(",", ":"))
 
 
-def alarms_of_zoo(
-    bugs: Sequence[Bug], numbers: range, search: str | None, jobs: int, out: Path
-) -> int:
+def alarms_of_zoo(bugs: Sequence[Bug], numbers: range, search: str | None, jobs: int, out: Path) -> int:
     """Judge runs without a bug; print and write each that has an anomaly; return the exit code."""
     out_folder.prepare(out)
     folder = out / "zoo"
@@ -266,9 +260,7 @@ def alarms_of_zoo(
         for at in range(0, len(numbers), ALARM_BATCH)
     ]
     console = Console()
-    with ProgressLine(
-        lambda: f"{counts.total():,} of {len(numbers):,} runs, {alarms} false alarms"
-    ) as line:
+    with ProgressLine(lambda: f"{counts.total():,} of {len(numbers):,} runs, {alarms} false alarms") as line:
         for results_of_task in results_here_or_of(jobs, tasks):
             for result in results_of_task:
                 counts[result.status] += 1
@@ -279,9 +271,7 @@ def alarms_of_zoo(
                 file.write_text(result.schedule.to_json(), encoding="utf-8")
                 names = ", ".join(result.anomalies)
                 with line.hidden():
-                    console.print(
-                        f"{names}: harrow simulate --schedule {file}", style="red", highlight=False
-                    )
+                    console.print(f"{names}: harrow simulate --schedule {file}", style="red", highlight=False)
     most = wilson_interval(alarms, len(numbers))[1]
     shown = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
     console.print(
@@ -333,12 +323,12 @@ def table_of_suite(measured: Iterable[tuple[Bug, Sequence[SuiteRun]]]) -> Table:
         tests = sorted({name for run in caught for name in run.failed})
         more = f" and {len(tests) - TESTS_SHOWN} more" if len(tests) > TESTS_SHOWN else ""
         seen_as = sorted({name for run in caught for name in run.anomalies}) or [
-            message[:MESSAGE_SHOWN]
-            for run in caught[:1]
-            for message in list(run.failed.values())[:1]
+            message[:MESSAGE_SHOWN] for run in caught[:1] for message in list(run.failed.values())[:1]
         ]
         table.add_row(
-            bug.known_as, f"{len(caught)} of {len(runs)}" if caught else "let through",
-            ", ".join(tests[:TESTS_SHOWN]) + more, ", ".join(seen_as),
-        )  # fmt: skip
+            bug.known_as,
+            f"{len(caught)} of {len(runs)}" if caught else "let through",
+            ", ".join(tests[:TESTS_SHOWN]) + more,
+            ", ".join(seen_as),
+        )
     return table

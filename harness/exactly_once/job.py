@@ -61,21 +61,20 @@ class Job:
 
     def __init__(
         self, servers: str, source: str, sink: str, group: str, membership: str, timeout_ms: str, name: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         transaction_ms = int(timeout_ms)
         common = {
-            **COMMON, "bootstrap.servers": servers, "client.id": name,
+            **COMMON,
+            "bootstrap.servers": servers,
+            "client.id": name,
             "socket.timeout.ms": min(SOCKET_TIMEOUT_MS, transaction_ms + 100),
-        }  # fmt: skip
+        }
         self._source, self._sink = source, sink
         member = {"group.instance.id": name} if membership == "static" else {}
         self._consumer = Consumer({**common, **CONSUMER, **member, "group.id": group})
         self._producer = Producer(
-            {
-                **common, "transactional.id": name, "transaction.timeout.ms": transaction_ms,
-                "linger.ms": 2,
-            }
-        )  # fmt: skip
+            {**common, "transactional.id": name, "transaction.timeout.ms": transaction_ms, "linger.ms": 2}
+        )
         self._ends: dict[tuple[str, int], int] = {}
         """Where its last commit ended, for each partition that it has had since."""
         self._parent = os.getppid()
@@ -91,9 +90,7 @@ class Job:
         """Process orders until `stop`; KafkaException for an error after which the process must be replaced."""
         self._again(lambda: self._producer.init_transactions(CALL_S))
         log("ready")
-        self._consumer.subscribe(
-            [self._source], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-        )
+        self._consumer.subscribe([self._source], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         while not self._stopped and os.getppid() == self._parent:
             self.progress_at = time.monotonic()
             received = self._consumer.consume(BATCH, POLL_S)
@@ -112,9 +109,7 @@ class Job:
                 self._producer.produce(self._sink, bill, message.key())
             offsets = next_offsets(messages)
             member = self._consumer.consumer_group_metadata()
-            self._again(
-                lambda: self._producer.send_offsets_to_transaction(list(offsets), member, CALL_S)
-            )
+            self._again(lambda: self._producer.send_offsets_to_transaction(list(offsets), member, CALL_S))
             self._again(lambda: self._producer.commit_transaction(CALL_S))
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():

@@ -27,13 +27,7 @@ class JobProcesses:
     """`count` processes of the job, which live until `stop`."""
 
     def __init__(
-        self,
-        arguments: tuple[str, ...],
-        folder: Path,
-        rng: random.Random,
-        *,
-        count: int,
-        kill_every_s: float,
+        self, arguments: tuple[str, ...], folder: Path, rng: random.Random, *, count: int, kill_every_s: float
     ) -> None:
         self._arguments = arguments
         self._folder = folder

@@ -53,29 +53,33 @@ class TransformWorkload:
 
     def __init__(
         self, harrow: Harrow, orders: Topic, producer: Mapping[str, Any], settings: RunSettings | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`producer`: settings of the producer of orders; `settings`: those of the job, None for the defaults."""
         settings = RunSettings() if settings is None else settings
         self._harrow = harrow
         harrow.workload = EXACTLY_ONCE
         self._orders = orders
         self._bills = harrow.topic(
-            SINK, partitions=orders.partitions, replication_factor=orders.replication_factor,
-            config=orders.config,
-        )  # fmt: skip
-        self._source = Workload(
-            harrow, orders, group=None, rate=RATE, producer=dict(producer), value=order_text
+            SINK, partitions=orders.partitions, replication_factor=orders.replication_factor, config=orders.config
         )
+        self._source = Workload(harrow, orders, group=None, rate=RATE, producer=dict(producer), value=order_text)
         rng: random.Random = harrow.random
         membership = rng.choice(("static", "dynamic"))
         arguments = (
-            harrow.bootstrap_servers, orders.name, self._bills.name, GROUP, membership,
+            harrow.bootstrap_servers,
+            orders.name,
+            self._bills.name,
+            GROUP,
+            membership,
             str(settings.transaction_timeout_ms),
-        )  # fmt: skip
+        )
         self.jobs = JobProcesses(
-            arguments, harrow.folder / run_folder.JOBS, random.Random(rng.random()),  # noqa: S311 - repeatable
-            count=PROCESSES, kill_every_s=KILL_EVERY_S,
-        )  # fmt: skip
+            arguments,
+            harrow.folder / run_folder.JOBS,
+            random.Random(rng.random()),  # noqa: S311 - repeatable
+            count=PROCESSES,
+            kill_every_s=KILL_EVERY_S,
+        )
         self.problems: list[str] = []
         """What the job or a transaction left unfinished."""
 
@@ -104,8 +108,8 @@ class TransformWorkload:
     def judge(self, guarantee: str = GUARANTEE) -> Verdict:
         """Judge the output; raise VerdictError unless the verdict is valid."""
         return self._harrow.verify_pipeline(
-            self._orders, self._bills, guarantee=guarantee, record_id="order", relation=mapped(bill_of), group=GROUP,
-        )  # fmt: skip
+            self._orders, self._bills, guarantee=guarantee, record_id="order", relation=mapped(bill_of), group=GROUP
+        )
 
     def _uncommitted(self) -> list[str]:
         """Return a line for each partition of the source whose end the group has not committed."""
@@ -113,20 +117,16 @@ class TransformWorkload:
 
         reader = Consumer(
             {
-                "bootstrap.servers": self._harrow.bootstrap_servers, "group.id": GROUP, "log_level": 0,
+                "bootstrap.servers": self._harrow.bootstrap_servers,
+                "group.id": GROUP,
+                "log_level": 0,
                 "isolation.level": "read_committed",
             }
-        )  # fmt: skip
+        )
         try:
-            places = [
-                TopicPartition(self._orders.name, number)
-                for number in range(self._orders.partitions)
-            ]
+            places = [TopicPartition(self._orders.name, number) for number in range(self._orders.partitions)]
             committed = {row.partition: row.offset for row in reader.committed(places, 5)}
-            ends = {
-                row.partition: reader.get_watermark_offsets(row, 5, cached=False)[1]
-                for row in places
-            }
+            ends = {row.partition: reader.get_watermark_offsets(row, 5, cached=False)[1] for row in places}
         finally:
             reader.close()
         return [

@@ -37,9 +37,7 @@ class BackgroundClient(abc.ABC):
 
     def status(self) -> RuleStatus:
         """Return what the client did; it is armed until it has left."""
-        return RuleStatus(
-            armed=not self._left, fired=self.fired, facts=dict(self.facts), failed=self._failed
-        )
+        return RuleStatus(armed=not self._left, fired=self.fired, facts=dict(self.facts), failed=self._failed)
 
     def disarm(self) -> None:
         """Let the client end; one that could not leave tries again."""
@@ -55,9 +53,7 @@ class BackgroundClient(abc.ABC):
             pass
         except HarrowError as error:
             self._failed = str(error)
-        except (
-            Exception
-        ) as error:  # a bug of ours must be seen in the evidence, not on stderr of a thread
+        except Exception as error:  # a bug of ours must be seen in the evidence, not on stderr of a thread
             self._failed = f"a bug in Harrow: {error!r}"
         self._leave()
 

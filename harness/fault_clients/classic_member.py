@@ -81,7 +81,7 @@ class ClassicMember:
                 ApiKey.LEAVE_GROUP, LEAVE_VERSION, "LeaveGroupRequest", group_id=coordinator.name, members=members
             ),
             lambda row: row.error_code,
-        )  # fmt: skip
+        )
         self._left_id = self._id
         self._forget()
 
@@ -110,23 +110,37 @@ class ClassicMember:
         owned = self.assigned if self._protocol == COOPERATIVE else None
         metadata = encode_subscription(self._topics, owned)
         return self._coordinator.ask(
-            ApiKey.JOIN_GROUP, JOIN_VERSION, "JoinGroupRequest", timeout_s=REBALANCE_WAIT_S,
-            group_id=self._coordinator.name, session_timeout=messages.milliseconds(SESSION_MS),
-            rebalance_timeout=messages.milliseconds(REBALANCE_MS), member_id=self._id, group_instance_id=None,
+            ApiKey.JOIN_GROUP,
+            JOIN_VERSION,
+            "JoinGroupRequest",
+            timeout_s=REBALANCE_WAIT_S,
+            group_id=self._coordinator.name,
+            session_timeout=messages.milliseconds(SESSION_MS),
+            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
+            member_id=self._id,
+            group_instance_id=None,
             protocol_type=CONSUMER_PROTOCOL,
             protocols=(schema.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata),),
-        )  # fmt: skip
+        )
 
     def _sync(self) -> bool:
         """Take the assignment; False when the group rebalances again."""
         response = self._coordinator.patiently(
             lambda: self._coordinator.ask(
-                ApiKey.SYNC_GROUP, SYNC_VERSION, "SyncGroupRequest", timeout_s=REBALANCE_WAIT_S,
-                group_id=self._coordinator.name, generation_id=self.generation, member_id=self._id,
-                group_instance_id=None, protocol_type=CONSUMER_PROTOCOL, protocol_name=self._protocol, assignments=(),
+                ApiKey.SYNC_GROUP,
+                SYNC_VERSION,
+                "SyncGroupRequest",
+                timeout_s=REBALANCE_WAIT_S,
+                group_id=self._coordinator.name,
+                generation_id=self.generation,
+                member_id=self._id,
+                group_instance_id=None,
+                protocol_type=CONSUMER_PROTOCOL,
+                protocol_name=self._protocol,
+                assignments=(),
             ),
             lambda row: row.error_code,
-        )  # fmt: skip
+        )
         error = response.error_code
         if error in FORGOTTEN:
             self._forget()
@@ -139,9 +153,14 @@ class ClassicMember:
 
     def _heartbeat(self) -> Any:
         return self._coordinator.ask(
-            ApiKey.HEARTBEAT, HEARTBEAT_VERSION, "HeartbeatRequest", group_id=self._coordinator.name,
-            generation_id=self.generation, member_id=self._id, group_instance_id=None,
-        )  # fmt: skip
+            ApiKey.HEARTBEAT,
+            HEARTBEAT_VERSION,
+            "HeartbeatRequest",
+            group_id=self._coordinator.name,
+            generation_id=self.generation,
+            member_id=self._id,
+            group_instance_id=None,
+        )
 
     def _forget(self) -> None:
         self._id, self.assigned = "", {}

@@ -37,9 +37,11 @@ class ConsumerMember:
         """Join."""
         self._epoch, self._to_acknowledge, self.assigned = JOINS, None, {}
         self._heartbeat(
-            self._coordinator, rebalance_timeout=messages.milliseconds(REBALANCE_MS),
-            subscribed_topic_names=self._topics, topic_partitions=(),
-        )  # fmt: skip
+            self._coordinator,
+            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
+            subscribed_topic_names=self._topics,
+            topic_partitions=(),
+        )
         self._look()
 
     def stay(self, seconds: float) -> None:
@@ -50,9 +52,11 @@ class ConsumerMember:
             owned, self._to_acknowledge = self._to_acknowledge, None
             changed = owned is not None
             self._heartbeat(
-                self._coordinator, rebalance_timeout=messages.milliseconds(-1), subscribed_topic_names=None,
+                self._coordinator,
+                rebalance_timeout=messages.milliseconds(-1),
+                subscribed_topic_names=None,
                 topic_partitions=owned,
-            )  # fmt: skip
+            )
             if changed or self._to_acknowledge is not None or not self.assigned:
                 self._look()
 
@@ -62,9 +66,8 @@ class ConsumerMember:
             return
         self._epoch = LEAVES
         self._heartbeat(
-            coordinator, rebalance_timeout=messages.milliseconds(-1), subscribed_topic_names=None,
-            topic_partitions=None,
-        )  # fmt: skip
+            coordinator, rebalance_timeout=messages.milliseconds(-1), subscribed_topic_names=None, topic_partitions=None
+        )
         self._id, self._left_id, self.assigned = "", self._id, {}
 
     def is_listed(self, coordinator: Coordinator) -> bool:
@@ -76,21 +79,26 @@ class ConsumerMember:
     def _heartbeat(self, coordinator: Coordinator, **given: Any) -> None:
         response = coordinator.patiently(
             lambda: coordinator.ask(
-                ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, "ConsumerGroupHeartbeatRequest",
-                group_id=coordinator.name, member_id=self._id, member_epoch=self._epoch, instance_id=None,
-                rack_id=None, server_assignor=None, **given,
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                VERSION,
+                "ConsumerGroupHeartbeatRequest",
+                group_id=coordinator.name,
+                member_id=self._id,
+                member_epoch=self._epoch,
+                instance_id=None,
+                rack_id=None,
+                server_assignor=None,
+                **given,
             ),
             lambda row: row.error_code,
-        )  # fmt: skip
+        )
         error = response.error_code
         if error in FENCED:
             if self._epoch not in (JOINS, LEAVES):
                 self.join()
             return
         if error is not ErrorCode.none:
-            raise refused(
-                f"ConsumerGroupHeartbeat of {coordinator.name!r} ({response.error_message})", error
-            )
+            raise refused(f"ConsumerGroupHeartbeat of {coordinator.name!r} ({response.error_message})", error)
         if self._epoch == LEAVES:
             return
         self._id = response.member_id or self._id

@@ -43,9 +43,7 @@ def refused(what: str, error: ErrorCode) -> ClusterError:
 class Coordinator:
     """The coordinator of `name`; `kind`: GROUP or TRANSACTION."""
 
-    def __init__(
-        self, bootstrap_servers: str, kind: int, name: str, stopped: threading.Event
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, kind: int, name: str, stopped: threading.Event) -> None:
         self.name = name
         self.stopped = stopped
         self._servers = bootstrap_servers
@@ -56,9 +54,7 @@ class Coordinator:
         """Return the same coordinator for what a stopped client has to do, such as to leave its group."""
         return Coordinator(self._servers, self._kind, self.name, threading.Event())
 
-    def ask(
-        self, key: ApiKey, version: int, request: str, *, timeout_s: float = REQUEST_S, **given: Any
-    ) -> Any:
+    def ask(self, key: ApiKey, version: int, request: str, *, timeout_s: float = REQUEST_S, **given: Any) -> Any:
         """Return the response to one request, whatever it says; `given`: fields of the entity `request`."""
         entity = getattr(messages.schema(key, version, "request"), request)(**given)
         if self._address is None:
@@ -69,9 +65,7 @@ class Coordinator:
             self._address = None
             raise
 
-    def patiently(
-        self, send: Callable[[], Any], error_of: Callable[[Any], ErrorCode], for_s: float = 30.0
-    ) -> Any:
+    def patiently(self, send: Callable[[], Any], error_of: Callable[[Any], ErrorCode], for_s: float = 30.0) -> Any:
         """Return the first response of `send` whose error is not one to try again; ClusterError after `for_s`."""
         deadline = time.monotonic() + for_s
         while True:
@@ -112,9 +106,7 @@ class Coordinator:
         trouble = "no broker responds"
         for address in addresses_of(self._servers):
             try:
-                response = self._ask(
-                    address, ApiKey.FIND_COORDINATOR, FIND_VERSION, entity, REQUEST_S
-                )
+                response = self._ask(address, ApiKey.FIND_COORDINATOR, FIND_VERSION, entity, REQUEST_S)
             except ClusterError as error:
                 trouble = str(error)
                 continue
@@ -124,9 +116,5 @@ class Coordinator:
             trouble = error_name(int(row.error_code))
         raise ClusterError(f"the coordinator of {self.name!r} was not found: {trouble}")
 
-    def _ask(
-        self, address: Address, key: ApiKey, version: int, entity: Any, timeout_s: float
-    ) -> Any:
-        return ask(
-            address, key, version, entity, timeout_s=timeout_s, client_id=CLIENT_ID, stopped=self.stopped
-        )  # fmt: skip
+    def _ask(self, address: Address, key: ApiKey, version: int, entity: Any, timeout_s: float) -> Any:
+        return ask(address, key, version, entity, timeout_s=timeout_s, client_id=CLIENT_ID, stopped=self.stopped)

@@ -85,9 +85,7 @@ class GroupClient(BackgroundClient):
 class RebalancingClient(GroupClient):
     """Joins and leaves; `fired` counts the rebalances: by how much the generation or the group's epoch grew."""
 
-    def __init__(
-        self, bootstrap_servers: str, group: str, *, every_ms: tuple[int, int], seed: int
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, group: str, *, every_ms: tuple[int, int], seed: int) -> None:
         super().__init__("rebalance-storm", bootstrap_servers, group)
         self._every_ms = every_ms
         self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret

@@ -51,9 +51,12 @@ def describe_group(coordinator: Coordinator, for_s: float = 30.0) -> GroupView |
 
     def send() -> Any:
         return coordinator.ask(
-            ApiKey.DESCRIBE_GROUPS, DESCRIBE_VERSION, "DescribeGroupsRequest", groups=(coordinator.name,),
+            ApiKey.DESCRIBE_GROUPS,
+            DESCRIBE_VERSION,
+            "DescribeGroupsRequest",
+            groups=(coordinator.name,),
             include_authorized_operations=False,
-        ).groups[0]  # fmt: skip
+        ).groups[0]
 
     row = coordinator.patiently(send, lambda found: found.error_code, for_s)
     if row.error_code is ErrorCode.none and row.group_state != "Dead":
@@ -65,21 +68,26 @@ def _classic_view(row: Any) -> GroupView:
     readable = row.protocol_type == CONSUMER_PROTOCOL and row.group_state == STABLE
     metadata = [bytes(member.member_metadata) for member in row.members] if readable else []
     return GroupView(
-        classic=True, state=row.group_state, protocol_type=row.protocol_type, protocol=row.protocol_data,
+        classic=True,
+        state=row.group_state,
+        protocol_type=row.protocol_type,
+        protocol=row.protocol_data,
         members={
-            member.member_id: assigned_in(bytes(member.member_assignment)) if readable else {}
-            for member in row.members
+            member.member_id: assigned_in(bytes(member.member_assignment)) if readable else {} for member in row.members
         },
         topics=frozenset(topic for data in metadata for topic in topics_in(data)),
-    )  # fmt: skip
+    )
 
 
 def _consumer_view(coordinator: Coordinator) -> GroupView | None:
     def send() -> Any:
         return coordinator.ask(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, CONSUMER_DESCRIBE_VERSION, "ConsumerGroupDescribeRequest",
-            group_ids=(coordinator.name,), include_authorized_operations=False,
-        ).groups[0]  # fmt: skip
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            CONSUMER_DESCRIBE_VERSION,
+            "ConsumerGroupDescribeRequest",
+            group_ids=(coordinator.name,),
+            include_authorized_operations=False,
+        ).groups[0]
 
     try:
         row = coordinator.patiently(send, lambda found: found.error_code, for_s=2.0)
@@ -88,17 +96,14 @@ def _consumer_view(coordinator: Coordinator) -> GroupView | None:
     if row.error_code is not ErrorCode.none:
         return None
     members = {
-        member.member_id: {
-            topic.topic_name: tuple(topic.partitions)
-            for topic in member.assignment.topic_partitions
-        }
+        member.member_id: {topic.topic_name: tuple(topic.partitions) for topic in member.assignment.topic_partitions}
         for member in row.members
     }
     named = {topic for member in row.members for topic in member.subscribed_topic_names or ()}
     held = {topic for rows in members.values() for topic in rows}  # of a regular expression
     return GroupView(
         classic=False, state=row.group_state, epoch=row.group_epoch, members=members, topics=frozenset(named | held)
-    )  # fmt: skip
+    )
 
 
 def await_members(coordinator: Coordinator, servers: str) -> GroupView:
@@ -108,9 +113,7 @@ def await_members(coordinator: Coordinator, servers: str) -> GroupView:
         view = describe_group(coordinator)
         if view is not None and view.members and view.state == STABLE:
             if view.protocol_type != CONSUMER_PROTOCOL:
-                raise ClusterError(
-                    f"group {coordinator.name!r} is a group of {view.protocol_type!r}, not of consumers"
-                )
+                raise ClusterError(f"group {coordinator.name!r} is a group of {view.protocol_type!r}, not of consumers")
             return view
         coordinator.pause(POLL_S)
     if view is not None:
@@ -120,9 +123,7 @@ def await_members(coordinator: Coordinator, servers: str) -> GroupView:
         )
     known = sorted(list_groups(servers.split(",")).states)
     hint, listed = nearest(coordinator.name, known), ", ".join(map(repr, known)) or "none"
-    raise ClusterError(
-        f"the cluster has no consumer group {coordinator.name!r}{hint}; it has {listed}"
-    )
+    raise ClusterError(f"the cluster has no consumer group {coordinator.name!r}{hint}; it has {listed}")
 
 
 # ---------------------------------------------------------------------- the consumer protocol of classic groups
@@ -141,10 +142,7 @@ def assigned_in(data: bytes) -> dict[str, tuple[int, ...]]:
     with _whole("an assignment"):
         reader = RecordReader(data)
         reader.i16()  # the version
-        return {
-            reader.string(): tuple(reader.i32() for _ in range(reader.i32()))
-            for _ in range(reader.i32())
-        }
+        return {reader.string(): tuple(reader.i32() for _ in range(reader.i32())) for _ in range(reader.i32())}
 
 
 @contextlib.contextmanager

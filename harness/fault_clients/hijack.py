@@ -29,9 +29,7 @@ class HijackingProducer(BackgroundClient):
     def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
         super().__init__("hijack")
         self._id = transactional_id
-        self._coordinator = Coordinator(
-            bootstrap_servers, TRANSACTION, transactional_id, self.stopped
-        )
+        self._coordinator = Coordinator(bootstrap_servers, TRANSACTION, transactional_id, self.stopped)
 
     def act(self) -> None:
         """Fence the user's producer."""
@@ -40,10 +38,14 @@ class HijackingProducer(BackgroundClient):
 
         def send() -> Any:
             response = self._coordinator.ask(
-                ApiKey.INIT_PRODUCER_ID, INIT_VERSION, "InitProducerIdRequest",
-                transactional_id=self._id, transaction_timeout=before.transaction_timeout,
-                producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH,
-            )  # fmt: skip
+                ApiKey.INIT_PRODUCER_ID,
+                INIT_VERSION,
+                "InitProducerIdRequest",
+                transactional_id=self._id,
+                transaction_timeout=before.transaction_timeout,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_EPOCH,
+            )
             if response.error_code is not ErrorCode.none:
                 tried_again.append(error_name(int(response.error_code)))
             return response
@@ -83,16 +85,16 @@ class HijackingProducer(BackgroundClient):
             self._coordinator.pause(POLL_S)
         known = self._known_ids()
         hint, listed = nearest(self._id, known), ", ".join(map(repr, known)) or "none"
-        raise ClusterError(
-            f"no producer has used the transactional id {self._id!r}{hint}; used: {listed}"
-        )
+        raise ClusterError(f"no producer has used the transactional id {self._id!r}{hint}; used: {listed}")
 
     def _describe(self, coordinator: Coordinator) -> Any:
         def send() -> Any:
             return coordinator.ask(
-                ApiKey.DESCRIBE_TRANSACTIONS, DESCRIBE_VERSION, "DescribeTransactionsRequest",
+                ApiKey.DESCRIBE_TRANSACTIONS,
+                DESCRIBE_VERSION,
+                "DescribeTransactionsRequest",
                 transactional_ids=(self._id,),
-            ).transaction_states[0]  # fmt: skip
+            ).transaction_states[0]
 
         return coordinator.patiently(send, lambda row: row.error_code)
 

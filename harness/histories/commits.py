@@ -36,9 +36,7 @@ class Commit:
 
 def read_commits(cluster: Path, topic: str) -> list[Commit]:
     """Return the successful commits on `topic` that the taps in the folder of a cluster have, ordered by time."""
-    found = [
-        commit for path in broker_files(cluster, TAP_COMMITS) for commit in _of_file(path, topic)
-    ]
+    found = [commit for path in broker_files(cluster, TAP_COMMITS) for commit in _of_file(path, topic)]
     return sorted(found, key=lambda commit: (commit.completed_ns, commit.group, commit.partition))
 
 
@@ -53,13 +51,9 @@ def _of_file(path: Path, topic: str) -> list[Commit]:
         return []
     rows: Any = np.fromfile(path, np.dtype(COMMIT_DTYPE), count)
     chosen: Any = rows[
-        (rows["topic"] == names.index(topic))
-        & (rows["error"] == 0)
-        & (rows["kind"] == OFFSET_COMMITTED)
+        (rows["topic"] == names.index(topic)) & (rows["error"] == 0) & (rows["kind"] == OFFSET_COMMITTED)
     ]
-    fields: list[tuple[int, int, int, int]] = chosen[
-        ["group", "partition", "offset", "completed_ns"]
-    ].tolist()
+    fields: list[tuple[int, int, int, int]] = chosen[["group", "partition", "offset", "completed_ns"]].tolist()
     return [
         Commit(group=names[group], partition=partition, offset=offset, completed_ns=completed_ns)
         for group, partition, offset, completed_ns in fields
@@ -94,8 +88,7 @@ def commit_times(commits: Iterable[Commit]) -> Mapping[str, Mapping[int, CommitT
     return {
         group: {
             partition: CommitTimes(
-                tuple(commit.offset for commit in found),
-                tuple(commit.completed_ns for commit in found),
+                tuple(commit.offset for commit in found), tuple(commit.completed_ns for commit in found)
             )
             for partition, found in sorted(rising[group].items())
         }

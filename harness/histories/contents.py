@@ -134,9 +134,10 @@ class ContentsWriter:
         for topic in list(self._held):
             self._write(topic)
         body = {
-            "schema_version": SCHEMA_VERSION, "chunks": [asdict(chunk) for chunk in self._chunks],
+            "schema_version": SCHEMA_VERSION,
+            "chunks": [asdict(chunk) for chunk in self._chunks],
             "partitions": [asdict(partition) for partition in partitions],
-        }  # fmt: skip
+        }
         (self._folder / INDEX).write_text(json.dumps(body), encoding="utf-8")
 
     def _write(self, topic: str) -> None:

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 TRANSACTIONS, OFFSETS, MEMBERS = "transactions", "offsets", "members"
 WATERMARKS = "watermarks"
-FILES = {
-    TRANSACTIONS: TAP_TRANSACTIONS,
-    OFFSETS: TAP_COMMITS,
-    MEMBERS: TAP_MEMBERS,
-    WATERMARKS: TAP_WATERMARKS,
-}
+FILES = {TRANSACTIONS: TAP_TRANSACTIONS, OFFSETS: TAP_COMMITS, MEMBERS: TAP_MEMBERS, WATERMARKS: TAP_WATERMARKS}
 """Kind of row -> the file of a broker's folder; the kinds are also fields of a job (`checks/plans.py`)."""
 
 
@@ -35,9 +30,7 @@ def coordinator_dtype(what: str) -> np.dtype[np.void]:
     from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE, MEMBER_DTYPE, TRANSACTION_DTYPE
     from harrow.cluster.host.watermark_tap import WATERMARK_DTYPE
 
-    types = {
-        TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE, WATERMARKS: WATERMARK_DTYPE,
-    }  # fmt: skip
+    types = {TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE, WATERMARKS: WATERMARK_DTYPE}
     return np.dtype(types[what])
 
 

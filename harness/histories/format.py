@@ -55,11 +55,23 @@ CHUNK_BYTES = 1 << 18
 CHUNK_BYTES_MOST = 1 << 26
 
 ROW_DTYPE: list[tuple[str, str]] = [
-    ("kind", "u1"), ("outcome", "u1"), ("flags", "<u2"), ("error", "<i4"), ("client", "<u4"),
-    ("partition", "<i4"), ("topic", "<u4"), ("offset", "<i8"), ("op", "<i8"), ("key_hash", "<u8"),
-    ("value_hash", "<u8"), ("timestamp_ms", "<i8"), ("invoked_ns", "<i8"), ("time_ns", "<i8"),
-    ("pad", "V3"), ("commit", "u1"),
-]  # fmt: skip
+    ("kind", "u1"),
+    ("outcome", "u1"),
+    ("flags", "<u2"),
+    ("error", "<i4"),
+    ("client", "<u4"),
+    ("partition", "<i4"),
+    ("topic", "<u4"),
+    ("offset", "<i8"),
+    ("op", "<i8"),
+    ("key_hash", "<u8"),
+    ("value_hash", "<u8"),
+    ("timestamp_ms", "<i8"),
+    ("invoked_ns", "<i8"),
+    ("time_ns", "<i8"),
+    ("pad", "V3"),
+    ("commit", "u1"),
+]
 assert HEADER.size == ROW.size
 
 
@@ -149,9 +161,7 @@ class HistoryWriter:
                 continue
         self.path = Path(f"{stem}.ops")
         self.sent = SentContents(Path(f"{stem}{SUFFIX}"))
-        self._names_fd = os.open(
-            f"{stem}.names", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-        )
+        self._names_fd = os.open(f"{stem}.names", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {}
         self._size = 0
@@ -160,23 +170,14 @@ class HistoryWriter:
         self._closed = False
         self._grow()
         HEADER.pack_into(
-            self._map,
-            0,
-            MAGIC,
-            SCHEMA_VERSION,
-            ROW.size,
-            os.getpid(),
-            time.time_ns(),
-            time.monotonic_ns(),
+            self._map, 0, MAGIC, SCHEMA_VERSION, ROW.size, os.getpid(), time.time_ns(), time.monotonic_ns()
         )
 
     def _grow(self) -> None:
         try:
             os.posix_fallocate(self._fd, self._size, self._chunk)
         except OSError as error:
-            raise HistoryError(
-                f"cannot grow the history {self.path}: {error}; free some disk space"
-            ) from error
+            raise HistoryError(f"cannot grow the history {self.path}: {error}; free some disk space") from error
         self._size += self._chunk
         self._chunk = min(self._chunk * 2, CHUNK_BYTES_MOST)
         self._map = mmap.mmap(self._fd, self._size)
@@ -195,10 +196,22 @@ class HistoryWriter:
         return found
 
     def append(
-        self, kind: int, outcome: int, client: int, topic: int, partition: int, offset: int = -1, op: int = -1,
-        key_hash: int = 0, value_hash: int = 0, timestamp_ms: int = -1, invoked_ns: int = 0, time_ns: int = 0,
-        error: int = 0, flags: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        kind: int,
+        outcome: int,
+        client: int,
+        topic: int,
+        partition: int,
+        offset: int = -1,
+        op: int = -1,
+        key_hash: int = 0,
+        value_hash: int = 0,
+        timestamp_ms: int = -1,
+        invoked_ns: int = 0,
+        time_ns: int = 0,
+        error: int = 0,
+        flags: int = 0,
+    ) -> None:
         """Append one row; times default to now."""
         if not time_ns:
             time_ns = time.monotonic_ns()
@@ -210,9 +223,24 @@ class HistoryWriter:
                     raise HistoryError(f"the history {self.path} is closed")
                 self._grow()
             ROW.pack_into(
-                self._map, at, kind, outcome, flags, error, client, partition, topic, offset, op, key_hash,
-                value_hash, timestamp_ms, invoked_ns or time_ns, time_ns, 0,
-            )  # fmt: skip
+                self._map,
+                at,
+                kind,
+                outcome,
+                flags,
+                error,
+                client,
+                partition,
+                topic,
+                offset,
+                op,
+                key_hash,
+                value_hash,
+                timestamp_ms,
+                invoked_ns or time_ns,
+                time_ns,
+                0,
+            )
             self._map[at + COMMIT_AT] = COMMITTED
             self._at = end
 
@@ -352,10 +380,7 @@ def history_frame(path: str | Path) -> pl.DataFrame:
 
     history = read_history(path)
     names = pl.Series("name", history.names, pl.String)
-    frame = pl.DataFrame(
-        {name: history.rows[name] for name, _ in ROW_DTYPE if name not in {"pad", "commit"}}
-    )
+    frame = pl.DataFrame({name: history.rows[name] for name, _ in ROW_DTYPE if name not in {"pad", "commit"}})
     return frame.with_columns(
-        pl.Series("client", names.gather(frame["client"])),
-        pl.Series("topic", names.gather(frame["topic"])),
+        pl.Series("client", names.gather(frame["client"])), pl.Series("topic", names.gather(frame["topic"]))
     )

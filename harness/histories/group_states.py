@@ -40,9 +40,11 @@ class GroupsAtTheEnd:
 def write_groups(run: Path, found: GroupsAtTheEnd) -> None:
     """Write `groups.json`."""
     body = {
-        "schema_version": SCHEMA_VERSION, "asked_ns": found.asked_ns, "states": dict(sorted(found.states.items())),
+        "schema_version": SCHEMA_VERSION,
+        "asked_ns": found.asked_ns,
+        "states": dict(sorted(found.states.items())),
         "problems": list(found.problems),
-    }  # fmt: skip
+    }
     (run / run_folder.GROUPS).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
@@ -59,7 +61,7 @@ def read_groups(run: Path) -> GroupsAtTheEnd | None:
             )
         return GroupsAtTheEnd(
             asked_ns=int(body["asked_ns"]), states=dict(body["states"]), problems=tuple(body["problems"])
-        )  # fmt: skip
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise HarrowError(f"{path} cannot be read: {error!r}: run the test again") from error
 
@@ -77,9 +79,12 @@ def read_group_rows(run: Path) -> list[Row]:
         names = read_names(path.with_name(TAP_NAMES)) if len(rows) else ()
         found += [
             {
-                "group": names[int(row["group"])], "state": GROUP_STATES[int(row["state"])],
-                "node": node_id_of(path.parent), **{name: int(row[name]) for name in fields},
+                "group": names[int(row["group"])],
+                "state": GROUP_STATES[int(row["state"])],
+                "node": node_id_of(path.parent),
+                **{name: int(row[name]) for name in fields},
             }
-            for row in rows if int(row["group"]) < len(names)
-        ]  # fmt: skip
+            for row in rows
+            if int(row["group"]) < len(names)
+        ]
     return found

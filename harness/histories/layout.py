@@ -70,9 +70,7 @@ class Layout:
 
     folder: Path
     clients: list[str] = field(default_factory=list[str])
-    partitions: dict[tuple[str, int], PartitionFiles] = field(
-        default_factory=dict[tuple[str, int], PartitionFiles]
-    )
+    partitions: dict[tuple[str, int], PartitionFiles] = field(default_factory=dict[tuple[str, int], PartitionFiles])
     pending: dict[str, list[RowRange]] = field(default_factory=lambda: defaultdict(list))
     producers: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     """Acks and idempotence of every recorded producer."""
@@ -197,9 +195,8 @@ class _Reader:
         rows = history.rows
         assert len(rows) < ROWS_MOST, path
         header = ChunkHeader(
-            file=str(path), what=OPS, clients=self._client_numbers(history.names),
-            constants={"source": source},
-        )  # fmt: skip
+            file=str(path), what=OPS, clients=self._client_numbers(history.names), constants={"source": source}
+        )
         topics = self._numbered(history.names)
         if source == RECORDED and len(rows):
             self._layout.recorded += 1
@@ -218,7 +215,7 @@ class _Reader:
         peers = [number for number, name in enumerate(names) if REPLICA_CLIENT.fullmatch(name)]
         header = ChunkHeader(
             file=str(path), what=BATCHES, clients=self._client_numbers(names), constants={"node": node}
-        )  # fmt: skip
+        )
         yield from self._tap_chunks(path, rows, names, peers, header)
 
     def _coordinator(self, path: Path, what: str) -> Generator[FileChunk]:
@@ -227,9 +224,7 @@ class _Reader:
         names = read_names(path.with_name(TAP_NAMES))
         assert len(rows) < ROWS_MOST, path
         node = node_id_of(path.parent)
-        header = ChunkHeader(
-            file=str(path), what=what, clients=self._client_numbers(names), constants={"node": node}
-        )  # fmt: skip
+        header = ChunkHeader(file=str(path), what=what, clients=self._client_numbers(names), constants={"node": node})
         yield from self._tap_chunks(path, rows, names, [], header)
 
     def _tap_chunks(
@@ -253,9 +248,7 @@ class _Reader:
         return [self._clients[name] for name in names]
 
 
-def _operations(
-    rows: Rows, first: int, topics: dict[int, str], header: ChunkHeader
-) -> IndexedChunk:
+def _operations(rows: Rows, first: int, topics: dict[int, str], header: ChunkHeader) -> IndexedChunk:
     """Index completions; also return the producers that the chunk names."""
     import numpy as np
 
@@ -266,9 +259,7 @@ def _operations(
         clients = kind == OperationFunction.CLIENT
         if header.constants["source"] == RECORDED and clients.any():
             made.extend((int(row["offset"]), bool(row["op"])) for row in block[clients])
-        kept: Wanted = (
-            (block["outcome"] != OperationType.INVOKE) & ~clients & _among(block["topic"], topics)
-        )
+        kept: Wanted = (block["outcome"] != OperationType.INVOKE) & ~clients & _among(block["topic"], topics)
         return kept
 
     numbers, topic, partition = _chosen(rows, wanted)
@@ -284,23 +275,21 @@ def _pending(rows: Rows, topics: dict[int, str], header: ChunkHeader) -> Indexed
     topic, partition = rows["topic"][at], rows["partition"][at]
     mask = _among(topic, topics)
     info = ChunkHeader(
-        file=header.file, what=header.what, clients=header.clients,
+        file=header.file,
+        what=header.what,
+        clients=header.clients,
         constants={**header.constants, "outcome": int(OperationType.INFO)},
-    )  # fmt: skip
+    )
     numbers = at[mask].astype(np.uint32)
     return _by_place(info, numbers, topic[mask], partition[mask], topics)
 
 
-def _batches(
-    rows: Rows, first: int, topics: dict[int, str], peers: list[int], header: ChunkHeader
-) -> IndexedChunk:
+def _batches(rows: Rows, first: int, topics: dict[int, str], peers: list[int], header: ChunkHeader) -> IndexedChunk:
     """Index a tap's rows without brokers' own fetches; the rows of coordinators have no fetches."""
     import numpy as np
 
     if len(rows) and int(rows["topic"].max()) >= len(header.clients):
-        raise ValueError(
-            "its rows have numbers of names that are not in tap.names, which was cut off"
-        )
+        raise ValueError("its rows have numbers of names that are not in tap.names, which was cut off")
 
     def wanted(block: Rows) -> Wanted:
         found = _among(block["topic"], topics)
@@ -333,9 +322,13 @@ def _chosen(
 
 
 def _by_place(
-    header: ChunkHeader, numbers: RowNumbers, topic: npt.NDArray[np.uint32],
-    partition: npt.NDArray[np.int32], topics: dict[int, str], producers: Sequence[tuple[int, bool]] = (),
-) -> IndexedChunk:  # fmt: skip
+    header: ChunkHeader,
+    numbers: RowNumbers,
+    topic: npt.NDArray[np.uint32],
+    partition: npt.NDArray[np.int32],
+    topics: dict[int, str],
+    producers: Sequence[tuple[int, bool]] = (),
+) -> IndexedChunk:
     """Bring the rows of one topic-partition together, else in their order."""
     import numpy as np
 

@@ -14,14 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harrow.cluster.broker_folder import (
-    TAP_COMMITS,
-    TAP_GROUPS,
-    TAP_MEMBERS,
-    TAP_NAMES,
-    TAP_REQUESTS,
-    broker_files,
-)
+from harrow.cluster.broker_folder import TAP_COMMITS, TAP_GROUPS, TAP_MEMBERS, TAP_NAMES, TAP_REQUESTS, broker_files
 from harrow.cluster.host.coordinator_tap import COMMIT_ROW, GROUP_ROW, MEMBER_OWNS, MEMBER_ROW
 from harrow.cluster.host.request_tap import NO_SUBJECT, REQUEST_ROW
 from harrow.cluster.host.seam import GROUP_STATES, OFFSET_COMMITTED

@@ -35,15 +35,40 @@ class MemoryHistory:
         return self._operations
 
     def append(
-        self, kind: int, outcome: int, client: int, topic: int, partition: int, offset: int = -1, op: int = -1,
-        key_hash: int = 0, value_hash: int = 0, timestamp_ms: int = -1, invoked_ns: int = 0, time_ns: int = 0,
-        error: int = 0, flags: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        kind: int,
+        outcome: int,
+        client: int,
+        topic: int,
+        partition: int,
+        offset: int = -1,
+        op: int = -1,
+        key_hash: int = 0,
+        value_hash: int = 0,
+        timestamp_ms: int = -1,
+        invoked_ns: int = 0,
+        time_ns: int = 0,
+        error: int = 0,
+        flags: int = 0,
+    ) -> None:
         """Append one row."""
         self._rows += ROW.pack(
-            kind, outcome, flags, error, client, partition, topic, offset, op, key_hash, value_hash, timestamp_ms,
-            invoked_ns or time_ns, time_ns, 1,
-        )  # fmt: skip
+            kind,
+            outcome,
+            flags,
+            error,
+            client,
+            partition,
+            topic,
+            offset,
+            op,
+            key_hash,
+            value_hash,
+            timestamp_ms,
+            invoked_ns or time_ns,
+            time_ns,
+            1,
+        )
 
     def rows(self, topic: str, partition: int) -> Iterator[dict[str, Any]]:
         """Every row of one topic-partition, in order, with its `source`."""

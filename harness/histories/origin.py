@@ -18,9 +18,7 @@ def started_ns(folder: Path) -> int:
     given = run_folder.read_run(folder).get("started_ns")
     if isinstance(given, int) and given > 0:
         return given
-    times = [int(row["t_ns"]) for row in json_lines(folder / run_folder.FAULTS) if "t_ns" in row][
-        :1
-    ]
+    times = [int(row["t_ns"]) for row in json_lines(folder / run_folder.FAULTS) if "t_ns" in row][:1]
     for path in run_folder.operation_files(folder / run_folder.HISTORY):
         times += _first(path, read_history)
     for path in run_folder.tap_files(folder / run_folder.CLUSTER):

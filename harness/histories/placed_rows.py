@@ -68,7 +68,5 @@ class PlacedRows:
 
         at, width = self._start, self._dtype.itemsize
         if is_url(self._name):
-            return np.frombuffer(
-                read_bytes(self._name, at + start * width, rows * width), self._dtype
-            )
+            return np.frombuffer(read_bytes(self._name, at + start * width, rows * width), self._dtype)
         return np.memmap(self._name, self._dtype, "r", at + start * width, (rows,))

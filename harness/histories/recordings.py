@@ -97,8 +97,7 @@ class _RunFiles:
         """Look at a run folder."""
         facts = run_folder.read_run(run)
         names = {
-            node_id_of(folder): frozenset(os.listdir(folder))
-            for folder in broker_folders(run / run_folder.CLUSTER)
+            node_id_of(folder): frozenset(os.listdir(folder)) for folder in broker_folders(run / run_folder.CLUSTER)
         }
         nodes = {*names, *map(int, facts.get("log_dirs", {}))}
         if len(nodes) < int(facts.get("brokers", 0)):
@@ -108,17 +107,13 @@ class _RunFiles:
     def without(self, *files: str) -> list[int]:
         """Return the brokers that lack one of these files in their folder."""
         wanted = set(files)
-        return sorted(
-            node for node in self.nodes if not wanted <= self.names.get(node, frozenset())
-        )
+        return sorted(node for node in self.nodes if not wanted <= self.names.get(node, frozenset()))
 
 
 def recordings_of(run: Path) -> Recordings:
     """Look at the files of a run folder; their contents are read by others."""
     files = _RunFiles.of(run)
-    unrecorded = frozenset(
-        Recording(name) for name in files.facts.get("unrecorded", ()) if name in set(Recording)
-    )
+    unrecorded = frozenset(Recording(name) for name in files.facts.get("unrecorded", ()) if name in set(Recording))
     lost: dict[Recording, str] = {}
     for kind, missing in _LOOKS.items():
         if kind not in unrecorded and (text := missing(files)):

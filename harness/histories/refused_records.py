@@ -75,6 +75,12 @@ def _records(path: Path, topics: Collection[str]) -> Iterator[RefusedRecord]:
             transactional = bool(of.attributes & TRANSACTIONAL)
             for record in decode_records(batch):
                 yield RefusedRecord(
-                    names[topic], partition, error, transactional, record.timestamp, record.key, record.value,
+                    names[topic],
+                    partition,
+                    error,
+                    transactional,
+                    record.timestamp,
+                    record.key,
+                    record.value,
                     record.headers,
-                )  # fmt: skip
+                )

@@ -16,21 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harrow.cluster.broker_folder import (
-    TAP_NAMES,
-    TAP_REQUEST_COUNTS,
-    TAP_REQUESTS,
-    broker_files,
-    node_id_of,
-)
+from harrow.cluster.broker_folder import TAP_NAMES, TAP_REQUEST_COUNTS, TAP_REQUESTS, broker_files, node_id_of
 from harrow.cluster.errors import HarrowError, error_name
-from harrow.cluster.host.seam import (
-    CONNECTION_CLOSED,
-    CONNECTION_OPENED,
-    REQUEST_HIT,
-    REQUEST_LOST,
-    REQUEST_UNANSWERED,
-)
+from harrow.cluster.host.seam import CONNECTION_CLOSED, CONNECTION_OPENED, REQUEST_HIT, REQUEST_LOST, REQUEST_UNANSWERED
 
 from .. import run_folder
 from .coordinator_rows import map_rows
@@ -121,12 +109,18 @@ def read_requests(run: Path, apis: Collection[str] | None = None) -> RequestRows
             flags, subject = int(row["flags"]), int(row["subject"])
             found.append(
                 ClientRequest(
-                    client=names[int(row["client"])], api=api_name(int(row["api"])), error=_error(int(row["error"])),
-                    broker=broker, invoked_ns=int(row["invoked_ns"]), completed_ns=int(row["completed_ns"]),
-                    subject=names[subject] if subject < len(names) else "", lost=bool(flags & REQUEST_LOST),
-                    unanswered=bool(flags & REQUEST_UNANSWERED), hit=bool(flags & REQUEST_HIT),
+                    client=names[int(row["client"])],
+                    api=api_name(int(row["api"])),
+                    error=_error(int(row["error"])),
+                    broker=broker,
+                    invoked_ns=int(row["invoked_ns"]),
+                    completed_ns=int(row["completed_ns"]),
+                    subject=names[subject] if subject < len(names) else "",
+                    lost=bool(flags & REQUEST_LOST),
+                    unanswered=bool(flags & REQUEST_UNANSWERED),
+                    hit=bool(flags & REQUEST_HIT),
                 )
-            )  # fmt: skip
+            )
     found.sort(key=lambda row: row.completed_ns)
     return RequestRows(rows=found, recorded=recorded, cut=cut)
 
@@ -144,10 +138,12 @@ def read_connections(run: Path) -> list[ClientConnection]:
             ended = ends.get((int(row["client"]), int(row["invoked_ns"])))
             found.append(
                 ClientConnection(
-                    client=names[int(row["client"])], broker=node_id_of(path.parent), opened_ns=int(row["invoked_ns"]),
+                    client=names[int(row["client"])],
+                    broker=node_id_of(path.parent),
+                    opened_ns=int(row["invoked_ns"]),
                     closed_ns=ended.pop(0) if ended else None,
                 )
-            )  # fmt: skip
+            )
     return sorted(found, key=lambda row: row.opened_ns)
 
 
@@ -186,11 +182,15 @@ def count_requests(run: Path) -> list[RequestCount]:
             if not is_harrows(name):
                 found.append(
                     RequestCount(
-                        client=name, api=OTHERS_NAME if api == OTHERS else api_name(api),
-                        error=_error(int(row["error"])), broker=node_id_of(path.parent), count=int(row["count"]),
-                        first_ns=int(row["first_ns"]), last_ns=int(row["last_ns"]),
+                        client=name,
+                        api=OTHERS_NAME if api == OTHERS else api_name(api),
+                        error=_error(int(row["error"])),
+                        broker=node_id_of(path.parent),
+                        count=int(row["count"]),
+                        first_ns=int(row["first_ns"]),
+                        last_ns=int(row["last_ns"]),
                     )
-                )  # fmt: skip
+                )
     return sorted(found, key=lambda row: row.first_ns)
 
 
@@ -232,9 +232,7 @@ def _files(run: Path, name: str) -> Iterator[tuple[Path, npt.NDArray[np.void], l
     from harrow.cluster.host.request_tap import COUNT_DTYPE, HEAD, REQUEST_DTYPE, head
 
     for path in broker_files(run / run_folder.CLUSTER, name):
-        rows = map_rows(
-            path, np.dtype(COUNT_DTYPE if name == TAP_REQUEST_COUNTS else REQUEST_DTYPE)
-        )
+        rows = map_rows(path, np.dtype(COUNT_DTYPE if name == TAP_REQUEST_COUNTS else REQUEST_DTYPE))
         if not len(rows):
             continue
         if rows[0].tobytes() != head():

@@ -62,9 +62,7 @@ class SentContents:
         self._size = 0
         self._full = False
 
-    def append(
-        self, client: int, op: int, key: Content, value: Content, headers: object = None
-    ) -> None:
+    def append(self, client: int, op: int, key: Content, value: Content, headers: object = None) -> None:
         """Keep the first bytes of a send's key, value and headers."""
         tail = _encoded(headers) if headers else b""
         flags = HEADERS if tail else 0
@@ -124,9 +122,7 @@ class SentContents:
             self._fd = -1
 
 
-def sent_records(
-    path: Path, names: list[str], wanted: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], SentRecord]:
+def sent_records(path: Path, names: list[str], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], SentRecord]:
     """Return the contents of the sends `wanted` (client name, operation) that the file has; `names`: of its history."""
     left = set(wanted)
     found: dict[tuple[str, int], SentRecord] = {}
@@ -164,8 +160,7 @@ def _base64(content: bytes | str) -> str:
 def _decoded(text: bytes) -> tuple[Header, ...] | None:
     try:
         return tuple(
-            (name, None if content is None else base64.b64decode(content))
-            for name, content in json.loads(text)
+            (name, None if content is None else base64.b64decode(content)) for name, content in json.loads(text)
         )
     except (ValueError, TypeError):
         return None

@@ -24,10 +24,25 @@ REPLICA_CLIENT = re.compile(r"broker-\d+")
 """Brokers fetch above the high watermark, legally; what they received was not promised to any client."""
 
 TAP_COLUMNS = (
-    "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",
-    "producer_epoch", "acks", "base_sequence", "invoked_ns", "completed_ns", "created_ns",
-    "base_timestamp_ms", "max_timestamp_ms",
-)  # fmt: skip
+    "kind",
+    "flags",
+    "error",
+    "client",
+    "partition",
+    "base_offset",
+    "last_offset",
+    "crc",
+    "count",
+    "producer_id",
+    "producer_epoch",
+    "acks",
+    "base_sequence",
+    "invoked_ns",
+    "completed_ns",
+    "created_ns",
+    "base_timestamp_ms",
+    "max_timestamp_ms",
+)
 
 
 def read_tap(path: str | Path) -> HistoryFile:
@@ -54,6 +69,5 @@ def tap_frame(path: str | Path) -> pl.DataFrame:
     names = pl.Series("name", tap.names, pl.String)
     frame = pl.DataFrame({name: tap.rows[name] for name in (*TAP_COLUMNS, "topic")})
     return frame.with_columns(
-        pl.Series("client", names.gather(frame["client"])),
-        pl.Series("topic", names.gather(frame["topic"])),
+        pl.Series("client", names.gather(frame["client"])), pl.Series("topic", names.gather(frame["topic"]))
     )

@@ -20,9 +20,15 @@ class Attempts:
     """The attempts of one record id."""
 
     def __init__(
-        self, promise: RetryPromise, inputs: Sequence[Record], retries: Sequence[Record], letters: Sequence[Record],
-        time_of: Callable[[Record], int], reads_of: Callable[[Record], int], producer_of: Callable[[Record], int],
-    ) -> None:  # fmt: skip
+        self,
+        promise: RetryPromise,
+        inputs: Sequence[Record],
+        retries: Sequence[Record],
+        letters: Sequence[Record],
+        time_of: Callable[[Record], int],
+        reads_of: Callable[[Record], int],
+        producer_of: Callable[[Record], int],
+    ) -> None:
         self._promise = promise
         self._inputs, self._retries, self._letters = inputs, retries, letters
         self._time_of, self._reads_of, self._producer_of = time_of, reads_of, producer_of
@@ -51,8 +57,7 @@ class Attempts:
         same = [
             row
             for row in self._retries
-            if attempts_of(row.headers) == attempts_of(record.headers)
-            and due_of(row.headers) == due
+            if attempts_of(row.headers) == attempts_of(record.headers) and due_of(row.headers) == due
         ]
         if due is None or not same:
             return None
@@ -74,8 +79,7 @@ class Attempts:
             return TOO_MANY if self._begins_again() else ""
         inputs = len(self._inputs)
         too_many = any(
-            len(self._in_topic(self._retries, topic)) > inputs * (most - 1)
-            for topic in self._promise.topics
+            len(self._in_topic(self._retries, topic)) > inputs * (most - 1) for topic in self._promise.topics
         )
         if not inputs or not too_many:
             return ""

@@ -112,9 +112,8 @@ def _judge_times(promise: RetryPromise, rows: IdRows, findings: Findings) -> Non
             early.setdefault((attempt.place.chunk, attempt.place.row), (attempt, wait))
     for attempt, wait in early.values():
         findings.add(
-            EARLY, place, None, retry=wait.place, attempt=attempt.place,
-            early_ms=wait.due_ms - attempt.sent_ms,
-        )  # fmt: skip
+            EARLY, place, None, retry=wait.place, attempt=attempt.place, early_ms=wait.due_ms - attempt.sent_ms
+        )
 
 
 def sent_between_topics(retries: Sequence[RetryRow]) -> list[tuple[RetryRow, RetryRow]]:
@@ -137,8 +136,4 @@ def _failed(
     first: dict[int, RetryRow] = {}
     for row in sorted(waiting, key=lambda row: (row.due_ms, row.place)):
         first.setdefault(row.attempts, row)
-    return [
-        (row, first[row.attempts - 1])
-        for row in rows
-        if row.attempts > 0 and row.attempts - 1 in first
-    ]
+    return [(row, first[row.attempts - 1]) for row in rows if row.attempts > 0 and row.attempts - 1 in first]

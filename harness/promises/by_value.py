@@ -78,11 +78,7 @@ def by_reference(value: object) -> bytes | None:
 def _by_value(pickler: Any) -> Generator[None]:
     """Register the modules that are not installed; what the user registered stays registered."""
     known = set(pickler.list_registry_pickle_by_value())
-    ours = [
-        module
-        for name, module in list(sys.modules.items())
-        if name not in known and _is_of_the_user(name, module)
-    ]
+    ours = [module for name, module in list(sys.modules.items()) if name not in known and _is_of_the_user(name, module)]
     for module in ours:
         pickler.register_pickle_by_value(module)
     try:

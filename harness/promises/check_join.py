@@ -41,9 +41,14 @@ Row = dict[str, Any]
 
 
 def judge_checks(
-    folder: Path, topics: Sequence[str], checks: Mapping[str, RecordCheck], *, spark: SparkHandle | None = None,
-    engine: Engine = SPARK, limit: int = LIMIT,
-) -> PromiseFindings:  # fmt: skip
+    folder: Path,
+    topics: Sequence[str],
+    checks: Mapping[str, RecordCheck],
+    *,
+    spark: SparkHandle | None = None,
+    engine: Engine = SPARK,
+    limit: int = LIMIT,
+) -> PromiseFindings:
     """Judge what the final read kept in `folder`. Raises ContentsError without a complete final read."""
     contents = read_contents(folder / run_folder.DRAIN)
     work = folder / run_folder.PROMISES
@@ -52,9 +57,13 @@ def judge_checks(
     for name, check in checks.items():
         chunks = [NumberedChunk(chunk=chunk) for chunk in contents.chunks_of(topics)]
         rows = run_join(
-            chunks, CheckMapper(check=check), CheckReducer(check=check, limit=limit), folder=work, spark=spark,
+            chunks,
+            CheckMapper(check=check),
+            CheckReducer(check=check, limit=limit),
+            folder=work,
+            spark=spark,
             engine=engine,
-        )  # fmt: skip
+        )
         findings = with_findings(findings, _findings(name, check, rows, contents, topics, limit))
     return findings
 
@@ -101,9 +110,7 @@ class CheckMapper:
         frame: pl.DataFrame = frames.from_arrow(table)
         hashes = pl.Series(groups, dtype=pl.String).hash(GROUP_SEED).reinterpret(signed=True)
         yield frame.with_columns(
-            hashes.alias(HASH),
-            pl.Series(GROUP, groups, dtype=pl.String),
-            pl.lit(chunk.topic).alias(TOPIC),
+            hashes.alias(HASH), pl.Series(GROUP, groups, dtype=pl.String), pl.lit(chunk.topic).alias(TOPIC)
         ).filter(pl.col(GROUP).is_not_null())
         judged = len(groups) - groups.count(None)
         yield {"records": judged, "raised": raised, "problems": problems}
@@ -126,9 +133,7 @@ class CheckReducer:
         for group, records in _groups(frame):
             groups += 1
             try:
-                found = [
-                    _checked(finding, known) for finding in self.check.findings(group, records)
-                ]
+                found = [_checked(finding, known) for finding in self.check.findings(group, records)]
             except Exception as error:
                 raised += 1
                 if len(problems) < PROBLEMS_MOST:
@@ -139,13 +144,7 @@ class CheckReducer:
                 shown[finding.anomaly] += 1
                 if shown[finding.anomaly] <= self.limit:
                     anomalies.append(_anomaly(finding, group, records))
-        yield {
-            "groups": groups,
-            "counts": dict(counts),
-            "anomalies": anomalies,
-            "raised": raised,
-            "problems": problems,
-        }
+        yield {"groups": groups, "counts": dict(counts), "anomalies": anomalies, "raised": raised, "problems": problems}
 
 
 def _groups(frame: pl.DataFrame) -> Iterable[tuple[str, list[Record]]]:
@@ -166,13 +165,9 @@ def _checked(finding: object, known: set[str]) -> Finding:
     if not isinstance(finding, Finding):
         raise TypeError(f"{finding!r} is not a Finding")
     if finding.anomaly not in known:
-        raise ValueError(
-            f"the check has no anomaly {finding.anomaly!r}; it has {', '.join(sorted(known))}"
-        )
+        raise ValueError(f"the check has no anomaly {finding.anomaly!r}; it has {', '.join(sorted(known))}")
     if finding.count < 1:
-        raise ValueError(
-            f"the finding {finding.explanation!r} has the count {finding.count}, expected 1 or more"
-        )
+        raise ValueError(f"the finding {finding.explanation!r} has the count {finding.count}, expected 1 or more")
     return finding
 
 
@@ -180,28 +175,34 @@ def _anomaly(finding: Finding, group: str, records: Sequence[Record]) -> Row:
     """Return the fields of an `Anomaly`."""
     shown = list(finding.records or records)
     places = {(record.topic, record.partition) for record in shown}
-    topic, partition = (
-        places.pop() if len(places) == 1 else (", ".join(sorted({t for t, _ in places})), -1)
-    )
+    topic, partition = places.pop() if len(places) == 1 else (", ".join(sorted({t for t, _ in places})), -1)
     return {
-        "name": finding.anomaly, "topic": topic, "partition": partition, "records": finding.count,
+        "name": finding.anomaly,
+        "topic": topic,
+        "partition": partition,
+        "records": finding.count,
         "offsets": [record.offset for record in shown] if partition >= 0 else [],
         "operations": [_shown(record, group) for record in shown[:RECORDS_SHOWN]],
         "explanation": finding.explanation,
-    }  # fmt: skip
+    }
 
 
 def _shown(record: Record, group: str) -> Row:
     return {
-        "operation": "record", "topic": record.topic, "partition": record.partition, "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms, "key": text_of(record.key), "value": text_of(record.value),
+        "operation": "record",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": text_of(record.key),
+        "value": text_of(record.value),
         "record_id": group,
-    }  # fmt: skip
+    }
 
 
 def _findings(
     name: str, check: RecordCheck, rows: Sequence[Row], contents: Contents, topics: Sequence[str], limit: int
-) -> PromiseFindings:  # fmt: skip
+) -> PromiseFindings:
     """Merge what the tasks yielded for one check."""
     counts, first = Counter[str](), list[Row]()
     for row in rows:
@@ -210,9 +211,7 @@ def _findings(
     anomalies: list[Row] = []
     for kind in check.anomalies:
         found = [row for row in first if row["name"] == kind.name]
-        anomalies += sorted(
-            found, key=lambda row: (row["topic"], row["partition"], row["offsets"])
-        )[:limit]
+        anomalies += sorted(found, key=lambda row: (row["topic"], row["partition"], row["offsets"]))[:limit]
     judged = sum(row.get("records", 0) for row in rows)
     return PromiseFindings(
         operation_counts={f"records_judged_by_{name}": judged},
@@ -223,9 +222,7 @@ def _findings(
     )
 
 
-def _reasons(
-    name: str, rows: Sequence[Row], judged: int, contents: Contents, topics: Sequence[str]
-) -> Iterable[str]:
+def _reasons(name: str, rows: Sequence[Row], judged: int, contents: Contents, topics: Sequence[str]) -> Iterable[str]:
     raised = sum(row.get("raised", 0) for row in rows)
     if raised:
         texts = [text for row in rows for text in row.get("problems", ())]

@@ -44,9 +44,15 @@ class ChunkRows:
     """The rows of a chunk as columns, with each value decoded once; `make` makes the records of rows."""
 
     def __init__(
-        self, *, partition: Any, offset: Any, keys: Sequence[bytes | None], decoded: Sequence[Any],
-        make: MakeRecords, values: Sequence[bytes | None] = (),
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        partition: Any,
+        offset: Any,
+        keys: Sequence[bytes | None],
+        decoded: Sequence[Any],
+        make: MakeRecords,
+        values: Sequence[bytes | None] = (),
+    ) -> None:
         self.partition: npt.NDArray[np.int32] = partition
         self.offset: npt.NDArray[np.int64] = offset
         self.keys = keys
@@ -62,11 +68,13 @@ class ChunkRows:
     def take(self, rows: Sequence[int]) -> ChunkRows:
         """Return these rows, in this order; a row may be there several times."""
         return ChunkRows(
-            partition=self.partition[rows], offset=self.offset[rows], keys=[self.keys[row] for row in rows],
+            partition=self.partition[rows],
+            offset=self.offset[rows],
+            keys=[self.keys[row] for row in rows],
             decoded=[self.decoded[row] for row in rows],
             values=[self.values[row] for row in rows] if self.values else (),
             make=lambda places: self._make(rows[at] for at in places),
-        )  # fmt: skip
+        )
 
     def record(self, row: int) -> Record:
         """Return the record of a row."""
@@ -87,9 +95,7 @@ def rows_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> Chun
 def rows_of_table(topic: str, table: Any) -> ChunkRows:
     """Return the rows of the table of a chunk of contents, in its order."""
     partitions, offsets = _column(table, "partition"), _column(table, "offset")
-    times, keys, values = (
-        _column(table, name).to_list() for name in ("timestamp_ms", "key", "value")
-    )
+    times, keys, values = (_column(table, name).to_list() for name in ("timestamp_ms", "key", "value"))
     decoded = decode_all(values)
     headers: list[Any] | None = None
     if table.column("headers").null_count < len(keys):
@@ -103,19 +109,22 @@ def rows_of_table(topic: str, table: Any) -> ChunkRows:
             made = new(Record)
             pairs = () if headers is None else headers[row] or ()
             fields = {
-                "topic": topic, "partition": partition_of[row], "offset": offset_of[row], "timestamp_ms": times[row],
-                "key": keys[row], "value": values[row],
+                "topic": topic,
+                "partition": partition_of[row],
+                "offset": offset_of[row],
+                "timestamp_ms": times[row],
+                "key": keys[row],
+                "value": values[row],
                 "headers": tuple((pair["name"], pair["value"]) for pair in pairs) if pairs else (),
-            }  # fmt: skip
+            }
             if decoded[row] is not None:
                 fields["json"] = decoded[row]
             place(made, "__dict__", fields)
             yield made
 
     return ChunkRows(
-        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, make=make,
-        values=values,
-    )  # fmt: skip
+        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, make=make, values=values
+    )
 
 
 def _column(table: Any, name: str) -> pl.Series:
@@ -138,10 +147,12 @@ def _sink_rows(chunk: RowsChunk, most: int | None, start: int) -> ChunkRows:
     rows = table.to_dicts()
     first = chunk.first + start
     return ChunkRows(
-        partition=np.full(len(rows), -1, np.int32), offset=np.arange(first, first + len(rows), dtype=np.int64),
-        keys=[None] * len(rows), decoded=rows,
+        partition=np.full(len(rows), -1, np.int32),
+        offset=np.arange(first, first + len(rows), dtype=np.int64),
+        keys=[None] * len(rows),
+        decoded=rows,
         make=lambda numbers: (row_record(rows[row], number=first + row) for row in numbers),
-    )  # fmt: skip
+    )
 
 
 def records_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> list[Record]:

@@ -61,13 +61,9 @@ class Expectations:
 def check_expected(expected: object) -> None:
     """Check what the caller gave as `expected=`. Raises ConfigError."""
     if isinstance(expected, str | bytes) or not isinstance(expected, Iterable):
-        raise ConfigError(
-            f"expected={expected!r}: expected a list or another iterable of record ids or records"
-        )
+        raise ConfigError(f"expected={expected!r}: expected a list or another iterable of record ids or records")
     if hasattr(expected, "columns"):  # pyright: ignore[reportUnknownArgumentType]
-        raise ConfigError(
-            'expected= is a frame, whose iteration yields columns; give the ids, such as frame["order"]'
-        )
+        raise ConfigError('expected= is a frame, whose iteration yields columns; give the ids, such as frame["order"]')
 
 
 def is_ordered(expected: Iterable[object]) -> bool:

@@ -41,9 +41,7 @@ class PromiseFindings:
     whether they may be empty is judged here."""
     added_guarantees: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Guarantees of extensions that were judged (`check_join.py`), each with the anomalies that it forbids."""
-    refused_ids: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict[str, Mapping[str, Any]]
-    )
+    refused_ids: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """By topic: how many record ids brokers refused (`ids`), how many of them no judged topic has (`lacking`), and the
     first of these (`shown`). A topic is not there where this is not known."""
     knows_order: bool = False
@@ -59,14 +57,10 @@ class PromiseFindings:
 
     def doubts_about(self, forbidden: frozenset[str]) -> list[str]:
         """Return the doubts that matter for guarantees which forbid these anomalies."""
-        return list(
-            dict.fromkeys(doubt for name, doubt in self.doubts.items() if name in forbidden)
-        )
+        return list(dict.fromkeys(doubt for name, doubt in self.doubts.items() if name in forbidden))
 
 
-def write_findings(
-    folder: Path, topics: Iterable[str], findings: PromiseFindings | None, *, number: int = 1
-) -> None:
+def write_findings(folder: Path, topics: Iterable[str], findings: PromiseFindings | None, *, number: int = 1) -> None:
     """Keep the findings of the `number`-th verdict on a run; None removes those that an earlier run left there."""
     path = folder / run_folder.numbered(run_folder.PROMISE_FINDINGS, number)
     if findings is None:
@@ -77,9 +71,7 @@ def write_findings(
     path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
-def read_findings(
-    folder: Path, topics: Iterable[str], *, number: int = 1
-) -> PromiseFindings | None:
+def read_findings(folder: Path, topics: Iterable[str], *, number: int = 1) -> PromiseFindings | None:
     """Return the findings of the `number`-th verdict on a run; None where it judged no promise of these topics."""
     path = folder / run_folder.numbered(run_folder.PROMISE_FINDINGS, number)
     try:

@@ -96,9 +96,13 @@ class NumberedChunk(Generic[C_co]):
 
 
 def run_join(
-    chunks: Sequence[Chunk], mapper: Callable[[Any], Rows], *reducers: Reducer, folder: Path,
-    spark: SparkHandle | None = None, engine: Engine = SPARK,
-) -> list[Row]:  # fmt: skip
+    chunks: Sequence[Chunk],
+    mapper: Callable[[Any], Rows],
+    *reducers: Reducer,
+    folder: Path,
+    spark: SparkHandle | None = None,
+    engine: Engine = SPARK,
+) -> list[Row]:
     """Return all dicts that the stages yield.
 
     `folder`: where the stages of a join are handed to Spark's workers as a file, a folder that the workers can read.
@@ -131,7 +135,7 @@ def with_copies(value: Any, copied: Callable[[str], str]) -> Any:
 
 def _distributed(
     spark: SparkHandle, chunks: list[Chunk], mapper: Callable[[Any], Rows], reducers: tuple[Reducer, ...], folder: Path
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """Run a join on Spark: in one task, or in several with shuffles."""
     from .by_value import dumps
 
@@ -202,9 +206,7 @@ def _by_bucket(frame: pl.DataFrame, buckets: int) -> Generator[tuple[int, pl.Dat
         return
     # the upper half of the hash: a reducer groups by the whole hash, and a hash table uses its lower half
     number = (pl.col(HASH).reinterpret(signed=False) // 2**32 % buckets).cast(pl.Int32)
-    parts = frame.with_columns(number.alias("_bucket")).partition_by(
-        "_bucket", as_dict=True, include_key=False
-    )
+    parts = frame.with_columns(number.alias("_bucket")).partition_by("_bucket", as_dict=True, include_key=False)
     for key in sorted(parts):
         yield int(key[0]), parts[key]
 
@@ -219,9 +221,12 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _on_spark(
-    spark: SparkHandle, tasks: list[list[Chunk]], mapper: Callable[[Any], Rows],
-    reducers: Sequence[Reducer], buckets: int,
-) -> list[Row]:  # fmt: skip
+    spark: SparkHandle,
+    tasks: list[list[Chunk]],
+    mapper: Callable[[Any], Rows],
+    reducers: Sequence[Reducer],
+    buckets: int,
+) -> list[Row]:
     """Run a join of several tasks: one Spark stage for the mapper, and one for each reducer."""
     from ..checks.spark_client import quiet
     from .by_value import dumps
@@ -231,7 +236,7 @@ def _on_spark(
 
     schema = StructType(
         [StructField("bucket", IntegerType()), StructField("frame", BinaryType()), StructField("result", StringType())]
-    )  # fmt: skip
+    )
     session, cluster = spark.session(), spark.cluster_queries()
     expected_hash = None if cluster is None else cluster.hash
     map_task = partial(_map_task, dumps((tasks, mapper)), buckets, expected_hash)
@@ -253,9 +258,7 @@ def _by_bucket_number(frame: Any, buckets: int) -> Any:
     return frame.repartition(buckets, col("bucket"))
 
 
-def _map_task(
-    pickled: bytes, buckets: int, expected_hash: int | None, batches: Iterator[Any]
-) -> Iterator[Any]:
+def _map_task(pickled: bytes, buckets: int, expected_hash: int | None, batches: Iterator[Any]) -> Iterator[Any]:
     """Run the mapper on the chunks of the tasks whose numbers are in `batches`; `mapInArrow` calls this."""
     if expected_hash is not None:
         from ..checks.cluster_tasks import check_hash, check_machine
@@ -303,7 +306,8 @@ def _batch(bucket: int, *, frame: bytes | None = None, result: str | None = None
     pa: Any = pyarrow
     return pa.record_batch(
         {
-            "bucket": pa.array([bucket], pa.int32()), "frame": pa.array([frame], pa.binary()),
+            "bucket": pa.array([bucket], pa.int32()),
+            "frame": pa.array([frame], pa.binary()),
             "result": pa.array([result], pa.string()),
         }
-    )  # fmt: skip
+    )

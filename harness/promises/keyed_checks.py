@@ -58,9 +58,13 @@ class KeyedRow(NamedTuple):
     def record(self) -> Record:
         """Return the record."""
         return Record(
-            topic=self.topic, partition=self.partition, offset=self.offset, timestamp_ms=self.timestamp_ms,
-            key=self.key, value=self.value,
-        )  # fmt: skip
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            timestamp_ms=self.timestamp_ms,
+            key=self.key,
+            value=self.value,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +103,24 @@ class KeyedMapper:
             return canonical(self._relation.group(record))
         return self.pairing.output_id(record)
 
-    def _frame(
-        self, chunk: NumberedChunk[OutputChunk], found: Sequence[tuple[str, int, Record]]
-    ) -> pl.DataFrame:
+    def _frame(self, chunk: NumberedChunk[OutputChunk], found: Sequence[tuple[str, int, Record]]) -> pl.DataFrame:
         return frame_of(
             [
                 (
-                    name, chunk.side, chunk.number, row, record.partition, record.offset, record.timestamp_ms,
-                    record.topic, record.key, text_of_record(record),
+                    name,
+                    chunk.side,
+                    chunk.number,
+                    row,
+                    record.partition,
+                    record.offset,
+                    record.timestamp_ms,
+                    record.topic,
+                    record.key,
+                    text_of_record(record),
                 )
                 for name, row, record in found
             ]
-        )  # fmt: skip
+        )
 
 
 def frame_of(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
@@ -161,10 +171,18 @@ class FoldReducer:
             content = json.dumps([[*unit[:3], shown(unit.value), len(rows)] for unit in units])
             finals.append(
                 (
-                    units[0].id, EXPECTED, last.chunk, last.row, last.partition, last.offset, last.timestamp_ms,
-                    last.topic, last.key, content.encode(),
+                    units[0].id,
+                    EXPECTED,
+                    last.chunk,
+                    last.row,
+                    last.partition,
+                    last.offset,
+                    last.timestamp_ms,
+                    last.topic,
+                    last.key,
+                    content.encode(),
                 )
-            )  # fmt: skip
+            )
         outputs = frame.filter(pl.col("side") != EXPECTED)
         yield pl.concat([frame_of(finals), outputs])
         yield {"counts": {"expected_outputs": len(finals)}}
@@ -190,19 +208,14 @@ class KeyedCompare:
         for rows in _groups(frame):
             units = [row for row in rows if row.side == EXPECTED]
             outputs = [row for row in rows if row.side != EXPECTED]
-            if (
-                not self.pairing.rows.loose
-            ):  # rows are in the order of their offsets: the last one stays
+            if not self.pairing.rows.loose:  # rows are in the order of their offsets: the last one stays
                 outputs = list({row.partition: row for row in outputs}.values())
             doubt = self._judge(units, outputs, findings)
             if doubt is not None:
                 found = doubts.setdefault(doubt[0], [0, doubt[1]])
                 found[0] += 1
         yield findings.result()
-        yield from (
-            {"doubt": kind, "count": count, "first": first}
-            for kind, (count, first) in doubts.items()
-        )
+        yield from ({"doubt": kind, "count": count, "first": first} for kind, (count, first) in doubts.items())
 
     def _judge(
         self, units: Sequence[KeyedRow], outputs: Sequence[KeyedRow], findings: Findings
@@ -215,9 +228,7 @@ class KeyedCompare:
             return None
         expected = [
             (Shape(kind, tuple(fields), with_key), text, value, records)
-            for _, (kind, fields, with_key), text, value, records in json.loads(
-                units[0].value or b"[]"
-            )
+            for _, (kind, fields, with_key), text, value, records in json.loads(units[0].value or b"[]")
         ]
         if not outputs:
             findings.add(MISSING, units[0].place, None)
@@ -229,17 +240,13 @@ class KeyedCompare:
                 for output, equal in zip(outputs, good, strict=True):
                     if not equal:
                         findings.add(WRONG, units[0].place, output.place, expected=expected[0][2])
-                for output in [
-                    output for output, equal in zip(outputs, good, strict=True) if equal
-                ][1:]:
+                for output in [output for output, equal in zip(outputs, good, strict=True) if equal][1:]:
                     findings.add(DUPLICATE, units[0].place, output.place)
             return None
         if len({text for _, text, _, _ in expected}) > 1:
             return "order", f"{units[0].record().place}"
         last = max(outputs, key=lambda row: (row.timestamp_ms, row.partition, row.offset))
-        findings.add(
-            WRONG, units[0].place, last.place, expected=expected[0][2], records=expected[0][3]
-        )
+        findings.add(WRONG, units[0].place, last.place, expected=expected[0][2], records=expected[0][3])
         return None
 
     def _equal(self, output: KeyedRow, shape: Shape, text: str) -> bool:

@@ -31,9 +31,7 @@ def id_anomalies(records: Sequence[PlainRecord], expected: Sequence[str] | None)
     claimed = Counter(expected or ())
     found: set[Anomaly] = set()
     if expected is not None:
-        found |= {
-            ("missing", identity) for identity in claimed if there[identity] < claimed[identity]
-        }
+        found |= {("missing", identity) for identity in claimed if there[identity] < claimed[identity]}
         found |= {("unexpected", identity) for identity in there if not claimed[identity]}
     for topic in {record.topic for record in records}:
         copies = Counter(record.record_id for record in records if record.topic == topic)

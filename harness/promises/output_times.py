@@ -35,9 +35,7 @@ def produced_batches(taps: list[Path], topic: str) -> npt.NDArray[np.int64]:
         tap = read_tap(path)
         if topic not in tap.names or not len(tap.rows):
             continue
-        rows = tap.rows[
-            (tap.rows["kind"] == PRODUCED) & (tap.rows["topic"] == tap.names.index(topic))
-        ]
+        rows = tap.rows[(tap.rows["kind"] == PRODUCED) & (tap.rows["topic"] == tap.names.index(topic))]
         rows = rows[(rows["error"] == 0) & (rows["base_offset"] >= 0)]
         found.append(np.stack([rows[name].astype(np.int64) for name in COLUMNS], axis=1))
     batches = np.concatenate(found)
@@ -62,9 +60,7 @@ def rewritten(batches: npt.NDArray[np.int64]) -> list[int]:
     return sorted(set(np.unique(batches[1:][same & other, 0]).tolist()))
 
 
-def times_of(
-    path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def times_of(path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return when each record was first acknowledged, or 0."""
     import numpy as np
 
@@ -77,9 +73,7 @@ def times_of(
     return times
 
 
-def producers_of(
-    path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def producers_of(path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the producer id of each record's batch; -1 where it has none, or is not known."""
     import numpy as np
 
@@ -103,9 +97,7 @@ def _loaded(path: str) -> Any:
     return np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
 
 
-def _of_partition(
-    batches: npt.NDArray[np.int64], offset: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _of_partition(batches: npt.NDArray[np.int64], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the first time of each offset; ranges overlap where offsets were written again after a loss."""
     import numpy as np
 

@@ -66,9 +66,7 @@ class Pairing:
                 "verify_pipeline() cannot pair outputs with inputs: give record_id= (a field such as 'order', or a "
                 "function of the record), or relation= (identity, mapped(f), …)"
             )
-        if isinstance(relation, KeyedRelation) and not (
-            isinstance(relation, Folded) and not self.rows.loose
-        ):
+        if isinstance(relation, KeyedRelation) and not (isinstance(relation, Folded) and not self.rows.loose):
             raise ConfigError(
                 f"verify_pipeline(relation={relation.name.lower()}(…)) needs record_id=: what identifies the key (and "
                 "window) in an output, for example record_id=lambda row: (row['customer'], row['minute'])"

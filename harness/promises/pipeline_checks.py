@@ -34,16 +34,7 @@ from typing import TYPE_CHECKING, Any
 from ..histories.commits import NEVER
 from .attempt_rules import judge_attempts, sent_between_topics
 from .join import HASH
-from .pipeline_findings import (
-    DUPLICATE,
-    LATE,
-    MISSING,
-    SHOWN,
-    UNEXPECTED,
-    WRONG,
-    Findings,
-    place_of,
-)
+from .pipeline_findings import DUPLICATE, LATE, MISSING, SHOWN, UNEXPECTED, WRONG, Findings, place_of
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
 from .pipeline_order import dues_frame, pairs_frame, pairs_of
 from .pipeline_rows import IdRows, LetterRow, OutputRow, RetryRow, UnitRow, rows_by_id
@@ -121,31 +112,29 @@ class Compare:
         ]
         return joined.with_columns(commits).drop("retried_ns")
 
-    def _simple(
-        self, frame: pl.DataFrame, findings: Findings, pairs: list[pl.DataFrame]
-    ) -> pl.DataFrame:
+    def _simple(self, frame: pl.DataFrame, findings: Findings, pairs: list[pl.DataFrame]) -> pl.DataFrame:
         """Judge the ids with one unit and one output, which is as expected, alone; return the rows of the others."""
         import polars as pl
 
         counted = frame.group_by(HASH).agg(
             units=(pl.col("side") == EXPECTED).sum(), outputs=(pl.col("side") == ACTUAL).sum(), rows=pl.len()
-        )  # fmt: skip
-        single = counted.filter(
-            (pl.col("units") == 1) & (pl.col("outputs") == 1) & (pl.col("rows") == 2)
-        ).select(HASH)
+        )
+        single = counted.filter((pl.col("units") == 1) & (pl.col("outputs") == 1) & (pl.col("rows") == 2)).select(HASH)
         units = frame.filter(pl.col("side") == EXPECTED).join(single, on=HASH, how="semi")
         outputs = frame.filter(pl.col("side") == ACTUAL).select(
-            HASH, "time", "partition", "offset", "chunk", "row", "part",
+            HASH,
+            "time",
+            "partition",
+            "offset",
+            "chunk",
+            "row",
+            "part",
             *(f"text_{at}" for at in range(len(self.shapes))),
-        )  # fmt: skip
+        )
         both = units.join(outputs, on=HASH, suffix="_out")
         equal = pl.lit(value=False)
         for at, shape in enumerate(self.shapes):
-            same = (
-                pl.lit(value=True)
-                if shape.kind == "any"
-                else pl.col("text_0") == pl.col(f"text_{at}_out")
-            )
+            same = pl.lit(value=True) if shape.kind == "any" else pl.col("text_0") == pl.col(f"text_{at}_out")
             equal = equal | ((pl.col("shape") == at) & same)
         good = both.filter(equal)
         findings.matched += len(good)
@@ -154,9 +143,13 @@ class Compare:
             findings.late[at] += len(late)
             for row in late.sort("partition", "offset").head(SHOWN).iter_rows(named=True):
                 findings.show(
-                    LATE, place_of(row), place_of(row, "_out"), group=at,
-                    commit_ns=row[f"commit_{at}"], output_ns=row["time_out"],
-                )  # fmt: skip
+                    LATE,
+                    place_of(row),
+                    place_of(row, "_out"),
+                    group=at,
+                    commit_ns=row[f"commit_{at}"],
+                    output_ns=row["time_out"],
+                )
         pairs.append(pairs_of(good))
         return frame.join(good.select(HASH), on=HASH, how="anti")
 
@@ -170,9 +163,7 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
     missing: list[list[UnitRow]] = []
     for at, members in enumerate(classes):
         lacking = max(0, _needed(compare, members) - len(matched[at]))
-        excused = covers(letters[at], members) or (
-            compare.may_overwrite and _overwritten(at, classes, matched)
-        )
+        excused = covers(letters[at], members) or (compare.may_overwrite and _overwritten(at, classes, matched))
         missing.append([] if excused or not lacking else list(members[-lacking:]))
         more_often = matched[at][len(members) :]
         again = sent_again(rows.retries) if more_often else {}
@@ -193,12 +184,7 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
     judge_letters(rows, classes, matched, letters, findings)
     if compare.retry is not None:
         judge_attempts(compare.retry, rows, findings)
-    return [
-        (members[0], output)
-        for at, members in enumerate(classes)
-        if len(members) == 1
-        for output in matched[at]
-    ]
+    return [(members[0], output) for at, members in enumerate(classes) if len(members) == 1 for output in matched[at]]
 
 
 def _needed(compare: Compare, members: Sequence[UnitRow]) -> int:
@@ -210,10 +196,7 @@ def _classes(shapes: Sequence[Shape], units: Sequence[UnitRow]) -> list[list[Uni
     classes: dict[tuple[int, int], list[UnitRow]] = {}
     for unit in units:
         classes.setdefault((unit.shape, unit.text), []).append(unit)
-    return sorted(
-        classes.values(),
-        key=lambda units: (-len(shapes[units[0].shape].fields), *units[0].place[3:]),
-    )
+    return sorted(classes.values(), key=lambda units: (-len(shapes[units[0].shape].fields), *units[0].place[3:]))
 
 
 def _by_input(units: Iterable[UnitRow]) -> Counter[tuple[int, int]]:
@@ -224,10 +207,7 @@ def _matched(
     compare: Compare, classes: list[list[UnitRow]], outputs: Sequence[OutputRow]
 ) -> tuple[list[list[OutputRow]], list[OutputRow]]:
     """Return the outputs of each class, and those that no class has."""
-    choices = [
-        [at for at, members in enumerate(classes) if _equal(compare, members[0], output)]
-        for output in outputs
-    ]
+    choices = [[at for at, members in enumerate(classes) if _equal(compare, members[0], output)] for output in outputs]
     matched: list[list[OutputRow]] = [[] for _ in classes]
     needed = [_needed(compare, members) for members in classes]
     unmatched: list[OutputRow] = []
@@ -236,12 +216,7 @@ def _matched(
             unmatched.append(outputs[number])
             continue
         best = min(
-            choices[number],
-            key=lambda at: (
-                len(matched[at]) >= needed[at],
-                len(matched[at]) >= len(classes[at]),
-                at,
-            ),
+            choices[number], key=lambda at: (len(matched[at]) >= needed[at], len(matched[at]) >= len(classes[at]), at)
         )
         matched[best].append(outputs[number])
     return matched, unmatched
@@ -265,9 +240,12 @@ def _overwritten(at: int, classes: list[list[UnitRow]], matched: list[list[Outpu
 
 
 def _late(
-    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow | LetterRow], missing: int,
+    compare: Compare,
+    units: Sequence[UnitRow],
+    outputs: Sequence[OutputRow | LetterRow],
+    missing: int,
     findings: Findings,
-) -> None:  # fmt: skip
+) -> None:
     """Count the units of a class that a group committed before their output, or their dead letter, appeared."""
     if not compare.groups:
         return
@@ -281,6 +259,4 @@ def _late(
             if unit.commits[group] < time:
                 findings.late[group] += 1
                 output = next((output.place for output in outputs if output.time == time), None)
-                findings.show(
-                    LATE, unit.place, output, group=group, commit_ns=unit.commits[group], output_ns=time
-                )  # fmt: skip
+                findings.show(LATE, unit.place, output, group=group, commit_ns=unit.commits[group], output_ns=time)

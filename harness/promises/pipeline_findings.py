@@ -52,11 +52,7 @@ class Findings:
 
     def show(self, name: str, unit: Place | None, output: Place | None, **more: Any) -> None:
         """Keep a finding if it is among the first of its name (and group)."""
-        unknown = [
-            field
-            for field, given in more.items()
-            if isinstance(given, Place) and field not in PLACES
-        ]
+        unknown = [field for field, given in more.items() if isinstance(given, Place) and field not in PLACES]
         assert not unknown, f"{unknown} of a finding are places; add them to PLACES"
         kept = self._shown.setdefault(f"{name} {more.get('group', '')}", [])
         if len(kept) < SHOWN:

@@ -44,9 +44,7 @@ class PipelineInputs:
     pairing: Pairing
     source: Sequence[OutputChunk]
     sink: Sequence[OutputChunk]
-    commits: Mapping[str, Mapping[int, CommitTimes]] = field(
-        default_factory=dict[str, Mapping[int, CommitTimes]]
-    )
+    commits: Mapping[str, Mapping[int, CommitTimes]] = field(default_factory=dict[str, Mapping[int, CommitTimes]])
     """For each group that committed offsets of the source."""
     times: str = ""
     """The file with the times of the outputs; empty for a sink that is no topic."""
@@ -71,10 +69,7 @@ class PipelineInputs:
             + [(RETRIED, chunk) for chunk in self.retries]
             + [(DEAD, chunk) for chunk in self.letters]
         )
-        return [
-            NumberedChunk(number=number, side=side, chunk=chunk)
-            for number, (side, chunk) in enumerate(sides)
-        ]
+        return [NumberedChunk(number=number, side=side, chunk=chunk) for number, (side, chunk) in enumerate(sides)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +90,7 @@ class PipelineFindings:
 
 def check_pipeline(
     inputs: PipelineInputs, *, folder: Path, spark: SparkHandle | None = None, engine: Engine = SPARK
-) -> PipelineFindings:  # fmt: skip
+) -> PipelineFindings:
     """Run the checks. `folder`: where the join may write files that the tasks read."""
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(inputs.pairing.relation, KeyedRelation):
@@ -118,7 +113,7 @@ def check_pipeline(
 
 def _run(
     inputs: PipelineInputs, shapes: tuple[Shape, ...], folder: Path, spark: SparkHandle | None, engine: Engine
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     mapper = PipelineMapper(
         pairing=inputs.pairing,
         shapes=shapes,
@@ -180,8 +175,7 @@ def _shapes_problem(shapes: Sequence[Shape]) -> str:
 
 def _shown(shapes: Sequence[Shape]) -> str:
     return " and ".join(
-        f"fields {', '.join(shape.fields)}" if shape.kind == "object" else shape.kind
-        for shape in shapes[:2]
+        f"fields {', '.join(shape.fields)}" if shape.kind == "object" else shape.kind for shape in shapes[:2]
     )
 
 
@@ -212,9 +206,4 @@ def _finding(row: Row, groups: Sequence[str]) -> Row:
 
 def _order(finding: Row) -> tuple[Any, ...]:
     nowhere = Place(-1, -1, -1, -1, -1)
-    return (
-        finding["name"],
-        finding.get("group", ""),
-        finding["input"] or nowhere,
-        finding["output"] or nowhere,
-    )
+    return (finding["name"], finding.get("group", ""), finding["input"] or nowhere, finding["output"] or nowhere)

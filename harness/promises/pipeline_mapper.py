@@ -78,9 +78,7 @@ class PipelineMapper:
             found = [*self._side(chunk, problems), *problems.result()]
         yield from found
 
-    def _side(
-        self, chunk: NumberedChunk[OutputChunk], problems: Problems
-    ) -> Generator[pl.DataFrame | Row]:
+    def _side(self, chunk: NumberedChunk[OutputChunk], problems: Problems) -> Generator[pl.DataFrame | Row]:
         rows = rows_of(chunk.chunk)
         topic = chunk.chunk.topic if isinstance(chunk.chunk, ContentsChunk) else ""
         if chunk.side in (RETRIED, DEAD):
@@ -109,16 +107,10 @@ class PipelineMapper:
         order, keyed = self._orders(source, problems)
         yield self._frame(
             EXPECTED, number, rows, taken, ids, parts, shapes, [texts], topic=topic, order=_taken(order, rows)
-        )  # fmt: skip
+        )
         if self.retry is not None:
             yield from self._whole_inputs(number, source, columns, topic)
-        yield {
-            "counts": {
-                "inputs": len(source),
-                "keyed_inputs": keyed,
-                "expected_outputs": len(rows),
-            }
-        }
+        yield {"counts": {"inputs": len(source), "keyed_inputs": keyed, "expected_outputs": len(rows)}}
 
     def _orders(self, source: ChunkRows, problems: Problems) -> tuple[pl.Series, int]:
         """Return a hash of the order key of each record, 0 where it has none, and how many have one."""
@@ -145,21 +137,15 @@ class PipelineMapper:
 
         A retry or a dead letter is found by the id of its input, so both must be the same.
         """
-        ids: dict[int, str | None] = dict(
-            zip(*self._actual_ids(source, Problems(EXPECTED)), strict=True)
-        )
-        others = [
-            row
-            for row, name in zip(units.rows, units.ids, strict=True)
-            if row in ids and name != ids[row]
-        ]
+        ids: dict[int, str | None] = dict(zip(*self._actual_ids(source, Problems(EXPECTED)), strict=True))
+        others = [row for row, name in zip(units.rows, units.ids, strict=True) if row in ids and name != ids[row]]
         if others:
             yield {"other_ids": len(others), "first": str(source.record(others[0]))}
         rows = sorted(set(ids) - set(units.rows))
         nothing = [-1] * len(rows)
         yield self._frame(
             INPUT, number, rows, source.take(rows), [ids[row] for row in rows], nothing, nothing, [], topic=topic
-        )  # fmt: skip
+        )
 
     def _units(self, source: ChunkRows, problems: Problems) -> UnitColumns:
         """Return what must come out for each record that raises no exception, record by record."""
@@ -169,9 +155,7 @@ class PipelineMapper:
             try:
                 units = self.pairing.expected(record)
             except Exception as error:
-                problems.add(
-                    "the relation" if self.pairing.relation else "record_id", record, error
-                )
+                problems.add("the relation" if self.pairing.relation else "record_id", record, error)
                 continue
             for part, unit in enumerate(units):
                 columns.rows.append(row)
@@ -181,22 +165,15 @@ class PipelineMapper:
                 columns.texts.append(unit.text)
         return columns._replace(ids=ids)
 
-    def _actual(
-        self, number: int, sink: ChunkRows, problems: Problems
-    ) -> Generator[pl.DataFrame | Row]:
+    def _actual(self, number: int, sink: ChunkRows, problems: Problems) -> Generator[pl.DataFrame | Row]:
         pairing = self.pairing
         rows, ids = self._actual_ids(sink, problems)
         judged = sink if len(rows) == len(sink) else sink.take(rows)
-        texts = [
-            actual_texts(judged.decoded, judged.record, shape, pairing.rows)
-            for shape in self.shapes
-        ]
+        texts = [actual_texts(judged.decoded, judged.record, shape, pairing.rows) for shape in self.shapes]
         if pairing.by_value:
             ids = list(texts[0]) if texts else [""] * len(rows)
         nothing = [-1] * len(rows)
-        yield self._frame(
-            ACTUAL, number, rows, judged, ids, nothing, nothing, texts, self.times
-        )  # fmt: skip
+        yield self._frame(ACTUAL, number, rows, judged, ids, nothing, nothing, texts, self.times)
         yield {"counts": {"outputs": len(sink), "outputs_not_judged": len(sink) - len(rows)}}
 
     def _retried(
@@ -207,16 +184,12 @@ class PipelineMapper:
         judged = source if len(rows) == len(source) else source.take(rows)
         nothing = [-1] * len(rows)
         order, _ = self._orders(judged, problems)
-        yield self._frame(
-            chunk.side, chunk.number, rows, judged, ids, nothing, nothing, [], topic=topic, order=order
-        )  # fmt: skip
+        yield self._frame(chunk.side, chunk.number, rows, judged, ids, nothing, nothing, [], topic=topic, order=order)
         yield {"counts": {"retries" if chunk.side == RETRIED else "dead_letters": len(source)}}
         if chunk.side == RETRIED and self.retry is not None:
             yield {"counts": self.retry.counts_of(source)}
 
-    def _actual_ids(
-        self, sink: ChunkRows, problems: Problems
-    ) -> tuple[Sequence[int], Sequence[str | None]]:
+    def _actual_ids(self, sink: ChunkRows, problems: Problems) -> tuple[Sequence[int], Sequence[str | None]]:
         """Return the rows to be judged, and their ids; no ids where outputs are paired by their whole value."""
         if self.pairing.by_value:
             return range(len(sink)), []
@@ -237,10 +210,19 @@ class PipelineMapper:
         return rows, ids
 
     def _frame(
-        self, side: int, number: int, rows: Sequence[int], records: ChunkRows, ids: Sequence[str | None],
-        parts: list[int], shapes: list[int], texts: list[list[str]], times: str = "", topic: str = "",
+        self,
+        side: int,
+        number: int,
+        rows: Sequence[int],
+        records: ChunkRows,
+        ids: Sequence[str | None],
+        parts: list[int],
+        shapes: list[int],
+        texts: list[list[str]],
+        times: str = "",
+        topic: str = "",
         order: pl.Series | None = None,
-    ) -> pl.DataFrame:  # fmt: skip
+    ) -> pl.DataFrame:
         """Return the rows of one side; `texts` has a list for each shape, or one list for the units.
 
         `times`: the file with the times of the records; empty: that of the `topic`, else 0 for each. `order`: the
@@ -266,21 +248,15 @@ class PipelineMapper:
         for at in range(len(self.shapes)):
             given = texts[at] if at < len(texts) else None
             columns[f"text_{at}"] = (
-                np.zeros(len(rows), np.uint64)
-                if given is None
-                else pl.Series(given, dtype=pl.String).hash(TEXT_SEED)
+                np.zeros(len(rows), np.uint64) if given is None else pl.Series(given, dtype=pl.String).hash(TEXT_SEED)
             )
         for at, commits in enumerate(self.commits):
             columns[f"commit_{at}"] = (
-                commit_times_of(commits, partition, offset)
-                if side == EXPECTED
-                else np.zeros(len(rows), np.int64)
+                commit_times_of(commits, partition, offset) if side == EXPECTED else np.zeros(len(rows), np.int64)
             )
         return pl.DataFrame(columns | self._of_retries(side, topic, records, acknowledged))
 
-    def _of_retries(
-        self, side: int, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]
-    ) -> dict[str, Any]:
+    def _of_retries(self, side: int, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]) -> dict[str, Any]:
         """Return the columns of `retry_columns.py`, where the pipeline has retry topics or dead letters."""
         if self.retry is None:
             return {}
@@ -326,9 +302,7 @@ def _hashes_of_keys(keys: pl.Series) -> pl.Series:
 
 
 def commit_times_of(
-    commits: Mapping[int, CommitTimes],
-    partition: npt.NDArray[np.int32],
-    offset: npt.NDArray[np.int64],
+    commits: Mapping[int, CommitTimes], partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for each input when the group had first committed beyond it, or `NEVER`."""
     import numpy as np

@@ -60,11 +60,18 @@ def _units(pairing: Pairing, record: Record) -> list[Unit]:
 
 
 def judge_pipeline(
-    inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, *, commits: Sequence[Commit] = (),
-    time_of: OutputTime = lambda _: 0, retries: Sequence[Record] = (), letters: Sequence[Record] = (),
-    promise: RetryPromise | None = None, reads_of: Callable[[Record], int] = lambda _: -1,
+    inputs: Sequence[Record],
+    outputs: Sequence[Record],
+    pairing: Pairing,
+    *,
+    commits: Sequence[Commit] = (),
+    time_of: OutputTime = lambda _: 0,
+    retries: Sequence[Record] = (),
+    letters: Sequence[Record] = (),
+    promise: RetryPromise | None = None,
+    reads_of: Callable[[Record], int] = lambda _: -1,
     producer_of: Callable[[Record], int] = lambda _: -1,
-) -> Judgement:  # fmt: skip
+) -> Judgement:
     """Judge a pipeline whose functions raise nothing. `time_of`: of all records; 0 where it is not known."""
     if isinstance(pairing.relation, KeyedRelation):
         return _judge_keyed(inputs, outputs, pairing)
@@ -94,13 +101,7 @@ def judge_pipeline(
         again, sent = _named(retries, pairing), list[tuple[Record, Record]]()
         for name in {*again, *dead}:
             attempts = Attempts(
-                promise,
-                given.get(name, []),
-                again.get(name, []),
-                dead.get(name, []),
-                time_of,
-                reads_of,
-                producer_of,
+                promise, given.get(name, []), again.get(name, []), dead.get(name, []), time_of, reads_of, producer_of
             )
             judge.counts += attempts.judge()
             sent += attempts.sent()
@@ -130,11 +131,7 @@ class _Judge:
         self._pairs: list[tuple[Expectation, Record]] = []
 
     def judge(
-        self,
-        expected: Sequence[Expectation],
-        actual: Sequence[Record],
-        fates: Fates,
-        retried_ns: int | None = None,
+        self, expected: Sequence[Expectation], actual: Sequence[Record], fates: Fates, retried_ns: int | None = None
     ) -> None:
         """Judge the expected and actual outputs of one id."""
         by_text: dict[tuple[Shape, str], list[Expectation]] = defaultdict(list)
@@ -149,8 +146,7 @@ class _Judge:
         strangers = assignment.count(None)
         lacking = [
             0
-            if self._overwritten(at, classes, of_class)
-            or fates.covered([item.record for item in items])
+            if self._overwritten(at, classes, of_class) or fates.covered([item.record for item in items])
             else max(0, self._needed(items) - len(of_class[at]))
             for at, items in enumerate(classes)
         ]
@@ -169,10 +165,7 @@ class _Judge:
             if len(items) == 1:
                 self._pairs += [(items[0], output) for output in of_class[at]]
         self.counts += fates.judge(
-            [
-                ([item.record for item in items], len(outputs))
-                for items, outputs in zip(classes, of_class, strict=True)
-            ]
+            [([item.record for item in items], len(outputs)) for items, outputs in zip(classes, of_class, strict=True)]
         )
 
     @staticmethod
@@ -185,9 +178,7 @@ class _Judge:
             return len(items)
         return max(Counter(id(item.record) for item in items).values())
 
-    def _best(
-        self, classes: Sequence[Sequence[Expectation]], actual: Sequence[Record]
-    ) -> list[int | None]:
+    def _best(self, classes: Sequence[Sequence[Expectation]], actual: Sequence[Record]) -> list[int | None]:
         """Return the class of each output (None: of none): the assignment with the fewest missing and doubled."""
         choices: list[Sequence[int | None]] = []
         for output in actual:
@@ -206,10 +197,7 @@ class _Judge:
         return list(min(itertools.product(*choices), key=cost))
 
     def _overwritten(
-        self,
-        at: int,
-        classes: Sequence[Sequence[Expectation]],
-        of_class: Sequence[Sequence[Record]],
+        self, at: int, classes: Sequence[Sequence[Expectation]], of_class: Sequence[Sequence[Record]]
     ) -> bool:
         """True for a row that a later input's row may have replaced."""
         if not self._pairing.rows.loose:
@@ -223,13 +211,11 @@ class _Judge:
             for item in items
             if all(item.record is not record for record in own)
         ]
-        return any(
-            record.partition != last.partition or record.offset > last.offset for record in later
-        )
+        return any(record.partition != last.partition or record.offset > last.offset for record in later)
 
     def _judge_commits(
         self, items: Sequence[Expectation], outputs: Sequence[Record], missing: int, retried_ns: int | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         times = sorted(self._time_of(output) for output in outputs)
         first = times[0] if times else 0
         while len(times) + missing < len(items):
@@ -239,9 +225,7 @@ class _Judge:
             committed = sorted(self._committed(group, item.record) for item in items)
             if retried_ns is not None:
                 committed = sorted(NEVER if retried_ns <= time else time for time in committed)
-            self.late[group] += sum(
-                commit < time for commit, time in zip(committed, times, strict=False)
-            )
+            self.late[group] += sum(commit < time for commit, time in zip(committed, times, strict=False))
 
     def _committed(self, group: str, record: Record) -> int:
         """Return when the group had first committed beyond a record."""
@@ -249,9 +233,7 @@ class _Judge:
             (
                 commit.completed_ns
                 for commit in self._commits
-                if commit.group == group
-                and commit.partition == record.partition
-                and commit.offset > record.offset
+                if commit.group == group and commit.partition == record.partition and commit.offset > record.offset
             ),
             default=NEVER,
         )
@@ -272,9 +254,7 @@ class _Judge:
             )
 
 
-def _judge_keyed(
-    inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing
-) -> Judgement:
+def _judge_keyed(inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing) -> Judgement:
     """Judge the final outputs of `folded` and `windowed`."""
     relation = pairing.relation
     assert isinstance(relation, KeyedRelation)
@@ -283,15 +263,10 @@ def _judge_keyed(
         groups[canonical(relation.group(record))].append(record)
     expected: dict[str, tuple[Expectation, ...]] = {}
     for records in groups.values():
-        units = [
-            pairing.unit(value, records, relation.group(records[0])[0])
-            for value in relation.candidates(records)
-        ]
+        units = [pairing.unit(value, records, relation.group(records[0])[0]) for value in relation.candidates(records)]
         assert units[0].id is not None
         assert units[0].id not in expected, "the record id does not tell two groups apart"
-        expected[units[0].id] = tuple(
-            Expectation(records[-1], 0, unit.shape, unit.text) for unit in units
-        )
+        expected[units[0].id] = tuple(Expectation(records[-1], 0, unit.shape, unit.text) for unit in units)
     actual = _by_id(outputs, pairing)
     counts: Counter[str] = Counter()
     undecided = 0
@@ -308,9 +283,7 @@ def _judge_keyed(
 def _by_id(outputs: Iterable[Record], pairing: Pairing) -> Mapping[str, list[Record]]:
     """Return the outputs by id: of a topic the last one in each partition."""
     found: dict[str, dict[object, Record]] = defaultdict(dict)
-    for number, output in enumerate(
-        sorted(outputs, key=lambda output: (output.partition, output.offset))
-    ):
+    for number, output in enumerate(sorted(outputs, key=lambda output: (output.partition, output.offset))):
         name = pairing.output_id(output)
         if name is not None:
             found[name][number if pairing.rows.loose else output.partition] = output
@@ -319,7 +292,7 @@ def _by_id(outputs: Iterable[Record], pairing: Pairing) -> Mapping[str, list[Rec
 
 def _judge_final(
     expected: Sequence[Expectation], outputs: Sequence[Record], pairing: Pairing, counts: Counter[str]
-) -> int:  # fmt: skip
+) -> int:
     """Judge the final outputs of an id; return 1 if that depends on an order that is not known."""
     good = [output for output in outputs if any(item.equals(output, pairing) for item in expected)]
     if good:

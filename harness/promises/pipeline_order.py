@@ -70,9 +70,7 @@ def dues_frame(pairs: Iterable[tuple[RetryRow, RetryRow]]) -> pl.DataFrame:
     further = ("order", "topic", "topic_out", "due")
     frame = pl.DataFrame(rows, schema=_types(*further), orient="row")
     lane = pl.struct("order", "topic", "topic_out", "partition", "partition_out").hash(KEY_SEED + 1)
-    return frame.select(
-        *_PAIR, *(f"{name}_out" for name in _PAIR), lane.reinterpret(signed=True).alias(HASH), "due"
-    )
+    return frame.select(*_PAIR, *(f"{name}_out" for name in _PAIR), lane.reinterpret(signed=True).alias(HASH), "due")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +96,7 @@ def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> Row:
     the latest due time; `latest` falls as `offsets` rise.
     """
     findings = Findings(0)
-    first = frame.sort("offset_out").unique(
-        [HASH, "chunk", "row"], keep="first", maintain_order=True
-    )
+    first = frame.sort("offset_out").unique([HASH, "chunk", "row"], keep="first", maintain_order=True)
     for lane in first.partition_by(HASH, maintain_order=True):
         offsets: list[int] = []
         latest: list[Row] = []
@@ -108,9 +104,14 @@ def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> Row:
             at = bisect_right(offsets, row["offset"])
             if at < len(offsets) and latest[at]["due"] > row["due"] + tolerance_ms:
                 findings.add(
-                    DUE_ORDER, None, None, retry=place_of(row), attempt=place_of(row, "_out"),
-                    after_input=place_of(latest[at]), after_output=place_of(latest[at], "_out"),
-                )  # fmt: skip
+                    DUE_ORDER,
+                    None,
+                    None,
+                    retry=place_of(row),
+                    attempt=place_of(row, "_out"),
+                    after_input=place_of(latest[at]),
+                    after_output=place_of(latest[at], "_out"),
+                )
                 continue
             if at < len(offsets) and latest[at]["due"] >= row["due"]:
                 continue
@@ -129,9 +130,7 @@ def check_order(frame: pl.DataFrame) -> Generator[Row]:
     """
     import polars as pl
 
-    first = frame.sort("offset_out").unique(
-        [HASH, "chunk", "row", "part"], keep="first", maintain_order=True
-    )
+    first = frame.sort("offset_out").unique([HASH, "chunk", "row", "part"], keep="first", maintain_order=True)
     ordered = first.sort(HASH, "offset_out", maintain_order=True).with_columns(
         before=pl.col("offset").cum_max().over(HASH)
     )
@@ -139,11 +138,12 @@ def check_order(frame: pl.DataFrame) -> Generator[Row]:
     findings = Findings(0)
     findings.counts[OUT_OF_ORDER] += len(behind)
     for row in behind.sort("partition", "offset").head(SHOWN).iter_rows(named=True):
-        earlier = ordered.filter(
-            (pl.col(HASH) == row[HASH]) & (pl.col("offset") == row["before"])
-        ).row(0, named=True)
+        earlier = ordered.filter((pl.col(HASH) == row[HASH]) & (pl.col("offset") == row["before"])).row(0, named=True)
         findings.show(
-            OUT_OF_ORDER, place_of(row), place_of(row, "_out"),
-            after_input=place_of(earlier), after_output=place_of(earlier, "_out"),
-        )  # fmt: skip
+            OUT_OF_ORDER,
+            place_of(row),
+            place_of(row, "_out"),
+            after_input=place_of(earlier),
+            after_output=place_of(earlier, "_out"),
+        )
     yield findings.result()

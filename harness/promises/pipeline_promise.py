@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from ..checks.spark_client import SparkHandle
 
 DEFAULT_GUARANTEE = "at-least-once"
-EXPECTED_RELATIONS = (
-    "identity, mapped(f), filtered(f), flat_mapped(f), folded(f, initial), windowed(seconds, f)"
-)
+EXPECTED_RELATIONS = "identity, mapped(f), filtered(f), flat_mapped(f), folded(f, initial), windowed(seconds, f)"
 SINK_FOLDER = "sink"
 OUTPUT_TIMES = "output-times.npy"
 TOPIC_TIMES = "topic-times-{}.npy"
@@ -76,9 +74,7 @@ def named_relation(name: str) -> Relation:
     added = added_relations()
     if name not in added:
         more = f" or the name of an extension's ({', '.join(added)})" if added else ""
-        raise ConfigError(
-            f"verify_pipeline(relation={name!r}): expected {EXPECTED_RELATIONS}{more}"
-        )
+        raise ConfigError(f"verify_pipeline(relation={name!r}): expected {EXPECTED_RELATIONS}{more}")
     return added[name]
 
 
@@ -100,24 +96,27 @@ class PipelinePromise:
 
     @classmethod
     def of(
-        cls, source: object, sink: object, *, guarantee: str | None, record_id: IdSource | None,
-        relation: Relation | str | None, group: str | None, retry: RetryPromise = NO_RETRIES,
+        cls,
+        source: object,
+        sink: object,
+        *,
+        guarantee: str | None,
+        record_id: IdSource | None,
+        relation: Relation | str | None,
+        group: str | None,
+        retry: RetryPromise = NO_RETRIES,
         order_key: IdSource | None = None,
-    ) -> PipelinePromise:  # fmt: skip
+    ) -> PipelinePromise:
         """Return the promise. Raises ConfigError for a wrong argument."""
         if not isinstance(source, (str, Topic)):
             raise ConfigError(f"verify_pipeline(source={source!r:.80}): expected a topic")
         if isinstance(relation, str):
             relation = named_relation(relation)
         if relation is not None and not isinstance(relation, Relation):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(
-                f"verify_pipeline(relation={relation!r:.80}): expected {EXPECTED_RELATIONS}"
-            )
+            raise ConfigError(f"verify_pipeline(relation={relation!r:.80}): expected {EXPECTED_RELATIONS}")
         sink_topic = topic_of(sink)
         if sink_topic == str(source):
-            raise ConfigError(
-                f"verify_pipeline(): source and sink are the same topic {sink_topic!r}"
-            )
+            raise ConfigError(f"verify_pipeline(): source and sink are the same topic {sink_topic!r}")
         if order_key is not None:
             check_source("order_key", order_key)
         ordered = "ordered" in parse(guarantee or DEFAULT_GUARANTEE)
@@ -125,13 +124,18 @@ class PipelinePromise:
             what = "rows have no order"
             if isinstance(relation, KeyedRelation):
                 what = f"{relation.name.lower()} compares final states"
-            raise ConfigError(
-                f"verify_pipeline(guarantee={guarantee!r}): {what}; leave out 'ordered'"
-            )
+            raise ConfigError(f"verify_pipeline(guarantee={guarantee!r}): {what}; leave out 'ordered'")
         promise = cls(
-            source=str(source), sink=sink, sink_topic=sink_topic, record_id=record_id, relation=relation,
-            group=group, ordered=ordered, retry=retry, order_key=order_key,
-        )  # fmt: skip
+            source=str(source),
+            sink=sink,
+            sink_topic=sink_topic,
+            record_id=record_id,
+            relation=relation,
+            group=group,
+            ordered=ordered,
+            retry=retry,
+            order_key=order_key,
+        )
         promise.pairing(loose=isinstance(sink, (Table, Files)))
         promise._check_retries()
         return promise
@@ -151,24 +155,18 @@ class PipelinePromise:
     @property
     def topics(self) -> list[str]:
         """The topics that the verdict is about."""
-        return [
-            self.source,
-            *([self.sink_topic] if self.sink_topic else []),
-            *self.retry.all_topics,
-        ]
+        return [self.source, *([self.sink_topic] if self.sink_topic else []), *self.retry.all_topics]
 
     def pairing(self, *, loose: bool) -> Pairing:
         """Return how outputs are paired. Raises ConfigError where they could not be."""
         field = self.record_id if isinstance(self.record_id, str) else None
-        pairing = Pairing(
-            relation=self.relation, record_id=self.record_id, rows=Rows(loose=loose, id_field=field)
-        )
+        pairing = Pairing(relation=self.relation, record_id=self.record_id, rows=Rows(loose=loose, id_field=field))
         pairing.check()
         return pairing
 
     def judge(
         self, folder: Path, *, spark: SparkHandle | None = None, engine: Engine = SPARK, limit: int = 20
-    ) -> PromiseFindings:  # fmt: skip
+    ) -> PromiseFindings:
         """Judge the pipeline by what the final read kept in `folder`, the rows of the sink, and the brokers' taps.
 
         Raises ContentsError without a complete final read, ConfigError for a sink that cannot be read, and
@@ -201,33 +199,51 @@ class _Judge:
         commits = self._commits(until_ns)
         wall_ns = time.time_ns() - time.monotonic_ns()
         inputs = PipelineInputs(
-            pairing=pairing, source=contents.chunks_of([promise.source]), sink=sink.chunks, commits=commits,
-            times=self._times(promise.sink_topic, OUTPUT_TIMES, batches), ordered=promise.ordered,
-            order_key=promise.order_key, **self._retries(batches, wall_ns),
-        )  # fmt: skip
+            pairing=pairing,
+            source=contents.chunks_of([promise.source]),
+            sink=sink.chunks,
+            commits=commits,
+            times=self._times(promise.sink_topic, OUTPUT_TIMES, batches),
+            ordered=promise.ordered,
+            order_key=promise.order_key,
+            **self._retries(batches, wall_ns),
+        )
         found = check_pipeline(inputs, folder=self._work, spark=spark, engine=engine)
         partitions = contents.partitions_of([promise.source])
         words = PipelineWords(
-            pairing=pairing, source=promise.source, sink=sink.name, commits=commits, partitions=partitions,
-            chunks=[numbered.chunk for numbered in inputs.chunks()], order_key=promise.order_key,
+            pairing=pairing,
+            source=promise.source,
+            sink=sink.name,
+            commits=commits,
+            partitions=partitions,
+            chunks=[numbered.chunk for numbered in inputs.chunks()],
+            order_key=promise.order_key,
             retries=RetryWords(
-                promise=promise.retry, sink=sink.name, wall_ns=wall_ns, started_ns=started_ns(self._folder),
+                promise=promise.retry,
+                sink=sink.name,
+                wall_ns=wall_ns,
+                started_ns=started_ns(self._folder),
                 asked_ns=min((part.asked_ns for part in partitions if part.asked_ns), default=0),
                 commits={topic: self._commits(until_ns, topic) for topic in promise.retry.topics},
             ),
-        )  # fmt: skip
+        )
         run = PipelineRun(
-            pairing=pairing, source=promise.source, sink=sink.name, sink_note=sink.note, commits=commits,
-            source_partitions=partitions, ordered=promise.ordered, group=promise.group,
-            rewritten=self.rewritten, retry=promise.retry,
+            pairing=pairing,
+            source=promise.source,
+            sink=sink.name,
+            sink_note=sink.note,
+            commits=commits,
+            source_partitions=partitions,
+            ordered=promise.ordered,
+            group=promise.group,
+            rewritten=self.rewritten,
+            retry=promise.retry,
             retry_partitions=contents.partitions_of(promise.retry.all_topics),
             sink_partitions=contents.partitions_of([promise.sink_topic] if promise.sink_topic else []),
-        )  # fmt: skip
+        )
         return PipelineResults(run, found, words, limit).findings()
 
-    def _retries(
-        self, batches: Mapping[str, npt.NDArray[np.int64]], wall_ns: int
-    ) -> dict[str, Any]:
+    def _retries(self, batches: Mapping[str, npt.NDArray[np.int64]], wall_ns: int) -> dict[str, Any]:
         """Return what the join reads of retry topics and dead letters: arguments of `PipelineInputs`."""
         promise, contents = self._promise.retry, self._contents
         if not promise:
@@ -276,9 +292,7 @@ class _Judge:
             return StagedSink(name=topic, chunks=[*contents.chunks_of([topic])], loose=False)
         return stage(self._promise.sink, self._work / SINK_FOLDER)
 
-    def _commits(
-        self, until_ns: int, topic: str | None = None
-    ) -> dict[str, dict[int, CommitTimes]]:
+    def _commits(self, until_ns: int, topic: str | None = None) -> dict[str, dict[int, CommitTimes]]:
         """Return the commits on the source until a time, since it was created again where that has happened.
 
         With `topic` those of all groups on a retry topic.
@@ -307,9 +321,7 @@ class _Judge:
             self.rewritten += [f"{topic}-{partition}" for partition in partitions]
         return found
 
-    def _times(
-        self, topic: str | None, name: str, batches: Mapping[str, npt.NDArray[np.int64]]
-    ) -> str:
+    def _times(self, topic: str | None, name: str, batches: Mapping[str, npt.NDArray[np.int64]]) -> str:
         """Write when the records of a topic were acknowledged; return the file, or "" where no batch is known."""
         import numpy as np
 

@@ -45,25 +45,8 @@ from .relations import KeyedRelation
 from .retries import RetryPromise
 from .retry_results import RetryDoubts, doubts_of_retries
 
-NAMES = (
-    MISSING,
-    DUPLICATE,
-    UNEXPECTED,
-    WRONG,
-    LATE,
-    OUT_OF_ORDER,
-    BOTH,
-    WITHOUT_REASON,
-    TOO_MANY,
-    EARLY,
-    DUE_ORDER,
-)
-SIDES = {
-    EXPECTED: "inputs",
-    ACTUAL: "outputs",
-    RETRIED: "records of retry topics",
-    DEAD: "dead letters",
-}
+NAMES = (MISSING, DUPLICATE, UNEXPECTED, WRONG, LATE, OUT_OF_ORDER, BOTH, WITHOUT_REASON, TOO_MANY, EARLY, DUE_ORDER)
+SIDES = {EXPECTED: "inputs", ACTUAL: "outputs", RETRIED: "records of retry topics", DEAD: "dead letters"}
 OF_INPUTS = (BOTH, WITHOUT_REASON, TOO_MANY)
 """What is said of dead letters and retries by comparing them with all inputs of their record id."""
 OF_TOPICS = frozenset({"duplicate", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
@@ -81,9 +64,7 @@ class PipelineRun:
     source_partitions: Sequence[FinalRead] = ()
     sink_partitions: Sequence[FinalRead] = ()
     """Empty for a sink that is no topic."""
-    commits: Mapping[str, Mapping[int, CommitTimes]] = field(
-        default_factory=dict[str, Mapping[int, CommitTimes]]
-    )
+    commits: Mapping[str, Mapping[int, CommitTimes]] = field(default_factory=dict[str, Mapping[int, CommitTimes]])
     ordered: bool = False
     rewritten: Sequence[str] = ()
     """Partitions of which offsets were written twice."""
@@ -102,9 +83,7 @@ class PipelineRun:
 class PipelineResults:
     """Turns the findings of all tasks into the part of a verdict."""
 
-    def __init__(
-        self, run: PipelineRun, found: PipelineFindings, words: PipelineWords, limit: int
-    ) -> None:
+    def __init__(self, run: PipelineRun, found: PipelineFindings, words: PipelineWords, limit: int) -> None:
         self._run = run
         self._found = found
         self._words = words
@@ -139,10 +118,15 @@ class PipelineResults:
         }
         return PromiseFindings(
             operation_counts={name: number for name, number in numbers.items() if number},
-            anomaly_counts=counts, anomalies=self._anomalies(counts), reasons=self._reasons, doubts=self._doubts,
-            notes=self._notes, replaces=OF_TOPICS, knows_order=True,
+            anomaly_counts=counts,
+            anomalies=self._anomalies(counts),
+            reasons=self._reasons,
+            doubts=self._doubts,
+            notes=self._notes,
+            replaces=OF_TOPICS,
+            knows_order=True,
             accounted_topics=(self._run.sink, *self._run.retry.all_topics),
-        )  # fmt: skip
+        )
 
     def _anomalies(self, counts: Mapping[str, int]) -> list[Row]:
         shown: list[Row] = []
@@ -172,9 +156,7 @@ class PipelineResults:
     def _judge_commits(self) -> None:
         run, late = self._run, self._found.late
         if run.keyed:
-            self._notes.append(
-                "commit-before-output was not judged: which update contains which record cannot be seen"
-            )
+            self._notes.append("commit-before-output was not judged: which update contains which record cannot be seen")
             return
         if not late and run.group is not None:
             self._doubts[LATE] = (
@@ -239,9 +221,7 @@ class PipelineResults:
             why = f"{_removed(source)}, which may have required outputs"
             self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG, *OF_INPUTS], why)
             self._not_excluded([MISSING, WRONG] if keyed else [MISSING], why)
-        sink = [
-            part for part in self._run.sink_partitions if part.low or (part.removed and not keyed)
-        ]
+        sink = [part for part in self._run.sink_partitions if part.low or (part.removed and not keyed)]
         if sink:
             why = f"{_removed(sink)}, which may have been outputs"
             self._not_judged([MISSING, LATE], why)
@@ -250,8 +230,7 @@ class PipelineResults:
         if self._run.rewritten:
             listed = ", ".join(self._run.rewritten)
             self._not_judged(
-                [LATE],
-                f"offsets of {listed} were written twice (a topic was created again, or a leader lost records)",
+                [LATE], f"offsets of {listed} were written twice (a topic was created again, or a leader lost records)"
             )
 
     def _add(self, found: RetryDoubts) -> None:
@@ -277,25 +256,15 @@ class PipelineResults:
                     f"record_id= does not tell the keys (or windows) apart: {row['first']} are of different ones and "
                     "have the same record id"
                 )
-        if (
-            self._run.ordered
-            and self._found.counts["inputs"]
-            and not self._found.counts["keyed_inputs"]
-        ):
-            self._reasons.append(
-                f"the guarantee 'ordered' cannot be judged: no record of {self._run.source} has a key"
-            )
+        if self._run.ordered and self._found.counts["inputs"] and not self._found.counts["keyed_inputs"]:
+            self._reasons.append(f"the guarantee 'ordered' cannot be judged: no record of {self._run.source} has a key")
 
     def _judge_emptiness(self) -> None:
         run, counts = self._run, self._found.counts
         if not counts["inputs"]:
-            self._reasons.append(
-                f"the source {run.source} is empty: the pipeline had nothing to do"
-            )
+            self._reasons.append(f"the source {run.source} is empty: the pipeline had nothing to do")
         elif not counts["outputs"] and counts["dead_letters"]:
-            self._notes.append(
-                f"{run.sink} is empty: the job gave up every input, or has not processed it"
-            )
+            self._notes.append(f"{run.sink} is empty: the job gave up every input, or has not processed it")
         elif not counts["outputs"]:
             note = f" ({run.sink_note})" if run.sink_note else ""
             never = "" if run.commits else f"; no group has committed an offset of {run.source}"

@@ -125,28 +125,23 @@ def _add(found: IdRows, row: Mapping[str, Any], shapes: int, groups: int) -> Non
     if side == EXPECTED:
         commits = tuple(row[f"commit_{at}"] for at in range(groups))
         found.units.append(
-            UnitRow(
-                place,
-                row["shape"],
-                row["text_0"],
-                commits,
-                row["order"],
-                row["time"],
-                content,
-                reads,
-            )
+            UnitRow(place, row["shape"], row["text_0"], commits, row["order"], row["time"], content, reads)
         )
     if side in (EXPECTED, INPUT):
         if tracked and place.part <= 0:  # the first output stands for its input
             found.inputs.append(InputRow(place, content, row["time"], reads))
     elif side == DEAD:
-        found.letters.append(
-            LetterRow(place, content, row["time"], row["attempts"], row["reason"], row["sent"])
-        )
+        found.letters.append(LetterRow(place, content, row["time"], row["attempts"], row["reason"], row["sent"]))
     else:
         found.retries.append(
             RetryRow(
-                place, row["topic"], row["attempts"], row["due"], row["time"], row["sent"], row["order"],
+                place,
+                row["topic"],
+                row["attempts"],
+                row["due"],
+                row["time"],
+                row["sent"],
+                row["order"],
                 row["producer"],
             )
-        )  # fmt: skip
+        )

@@ -55,11 +55,18 @@ class PipelineWords:
     def anomaly(self, finding: Row) -> Row:
         """Return the fields of an `Anomaly`."""
         describe = {
-            MISSING: self._missing, DUPLICATE: self._duplicate, UNEXPECTED: self._unexpected, WRONG: self._wrong,
-            LATE: self._late, OUT_OF_ORDER: self._out_of_order, BOTH: self._with_both,
-            WITHOUT_REASON: self._of_retries, TOO_MANY: self._of_retries, EARLY: self._of_retries,
+            MISSING: self._missing,
+            DUPLICATE: self._duplicate,
+            UNEXPECTED: self._unexpected,
+            WRONG: self._wrong,
+            LATE: self._late,
+            OUT_OF_ORDER: self._out_of_order,
+            BOTH: self._with_both,
+            WITHOUT_REASON: self._of_retries,
+            TOO_MANY: self._of_retries,
+            EARLY: self._of_retries,
             DUE_ORDER: self._of_dues,
-        }[finding["name"]]  # fmt: skip
+        }[finding["name"]]
         given = self._record(finding["input"])
         output = self._record(finding["output"])
         operations, explanation = describe(finding, given, output)
@@ -122,11 +129,7 @@ class PipelineWords:
 
     def _unit(self, finding: Row, given: Record | None) -> Unit | None:
         """Return the expectation of a finding; None where there is none, or it is by record id only."""
-        if (
-            given is None
-            or self.pairing.relation is None
-            or isinstance(self.pairing.relation, KeyedRelation)
-        ):
+        if given is None or self.pairing.relation is None or isinstance(self.pairing.relation, KeyedRelation):
             return None
         try:
             place: Place = finding["input"]
@@ -136,20 +139,20 @@ class PipelineWords:
 
     def _shown(self, operation: str, record: Record, identity: str | None) -> Row:
         return {
-            "operation": operation, "topic": record.topic or self.sink,
+            "operation": operation,
+            "topic": record.topic or self.sink,
             "partition": None if record.partition < 0 else record.partition,
             "offset": None if record.offset < 0 else record.offset,
             "timestamp_ms": None if record.timestamp_ms < 0 else record.timestamp_ms,
-            "key": None if record.key is None else text_of(record.key), "value": text_of(text_of_record(record)),
+            "key": None if record.key is None else text_of(record.key),
+            "value": text_of(text_of_record(record)),
             "record_id": identity,
-        }  # fmt: skip
+        }
 
     def _expected(self, text: str, identity: str | None) -> Row:
         return {"operation": "expected", "topic": self.sink, "value": text, "record_id": identity}
 
-    def _both(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str, Unit | None]:
+    def _both(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str, Unit | None]:
         """Return the rows of input, expected and actual output, the name of the record, and the expectation."""
         unit = self._unit(finding, given)
         identity = None
@@ -171,9 +174,7 @@ class PipelineWords:
 
     # ------------------------------------------------------------------------------- anomalies
 
-    def _missing(
-        self, finding: Row, given: Record | None, _: Record | None
-    ) -> tuple[list[Row], str]:
+    def _missing(self, finding: Row, given: Record | None, _: Record | None) -> tuple[list[Row], str]:
         assert given is not None
         rows, name, _unit = self._both(finding, given, None)
         facts, commits = self._fate(given)
@@ -190,10 +191,7 @@ class PipelineWords:
 
     def _stopped_before(self, given: Record) -> str | None:
         """Return the group whose committed offset is that of a record, so that the record is its next one."""
-        ends = {
-            group: partitions.get(given.partition, CommitTimes()).end
-            for group, partitions in self.commits.items()
-        }
+        ends = {group: partitions.get(given.partition, CommitTimes()).end for group, partitions in self.commits.items()}
         return next((group for group, end in ends.items() if end == given.offset), None)
 
     def _fate(self, given: Record) -> tuple[str, list[Row]]:
@@ -206,9 +204,7 @@ class PipelineWords:
             if times.time_of(given.offset) < NEVER:
                 passed.append(group)
                 at = next(n for n, offset in enumerate(times.offsets) if offset > given.offset)
-                rows.append(
-                    self._commit(group, given.partition, times.offsets[at], times.times_ns[at])
-                )
+                rows.append(self._commit(group, given.partition, times.offsets[at], times.times_ns[at]))
             else:
                 behind.append(
                     f"{group} has committed {self.source}-{given.partition} up to offset {times.end} of "
@@ -228,13 +224,15 @@ class PipelineWords:
 
     def _commit(self, group: str, partition: int, offset: int, time_ns: int) -> Row:
         return {
-            "operation": "commit", "topic": self.source, "partition": partition, "offset": offset, "group": group,
+            "operation": "commit",
+            "topic": self.source,
+            "partition": partition,
+            "offset": offset,
+            "group": group,
             "completed_ns": time_ns,
-        }  # fmt: skip
+        }
 
-    def _duplicate(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _duplicate(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         rows, name, _ = self._both(finding, given, output)
         if output is None:
             dead = self.retries.promise.dead_letters
@@ -243,36 +241,25 @@ class PipelineWords:
         retry, first = self._record(finding.get("retry")), self._record(finding.get("first"))
         if retry is None or first is None:
             return rows, text
-        rows.append(
-            self._shown("retry", first, self._id_of_output(first)) | self.retries.row(first)
-        )
+        rows.append(self._shown("retry", first, self._id_of_output(first)) | self.retries.row(first))
         return rows, f"{text}; {self.retries.again(first, retry)}"
 
-    def _with_both(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _with_both(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         rows, name, _ = self._both(finding, given, output)
         return rows, (
             f"{name} has an output in {self.sink}, and lies in {self.retries.promise.dead_letters}; {self.source} does "
             "not have it again, as after a replay"
         )
 
-    def _unexpected(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _unexpected(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         if output is None:
             return self._unknown_letter(finding)
         rows, name, _ = self._both(finding, given, output)
         if self.pairing.by_value:
-            return (
-                rows,
-                f"no record of {self.source} requires the output {text_of(text_of_record(output))}",
-            )
+            return (rows, f"no record of {self.source} requires the output {text_of(text_of_record(output))}")
         return rows, f"no record of {self.source} requires an output for {name}"
 
-    def _of_retries(
-        self, finding: Row, given: Record | None, _: Record | None
-    ) -> tuple[list[Row], str]:
+    def _of_retries(self, finding: Row, given: Record | None, _: Record | None) -> tuple[list[Row], str]:
         """Describe a finding about a dead letter, or about attempts."""
         places = [finding.get(name) for name in ("letter", "attempt", "retry")]
         letter, attempt, retry = map(self._record, places)
@@ -292,9 +279,7 @@ class PipelineWords:
             return rows, self.retries.early(name, retry, attempt, finding["early_ms"])
         return rows, self.retries.too_many(name, any_of_them, finding)
 
-    def _of_dues(
-        self, finding: Row, _given: Record | None, _output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _of_dues(self, finding: Row, _given: Record | None, _output: Record | None) -> tuple[list[Row], str]:
         """Describe two retries of a key that were sent in the wrong order."""
         names = ("retry", "attempt", "after_input", "after_output")
         retry, attempt, later, before = (self._record(finding[name]) for name in names)
@@ -316,14 +301,9 @@ class PipelineWords:
         letter = self._record(finding["letter"])
         assert letter is not None
         name = self._name(self._id_of_output(letter), letter)
-        return (
-            [],
-            f"{letter.topic} has a dead letter of {name}, and no record of {self.source} has this record id",
-        )
+        return ([], f"{letter.topic} has a dead letter of {name}, and no record of {self.source} has this record id")
 
-    def _wrong(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _wrong(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         assert output is not None
         rows, name, unit = self._both(finding, given, output)
         expected = finding.get("expected")
@@ -361,22 +341,14 @@ class PipelineWords:
         own = text_of(text_of_record(output))
         if unit.shape.with_key or unit.shape.kind == "record":
             key = unit.value.key if isinstance(unit.value, Record) else None
-            expected = (
-                shown(unit.value)
-                if key is None
-                else f"key {text_of(key)}, value {shown(unit.value)}"
-            )
+            expected = shown(unit.value) if key is None else f"key {text_of(key)}, value {shown(unit.value)}"
             return f"expected {expected}, is key {text_of(output.key)}, value {own}"
         return f"expected {shown(unit.value)}, is {own}"
 
-    def _late(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _late(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         assert given is not None
         rows, name, _ = self._both(finding, given, output)
-        group, commit_ns, output_ns = (
-            finding[field] for field in ("group", "commit_ns", "output_ns")
-        )
+        group, commit_ns, output_ns = (finding[field] for field in ("group", "commit_ns", "output_ns"))
         times = self.commits[group][given.partition]
         offset = times.offsets[times.times_ns.index(commit_ns)]
         rows.append(self._commit(group, given.partition, offset, commit_ns))
@@ -388,9 +360,7 @@ class PipelineWords:
             f"{what} {late_s:.3f} s before the output for {name} was acknowledged: a crash in between loses it"
         )
 
-    def _out_of_order(
-        self, finding: Row, given: Record | None, output: Record | None
-    ) -> tuple[list[Row], str]:
+    def _out_of_order(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
         assert given is not None
         assert output is not None
         rows, _name, _ = self._both(finding, given, output)

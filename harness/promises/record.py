@@ -45,9 +45,7 @@ class Record(Mapping[str, Any]):
         try:
             return json.loads(self.value)
         except ValueError as error:
-            raise NotJsonError(
-                f"{self.place} is not JSON ({error}): {text_of(self.value)}"
-            ) from None
+            raise NotJsonError(f"{self.place} is not JSON ({error}): {text_of(self.value)}") from None
 
     @property
     def text(self) -> str:
@@ -92,11 +90,7 @@ def text_of(data: bytes | None, limit: int = SHOWN_CHARACTERS) -> str:
     if data is None:
         return "null"
     try:
-        text = (
-            data[: 4 * limit + 4].decode()
-            if len(data) <= 4 * limit
-            else data[: 4 * limit].decode(errors="ignore")
-        )
+        text = data[: 4 * limit + 4].decode() if len(data) <= 4 * limit else data[: 4 * limit].decode(errors="ignore")
     except UnicodeDecodeError:
         text = f"0x{data[:limit].hex()}"
     if not text.isprintable():

@@ -155,10 +155,7 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
     import numpy as np
 
     blake = hashlib.blake2b
-    digests = [
-        blake(text.encode("utf-8", "backslashreplace"), digest_size=HASH_BYTES).digest()
-        for text in texts
-    ]
+    digests = [blake(text.encode("utf-8", "backslashreplace"), digest_size=HASH_BYTES).digest() for text in texts]
     return np.frombuffer(b"".join(digests), "<i8").reshape(-1, 2)
 
 

@@ -39,9 +39,7 @@ class RefusedChunk:
         return arrow_table(self.path).column("topic").to_numpy()
 
 
-def write_refused_ids(
-    run: Path, topics: Sequence[str], reader: IdReader, folder: Path
-) -> RefusedChunk | None:
+def write_refused_ids(run: Path, topics: Sequence[str], reader: IdReader, folder: Path) -> RefusedChunk | None:
     """Write the ids of the records that brokers refused; None where there are none, or not all are known."""
     refused = read_refused(run, topics)
     pairs: dict[tuple[str, int], None] = {}
@@ -61,9 +59,13 @@ def write_refused_ids(
 
 def _as_record(of: RefusedRecord) -> Record:
     return Record(
-        topic=of.topic, partition=of.partition, timestamp_ms=of.timestamp_ms, key=of.key, value=of.value,
+        topic=of.topic,
+        partition=of.partition,
+        timestamp_ms=of.timestamp_ms,
+        key=of.key,
+        value=of.value,
         headers=of.headers,
-    )  # fmt: skip
+    )
 
 
 def _write(path: Path, pairs: dict[tuple[str, int], None]) -> RefusedChunk:
@@ -73,8 +75,6 @@ def _write(path: Path, pairs: dict[tuple[str, int], None]) -> RefusedChunk:
 
     arrow: Any = pa
     ids, numbers = zip(*pairs, strict=True)
-    batch = arrow.record_batch(
-        {"id": text_array(arrow, list(ids)), "topic": arrow.array(numbers, arrow.int16())}
-    )
+    batch = arrow.record_batch({"id": text_array(arrow, list(ids)), "topic": arrow.array(numbers, arrow.int16())})
     write_arrow(path, batch)
     return RefusedChunk(path=str(path), rows=len(ids), size=int(batch.nbytes))

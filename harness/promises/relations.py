@@ -106,9 +106,7 @@ class FlatMapped(RecordRelation):
         found: Any = self.function(record)
         if is_a(found, str, bytes, Mapping):
             kind = type(found).__name__
-            raise TypeError(
-                f"the function of flat_mapped returned {kind}, expected an iterable of outputs"
-            )
+            raise TypeError(f"the function of flat_mapped returned {kind}, expected an iterable of outputs")
         return list(found)
 
 
@@ -244,10 +242,7 @@ def flat_mapped(f: Callable[[Record], Iterable[Any]]) -> Relation:
 
 @checked
 def folded(
-    f: Callable[[Any, Record], Any],
-    initial: Any = None,
-    *,
-    key: str | Callable[[Record], Any] | None = None,
+    f: Callable[[Any, Record], Any], initial: Any = None, *, key: str | Callable[[Record], Any] | None = None
 ) -> Relation:
     """For each key the final output is the state after all its records: `state = f(state, record)`.
 
@@ -275,9 +270,7 @@ def windowed(
 
 def _function(relation: str, given: Any) -> Any:
     if not callable(given):
-        raise ConfigError(
-            f"{relation}({given!r}): expected a function of the record, such as a def or a lambda"
-        )
+        raise ConfigError(f"{relation}({given!r}): expected a function of the record, such as a def or a lambda")
     return given
 
 

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS_HEADER = "retry_topic-attempts"
 DUE_HEADER = "retry_topic-backoff-timestamp"
-REASON_HEADERS = (
-    "kafka_exception-message",
-    "kafka_dlt-exception-message",
-    "__connect.errors.exception.message",
-)
+REASON_HEADERS = ("kafka_exception-message", "kafka_dlt-exception-message", "__connect.errors.exception.message")
 """In which a dead letter has its reason: headers of Spring Kafka's retry topics and dead letters, of Kafka Connect."""
 Headers = Iterable[tuple[str, bytes | None]]
 INTEGER_BYTES_MOST = 8
@@ -56,15 +52,24 @@ class RetryPromise:
 
     @classmethod
     def of(
-        cls, *, retry_topics: Topic | str | Iterable[Topic | str] = (), dead_letters: Topic | str | None = None,
-        attempts: int | None = None, attempts_header: str = ATTEMPTS_HEADER, due_header: str = DUE_HEADER,
+        cls,
+        *,
+        retry_topics: Topic | str | Iterable[Topic | str] = (),
+        dead_letters: Topic | str | None = None,
+        attempts: int | None = None,
+        attempts_header: str = ATTEMPTS_HEADER,
+        due_header: str = DUE_HEADER,
         once: bool = False,
-    ) -> RetryPromise:  # fmt: skip
+    ) -> RetryPromise:
         """Return the promise. Raises ConfigError for a wrong argument."""
         promise = cls(
-            topics=_names(retry_topics), dead_letters=_name(dead_letters), attempts=attempts,
-            attempts_header=attempts_header, due_header=due_header, once=once,
-        )  # fmt: skip
+            topics=_names(retry_topics),
+            dead_letters=_name(dead_letters),
+            attempts=attempts,
+            attempts_header=attempts_header,
+            due_header=due_header,
+            once=once,
+        )
         promise._check()
         return promise
 
@@ -182,7 +187,5 @@ def _names(given: Topic | str | Iterable[Topic | str]) -> tuple[str, ...]:
         raise ConfigError(f"verify_pipeline(retry_topics={given!r:.80}): expected topics")
     names = tuple(map(str, topics))
     if len(set(names)) < len(names):
-        raise ConfigError(
-            f"verify_pipeline(retry_topics={given!r:.80}): a topic is there twice; give each topic once"
-        )
+        raise ConfigError(f"verify_pipeline(retry_topics={given!r:.80}): a topic is there twice; give each topic once")
     return names

@@ -34,9 +34,7 @@ def letters_of(members: Sequence[UnitRow], rows: IdRows) -> list[LetterRow]:
         return []
     own = {unit.content for unit in members}
     known = {given.content for given in rows.inputs}
-    return [
-        letter for letter in rows.letters if letter.content in own or letter.content not in known
-    ]
+    return [letter for letter in rows.letters if letter.content in own or letter.content not in known]
 
 
 def covers(letters: Sequence[LetterRow], members: Sequence[UnitRow]) -> bool:
@@ -69,9 +67,12 @@ def sent_again(retries: Sequence[RetryRow]) -> dict[str, Any]:
 
 
 def judge_letters(
-    rows: IdRows, classes: Sequence[Sequence[UnitRow]], matched: Sequence[Sequence[OutputRow]],
-    letters: Sequence[Sequence[LetterRow]], findings: Findings,
-) -> None:  # fmt: skip
+    rows: IdRows,
+    classes: Sequence[Sequence[UnitRow]],
+    matched: Sequence[Sequence[OutputRow]],
+    letters: Sequence[Sequence[LetterRow]],
+    findings: Findings,
+) -> None:
     """Judge how many dead letters of an id there are."""
     if not rows.letters:
         return
@@ -84,15 +85,10 @@ def judge_letters(
         for letter in rows.letters:
             findings.add(UNEXPECTED, None, None, letter=letter.place)
         return
-    both = [
-        _with_both(members, outputs, own)
-        for members, outputs, own in zip(classes, matched, letters, strict=True)
-    ]
+    both = [_with_both(members, outputs, own) for members, outputs, own in zip(classes, matched, letters, strict=True)]
     for _ in range(max(both, default=0)):
         at = both.index(max(both))
-        findings.add(
-            BOTH, classes[at][-1].place, matched[at][-1].place, letter=letters[at][-1].place
-        )
+        findings.add(BOTH, classes[at][-1].place, matched[at][-1].place, letter=letters[at][-1].place)
     for letter in _surplus(rows):
         findings.add(DUPLICATE, rows.inputs[0].place, None, letter=letter.place)
 
@@ -107,9 +103,7 @@ def _likeness(letter: LetterRow, given: InputRow) -> int:
     return (given.content[1] == value) * 2 + (given.content[0] == key)
 
 
-def _with_both(
-    members: Sequence[UnitRow], outputs: Sequence[OutputRow], letters: Sequence[LetterRow]
-) -> int:
+def _with_both(members: Sequence[UnitRow], outputs: Sequence[OutputRow], letters: Sequence[LetterRow]) -> int:
     """Return how many inputs of a class must have an output and a dead letter."""
     per_input = Counter((unit.place.chunk, unit.place.row) for unit in members)
     inputs = len(per_input)

@@ -59,9 +59,7 @@ class RetryColumns:
         """Return the columns of outputs, which say nothing."""
         return self._none(size)
 
-    def of_retries(
-        self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64], path: str
-    ) -> dict[str, Any]:
+    def of_retries(self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64], path: str) -> dict[str, Any]:
         """Return the columns of records of a retry topic or of dead letters.
 
         `times`: when they were acknowledged. `path`: the file with the times of the topic (`output_times.py`), or "".
@@ -84,10 +82,15 @@ class RetryColumns:
             first = attempts <= FIRST_ATTEMPTS_MOST  # the others are not compared
             producers[first] = producers_of(path, records.partition[first], records.offset[first])
         return {
-            **self._none(size), **_contents(records), "topic": np.full(size, number, np.int16),
-            "attempts": attempts.clip(-1, 2**31 - 1).astype(np.int32), "due": due, "sent": sent, "reason": reasons,
+            **self._none(size),
+            **_contents(records),
+            "topic": np.full(size, number, np.int16),
+            "attempts": attempts.clip(-1, 2**31 - 1).astype(np.int32),
+            "due": due,
+            "sent": sent,
+            "reason": reasons,
             "producer": producers,
-        }  # fmt: skip
+        }
 
     def counts_of(self, records: ChunkRows) -> dict[str, int]:
         """Return how many records of a retry topic say their number of attempts, and when they are due."""
@@ -101,12 +104,16 @@ class RetryColumns:
         import numpy as np
 
         return {
-            "topic": np.full(size, -1, np.int16), "attempts": np.full(size, -1, np.int32),
-            "due": np.full(size, -1, np.int64), "sent": np.full(size, -1, np.int64),
-            "key_hash": np.zeros(size, np.int64), "value_hash": np.zeros(size, np.int64),
+            "topic": np.full(size, -1, np.int16),
+            "attempts": np.full(size, -1, np.int32),
+            "due": np.full(size, -1, np.int64),
+            "sent": np.full(size, -1, np.int64),
+            "key_hash": np.zeros(size, np.int64),
+            "value_hash": np.zeros(size, np.int64),
             "producer": np.full(size, -1, np.int64),
-            "reason": np.zeros(size, np.bool_), "reads": np.full(size, -1, np.int32),
-        }  # fmt: skip
+            "reason": np.zeros(size, np.bool_),
+            "reads": np.full(size, -1, np.int32),
+        }
 
 
 def _known(number: int | None) -> int:
@@ -138,24 +145,18 @@ def deliveries(taps: list[Path], topic: str, until_ns: int) -> npt.NDArray[np.in
         tap = read_tap(path)
         if topic not in tap.names or not len(tap.rows):
             continue
-        rows = tap.rows[
-            (tap.rows["kind"] == FETCHED) & (tap.rows["topic"] == tap.names.index(topic))
-        ]
+        rows = tap.rows[(tap.rows["kind"] == FETCHED) & (tap.rows["topic"] == tap.names.index(topic))]
         rows = rows[rows["completed_ns"] < until_ns]
         names = ("partition", "base_offset", "last_offset")
         found.append(np.stack([rows[name].astype(np.int64) for name in names], axis=1))
     return np.concatenate(found)
 
 
-def reads_of(
-    path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def reads_of(path: str, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return how often each record was delivered, by a file of `deliveries`."""
     import numpy as np
 
-    whole: Any = (
-        np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
-    )
+    whole: Any = np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
     counts = np.zeros(len(offset), np.int64)
     for number in np.unique(partition).tolist():
         chosen = np.flatnonzero(partition == number)

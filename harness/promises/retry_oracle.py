@@ -21,18 +21,14 @@ BOTH, DUPLICATE, UNEXPECTED = "output-and-dead-letter", "duplicate-output", "une
 class Fates:
     """What became of the inputs of one record id."""
 
-    def __init__(
-        self, inputs: Sequence[Record], letters: Sequence[Record], time_of: Callable[[Record], int]
-    ) -> None:
+    def __init__(self, inputs: Sequence[Record], letters: Sequence[Record], time_of: Callable[[Record], int]) -> None:
         self._inputs = inputs
         self._letters = letters
         self._time_of = time_of
 
     def of(self, inputs: Sequence[Record]) -> list[Record]:
         """Return the dead letters that may be of one of these inputs."""
-        return [
-            letter for letter in self._letters if any(self._fits(letter, given) for given in inputs)
-        ]
+        return [letter for letter in self._letters if any(self._fits(letter, given) for given in inputs)]
 
     def covered(self, inputs: Sequence[Record]) -> bool:
         """True where all of these inputs were written before one of their dead letters."""
@@ -56,20 +52,14 @@ class Fates:
         return not reasons or (bool(contents) and (letter.key, letter.value) not in contents)
 
     def _fits(self, letter: Record, given: Record) -> bool:
-        same = [
-            other
-            for other in self._inputs
-            if (other.key, other.value) == (letter.key, letter.value)
-        ]
+        same = [other for other in self._inputs if (other.key, other.value) == (letter.key, letter.value)]
         return not same or (given.key, given.value) == (letter.key, letter.value)
 
     def _least_with_both(self, inputs: Sequence[Record], outputs: int) -> int:
         """Return the least number of inputs that have an output and a dead letter."""
         per_input = Counter(map(id, inputs))
         names = list(per_input)
-        with_output = next(
-            count for count in range(outputs + 1) if count * max(per_input.values()) >= outputs
-        )
+        with_output = next(count for count in range(outputs + 1) if count * max(per_input.values()) >= outputs)
         dead = min(len(names), len(self.of(inputs)))
         return min(
             len({*some} & {*others})

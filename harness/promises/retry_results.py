@@ -15,17 +15,7 @@ from dataclasses import dataclass, field
 from ..histories.contents import FinalRead
 from ..wording import counted
 from .attempt_rules import JUDGED_DUES, UNCERTAIN
-from .pipeline_findings import (
-    BOTH,
-    DUE_ORDER,
-    DUPLICATE,
-    EARLY,
-    LATE,
-    MISSING,
-    TOO_MANY,
-    UNEXPECTED,
-    WITHOUT_REASON,
-)
+from .pipeline_findings import BOTH, DUE_ORDER, DUPLICATE, EARLY, LATE, MISSING, TOO_MANY, UNEXPECTED, WITHOUT_REASON
 from .pipeline_join import PipelineFindings
 from .retries import ATTEMPTS_HEADER, DUE_HEADER, RetryPromise
 
@@ -44,9 +34,7 @@ class RetryDoubts:
     notes: list[str] = field(default_factory=list[str])
 
 
-def doubts_of_retries(
-    promise: RetryPromise, found: PipelineFindings, partitions: Sequence[FinalRead]
-) -> RetryDoubts:
+def doubts_of_retries(promise: RetryPromise, found: PipelineFindings, partitions: Sequence[FinalRead]) -> RetryDoubts:
     """Return what is open. `partitions`: what was read of the retry topics and the dead letters."""
     doubts = RetryDoubts()
     if promise:
@@ -84,9 +72,7 @@ def _attempts(promise: RetryPromise, found: PipelineFindings, doubts: RetryDoubt
     counts, header = found.counts, promise.attempts_header
     without = f"no record of {' and '.join(promise.topics)} has the header {header!r} with a number"
     if promise.attempts is None:
-        doubts.notes.append(
-            f"{TOO_MANY} was not judged: attempts= says how often the job may try an input"
-        )
+        doubts.notes.append(f"{TOO_MANY} was not judged: attempts= says how often the job may try an input")
     elif uncertain := counts[UNCERTAIN]:
         doubts.doubts[TOO_MANY] = (
             f"a retry topic has {counted(uncertain, 'input')} more often than attempts={promise.attempts} allows, and "

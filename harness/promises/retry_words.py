@@ -50,9 +50,7 @@ class RetryWords:
         attempts = self.promise.attempts_of(retry.headers)
         due_ms = self.promise.due_ms_of(retry.headers)
         text = "" if attempts is None else f", with {counted(attempts, 'attempt')}"
-        return text + (
-            "" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}"
-        )
+        return text + ("" if due_ms is None else f", due at {self.at(due_ms)}{self._too_late(due_ms)}")
 
     def again(self, first: Record, retry: Record) -> str:
         """Return that a retry topic has a retry again."""
@@ -77,15 +75,17 @@ class RetryWords:
             if at is not None:
                 rows.append(
                     {
-                        "operation": "commit", "topic": retry.topic, "partition": retry.partition,
-                        "offset": times.offsets[at], "group": group, "completed_ns": times.times_ns[at],
+                        "operation": "commit",
+                        "topic": retry.topic,
+                        "partition": retry.partition,
+                        "offset": times.offsets[at],
+                        "group": group,
+                        "completed_ns": times.times_ns[at],
                     }
-                )  # fmt: skip
+                )
         if not rows:
             return "", []
-        groups = " and ".join(
-            f"{row['group']} has committed offset {row['offset']}" for row in rows
-        )
+        groups = " and ".join(f"{row['group']} has committed offset {row['offset']}" for row in rows)
         return f", and group {groups} of {retry.topic}: it will not be read again", rows
 
     def lacking(self, name: str, letter: Record, given: Record | None) -> str:

@@ -81,18 +81,14 @@ def expected_output(given: Any, rows: Rows) -> Expected:
         return _whole_record(given, rows)
     if is_a(given, tuple) and not hasattr(given, "_fields"):
         if len(given) != 2:
-            raise TypeError(
-                f"the relation's function returned a tuple of {len(given)}, expected a pair (key, value)"
-            )
+            raise TypeError(f"the relation's function returned a tuple of {len(given)}, expected a pair (key, value)")
         if rows.loose:
             raise TypeError(
                 "the relation's function returned a pair (key, value), but rows have no record key: return the value"
             )
         shape, text = expected_output(given[1], rows)
         if shape.kind == "record":
-            raise TypeError(
-                "the relation's function returned a record as the value of a pair, return its value"
-            )
+            raise TypeError("the relation's function returned a record as the value of a pair, return its value")
         return Expected(shape._replace(with_key=True), f"{_key_text(given[0])}\n{text}")
     if is_a(given, Mapping):
         return _object(given, rows)
@@ -117,9 +113,7 @@ def object_shape(names: tuple[str, ...]) -> Shape:
     return Shape("object", tuple(sorted(names)))
 
 
-def texts_of_objects(
-    objects: Sequence[Any], names: Sequence[str], *, loose: bool
-) -> list[str] | None:
+def texts_of_objects(objects: Sequence[Any], names: Sequence[str], *, loose: bool) -> list[str] | None:
     """Return the canonical text of these fields of each object; None where one is no dictionary or lacks a field.
 
     Many at once: a call for each object would take longer than its text.
@@ -146,9 +140,7 @@ def actual_output(output: Record, shape: Shape, rows: Rows) -> str:
     return f"{_key_text(output.key)}\n{text}" if shape.with_key else text
 
 
-def actual_texts(
-    decoded: Sequence[Any], record: Callable[[int], Record], shape: Shape, rows: Rows
-) -> list[str]:
+def actual_texts(decoded: Sequence[Any], record: Callable[[int], Record], shape: Shape, rows: Rows) -> list[str]:
     """Return `actual_output` of outputs, given their decoded values (None where a value is null or not JSON).
 
     `record` makes the `Record` of one of them; objects with all fields need none.
@@ -169,10 +161,7 @@ def actual_texts(
     found = texts_of_objects([*usual.values()], shape.fields, loose=rows.loose)
     assert found is not None, "each is a dictionary with all fields"
     by_row = dict(zip(usual, found, strict=True))
-    return [
-        by_row[row] if row in by_row else actual_output(record(row), shape, rows)
-        for row in range(len(decoded))
-    ]
+    return [by_row[row] if row in by_row else actual_output(record(row), shape, rows) for row in range(len(decoded))]
 
 
 def _part(output: Record, shape: Shape, rows: Rows) -> str:
@@ -201,9 +190,7 @@ def _part(output: Record, shape: Shape, rows: Rows) -> str:
 def _whole_record(record: Record, rows: Rows) -> Expected:
     if rows.loose:
         return _object(record, rows)
-    return Expected(
-        Shape("record"), f"{_key_text(record.key)}\n{_json_or_bytes(record, loose=False)}"
-    )
+    return Expected(Shape("record"), f"{_key_text(record.key)}\n{_json_or_bytes(record, loose=False)}")
 
 
 def _json_or_bytes(record: Record, *, loose: bool) -> str:
@@ -284,9 +271,7 @@ def _loose_text(text: str) -> Any:
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, Decimal, dt.date, dt.time, UUID, Enum)) or hasattr(
-        value, "item"
-    )
+    return isinstance(value, (bool, int, float, Decimal, dt.date, dt.time, UUID, Enum)) or hasattr(value, "item")
 
 
 def _key_text(key: Any) -> str:
@@ -324,9 +309,7 @@ def shown(value: Any, limit: int = 200) -> str:
     if isinstance(value, (bytes, str)):
         return text_of(value if isinstance(value, bytes) else value.encode(), limit)
     try:
-        text = json.dumps(
-            dict(value) if is_a(value, Mapping) else value, default=str, ensure_ascii=False
-        )
+        text = json.dumps(dict(value) if is_a(value, Mapping) else value, default=str, ensure_ascii=False)
     except (TypeError, ValueError):
         text = repr(value)
     return text_of(text.encode(), limit)

@@ -27,9 +27,13 @@ def stage_files(pattern: str, writer: SinkWriter) -> int:
     """Write the rows of all files; return how many files there are."""
     found = _paths(pattern)
     readers: dict[str, Callable[[Path, SinkWriter], None]] = {
-        ".parquet": _parquet, ".pq": _parquet, ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_file,
+        ".parquet": _parquet,
+        ".pq": _parquet,
+        ".jsonl": _json_lines,
+        ".ndjson": _json_lines,
+        ".json": _json_file,
         ".csv": _csv,
-    }  # fmt: skip
+    }
     for path in found:
         suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
         if suffix not in readers:
@@ -51,11 +55,7 @@ def _paths(text: str) -> list[Path]:
     if path.is_dir():
         found = (item for item in path.rglob("*") if not _is_hidden(item.relative_to(path)))
     else:
-        found = (
-            item
-            for item in map(Path, glob.glob(text, recursive=True))
-            if not _is_hidden(Path(item.name))
-        )
+        found = (item for item in map(Path, glob.glob(text, recursive=True)) if not _is_hidden(Path(item.name)))
     return sorted(item for item in found if item.is_file() and item.stat().st_size)
 
 

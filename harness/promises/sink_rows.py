@@ -59,19 +59,21 @@ class SinkWriter:
     def json_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write mappings, as JSON."""
         self.values(
-            json.dumps(
-                {str(name): value for name, value in row.items()}, default=_json_value
-            ).encode()
-            for row in rows
+            json.dumps({str(name): value for name, value in row.items()}, default=_json_value).encode() for row in rows
         )
 
     def values(self, values: Iterable[bytes]) -> None:
         """Write the JSON texts of rows."""
         for part in _parts(iter(values)):
             self._contents(
-                "", [-1] * len(part), list(range(self._rows, self._rows + len(part))), [None] * len(part),
-                part, [-1] * len(part), None,
-            )  # fmt: skip
+                "",
+                [-1] * len(part),
+                list(range(self._rows, self._rows + len(part))),
+                [None] * len(part),
+                part,
+                [-1] * len(part),
+                None,
+            )
 
     def records(self, records: Iterable[Any]) -> None:
         """Write `Record`s."""
@@ -95,9 +97,15 @@ class SinkWriter:
             )
 
     def _contents(
-        self, topic: str, partition: Sequence[int], offset: Sequence[int], key: Sequence[bytes | None],
-        value: Sequence[bytes | None], timestamp_ms: Sequence[int], headers: Sequence[Any] | None,
-    ) -> None:  # fmt: skip
+        self,
+        topic: str,
+        partition: Sequence[int],
+        offset: Sequence[int],
+        key: Sequence[bytes | None],
+        value: Sequence[bytes | None],
+        timestamp_ms: Sequence[int],
+        headers: Sequence[Any] | None,
+    ) -> None:
         pa = _pyarrow()
         header = pa.struct([("name", pa.string()), ("value", pa.binary())])
         batch = pa.record_batch(
@@ -122,9 +130,7 @@ class SinkWriter:
             for start in range(0, batch.num_rows, CHUNK_ROWS):
                 part = batch.slice(start, CHUNK_ROWS)
                 path = self._write(part)
-                self.chunks.append(
-                    RowsChunk(path=path, rows=part.num_rows, size=part.nbytes, first=self._rows)
-                )
+                self.chunks.append(RowsChunk(path=path, rows=part.num_rows, size=part.nbytes, first=self._rows))
                 self._rows += part.num_rows
 
     def frame(self, frame: Any) -> None:
@@ -167,10 +173,7 @@ def _pyarrow() -> Any:
 
 def is_frame(sink: Any) -> bool:
     """Return whether `sink` is a frame of pandas, polars, Arrow or Spark, or another that exports Arrow."""
-    return any(
-        hasattr(sink, name)
-        for name in ("__arrow_c_stream__", "toArrow", "toPandas", "collect_schema")
-    )
+    return any(hasattr(sink, name) for name in ("__arrow_c_stream__", "toArrow", "toPandas", "collect_schema"))
 
 
 def _arrow_batches(frame: Any) -> Iterable[Any]:

@@ -47,9 +47,7 @@ def query_rows(source: Any, query: str) -> Generator[Mapping[str, Any]]:
 def _is_sqlite(text: str) -> bool:
     if text.startswith("sqlite:///"):
         return True
-    return "://" not in text and (
-        text.endswith((".db", ".sqlite", ".sqlite3")) or Path(text).is_file()
-    )
+    return "://" not in text and (text.endswith((".db", ".sqlite", ".sqlite3")) or Path(text).is_file())
 
 
 def _query_sqlite(text: str, sql: str) -> Generator[Mapping[str, Any]]:
@@ -58,9 +56,7 @@ def _query_sqlite(text: str, sql: str) -> Generator[Mapping[str, Any]]:
         raise ConfigError(
             f"table({text!r}, …): there is no file {path.absolute()}; give the path of the database that the job writes"
         )
-    with contextlib.closing(
-        sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    ) as connection:
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         yield from _query_connection(connection, sql)
 
 
@@ -80,9 +76,7 @@ def _query_connection(connection: Any, sql: str) -> Generator[Mapping[str, Any]]
 
 
 def _failed(error: Exception, sql: str) -> ConfigError:
-    return ConfigError(
-        f"the query of the sink failed: {type(error).__name__}: {error}; the query is {sql}"
-    )
+    return ConfigError(f"the query of the sink failed: {type(error).__name__}: {error}; the query is {sql}")
 
 
 def _returns_no_rows(sql: str) -> ConfigError:

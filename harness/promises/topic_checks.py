@@ -73,17 +73,11 @@ class IdReducer:
             yield lacking
         if self.judges_order:
             yield _by_key(_positions(records, expected, there.join(claimed, on=ID, how="left")))
-            placed, sends = (
-                rows.filter(pl.col("kind") == PLACED),
-                rows.filter(pl.col("kind") == SENT),
-            )
+            placed, sends = (rows.filter(pl.col("kind") == PLACED), rows.filter(pl.col("kind") == SENT))
             yield _by_key(_send_times(placed, sends))
 
 
-_SAME_PLACE = [
-    (pl.col(name).min() == pl.col(name).max()).alias(f"same_{name}")
-    for name in ("topic", "partition")
-]
+_SAME_PLACE = [(pl.col(name).min() == pl.col(name).max()).alias(f"same_{name}") for name in ("topic", "partition")]
 
 
 class _Findings:
@@ -116,13 +110,11 @@ def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> Result:
     An application may send a refused record to another topic, such as one of dead letters.
     """
     lacking = refused.join(records, on=ID, how="anti")
-    by_topic = {
-        row["topic"]: row["len"] for row in refused.group_by("topic").len().iter_rows(named=True)
-    }
+    by_topic = {row["topic"]: row["len"] for row in refused.group_by("topic").len().iter_rows(named=True)}
     found = [
         {"topic": topic, "ids": ids, "lacking": lacking.filter(pl.col("topic") == topic)["row"].sort().to_list()}
         for topic, ids in sorted(by_topic.items())
-    ]  # fmt: skip
+    ]
     return {"counts": {}, "refused": found} if found else {}
 
 
@@ -139,9 +131,7 @@ def _first_of(records: pl.DataFrame, group: list[str]) -> pl.DataFrame:
     return first.select(*dict.fromkeys([*group, *PLACE]))
 
 
-def _missing(
-    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
-) -> None:
+def _missing(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame) -> None:
     compared = claimed.join(there, on=ID, how="left").with_columns(pl.col("there").fill_null(0))
     matched = compared.select(pl.min_horizontal("claimed", "there").sum()).item()
     findings.counts["matched"] = int(matched)
@@ -150,15 +140,16 @@ def _missing(
     findings.counts["missing_records"] = int((bad["claimed"] - bad["there"]).sum())
     for row in findings.add("missing", bad, WHERE).iter_rows(named=True):
         findings.show(
-            "missing", [row["chunk"], row["row"]], expected=[row["chunk"], row["row"]], claimed=row["claimed"],
+            "missing",
+            [row["chunk"], row["row"]],
+            expected=[row["chunk"], row["row"]],
+            claimed=row["claimed"],
             there=row["there"],
             records=_records_with(records, row, ID) if row["there"] else [],
-        )  # fmt: skip
+        )
 
 
-def _unexpected(
-    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
-) -> None:
+def _unexpected(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame) -> None:
     unclaimed = there.join(claimed, on=ID, how="anti")
     if not len(unclaimed):
         return
@@ -168,25 +159,27 @@ def _unexpected(
         findings.show("unexpected", rank, records=_records_with(records, row, ID))
 
 
-def _duplicates(
-    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
-) -> None:
+def _duplicates(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame) -> None:
     several = there.filter(pl.col("there") > 1)
     if not len(several):
         return
     copies = records.join(several, on=ID, how="semi")
     bad = (
-        copies.group_by(*ID, "topic").agg(pl.len().alias("copies"))
+        copies.group_by(*ID, "topic")
+        .agg(pl.len().alias("copies"))
         .join(claimed.select(*ID, "claimed"), on=ID, how="left")
         .with_columns(pl.max_horizontal(pl.col("claimed").fill_null(1), 1).alias("claimed"))
         .filter(pl.col("copies") > pl.col("claimed"))
         .join(_first_of(copies, [*ID, "topic"]), on=[*ID, "topic"])
-    )  # fmt: skip
+    )
     for row in findings.add("duplicate", bad, PLACE).iter_rows(named=True):
         findings.show(
-            "duplicate", [row[name] for name in PLACE], copies=row["copies"], claimed=row["claimed"],
+            "duplicate",
+            [row[name] for name in PLACE],
+            copies=row["copies"],
+            claimed=row["claimed"],
             records=_records_with(records, row, [*ID, "topic"]),
-        )  # fmt: skip
+        )
 
 
 # ------------------------------------------------------------------------------------------ order
@@ -194,18 +187,12 @@ def _duplicates(
 
 def _numbered(frame: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     """Add `copy`: the number of a row among the rows of its id, in the order of `by`."""
-    first = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ID).fill_null(
-        value=True
-    )
+    first = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ID).fill_null(value=True)
     at = pl.int_range(pl.len(), dtype=pl.Int64)
-    return frame.sort(*ID, *by).with_columns(
-        (at - pl.when(first).then(at).forward_fill()).alias("copy")
-    )
+    return frame.sort(*ID, *by).with_columns((at - pl.when(first).then(at).forward_fill()).alias("copy"))
 
 
-def _positions(
-    records: pl.DataFrame, expected: pl.DataFrame, counted: pl.DataFrame
-) -> pl.DataFrame:
+def _positions(records: pl.DataFrame, expected: pl.DataFrame, counted: pl.DataFrame) -> pl.DataFrame:
     """Return the records with the position at which they are expected, where it is known."""
     if not len(records):
         return records
@@ -251,9 +238,11 @@ class OrderReducer:
         """Check all rows of a bucket."""
         findings = _Findings(self.limit)
         keys = rows.group_by(*ID, "topic").agg(
-            pl.col("partition").min().alias("first"), pl.col("partition").max().alias("last"),
-            pl.len().alias("there"), pl.col("sent").null_count().alias("unknown"),
-        )  # fmt: skip
+            pl.col("partition").min().alias("first"),
+            pl.col("partition").max().alias("last"),
+            pl.len().alias("there"),
+            pl.col("sent").null_count().alias("unknown"),
+        )
         findings.counts["records_with_order_key"] = len(rows)
         unknown = keys.filter(pl.col("there") > 1)["unknown"].sum()
         findings.counts["records_in_unknown_order"] = int(unknown)
@@ -267,16 +256,19 @@ def _split_keys(findings: _Findings, rows: pl.DataFrame, split: pl.DataFrame) ->
         return
     first = (
         rows.join(split, on=[*ID, "topic"], how="semi")
-        .sort(PLACE).unique([*ID, "topic", "partition"], keep="first", maintain_order=True)
-    )  # fmt: skip
+        .sort(PLACE)
+        .unique([*ID, "topic", "partition"], keep="first", maintain_order=True)
+    )
     bad = first.group_by(*ID, "topic").agg(
         pl.col("partition").first(), pl.col("offset").first(), pl.len().alias("partitions")
     )
     for row in findings.add("split-key", bad, PLACE).iter_rows(named=True):
         findings.show(
-            "split-key", [row[name] for name in PLACE], partitions=row["partitions"],
+            "split-key",
+            [row[name] for name in PLACE],
+            partitions=row["partitions"],
             records=_records_with(first, row, [*ID, "topic"]),
-        )  # fmt: skip
+        )
 
 
 def _out_of_order(findings: _Findings, known: pl.DataFrame) -> None:
@@ -291,4 +283,4 @@ def _out_of_order(findings: _Findings, known: pl.DataFrame) -> None:
         pair = [[row["chunk_before"], row["row_before"]], [row["chunk"], row["row"]]]
         findings.show(
             "out-of-order", [row[name] for name in PLACE], records=pair, sent=[row["sent_before"], row["sent"]]
-        )  # fmt: skip
+        )

@@ -42,9 +42,13 @@ class TopicPromise:
 
     @classmethod
     def of(
-        cls, *, guarantee: str | None, record_id: IdSource | None, expected: Iterable[object] | None,
+        cls,
+        *,
+        guarantee: str | None,
+        record_id: IdSource | None,
+        expected: Iterable[object] | None,
         order_key: IdSource | None,
-    ) -> TopicPromise | None:  # fmt: skip
+    ) -> TopicPromise | None:
         """Return the promise; None where there is none to judge. Raises ConfigError for a wrong argument."""
         for name, source in (("record_id", record_id), ("order_key", order_key)):
             if source is not None:
@@ -65,15 +69,22 @@ class TopicPromise:
         if record_id is None and not ordered:
             return None
         return cls(
-            record_id=None if record_id is None else IdReader("record_id", record_id), expected=expected,
-            order_key=None if order_key is None else IdReader("order_key", order_key), judges_order=ordered,
-        )  # fmt: skip
+            record_id=None if record_id is None else IdReader("record_id", record_id),
+            expected=expected,
+            order_key=None if order_key is None else IdReader("order_key", order_key),
+            judges_order=ordered,
+        )
 
 
 def judge_topics(
-    folder: Path, topics: Sequence[str], promise: TopicPromise, *, spark: SparkHandle | None = None,
-    engine: Engine = SPARK, limit: int = 20,
-) -> PromiseFindings:  # fmt: skip
+    folder: Path,
+    topics: Sequence[str],
+    promise: TopicPromise,
+    *,
+    spark: SparkHandle | None = None,
+    engine: Engine = SPARK,
+    limit: int = 20,
+) -> PromiseFindings:
     """Judge the records that the final read kept in `folder`.
 
     Raises ContentsError without a complete final read, ExpectationError for an expected element without an id, and
@@ -91,13 +102,14 @@ def judge_topics(
     if promise.record_id is not None and expectations is None:
         refused = write_refused_ids(folder, topics, promise.record_id, work)
     plan = JoinPlan(folder, topics, promise, contents, expectations, refused)
-    results = run_join(
-        plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine
-    )
+    results = run_join(plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine)
     words = TopicWords(
-        topics=topics, contents=plan.contents_chunks, expected=plan.expected_chunks, id_reader=promise.record_id,
+        topics=topics,
+        contents=plan.contents_chunks,
+        expected=plan.expected_chunks,
+        id_reader=promise.record_id,
         key_reader=promise.order_key,
-    )  # fmt: skip
+    )
     return MergedResults(plan, results, words, limit).findings()
 
 
@@ -132,9 +144,7 @@ class JoinPlan:
         """Return the chunks, those of records and of expected records numbered from 0 each."""
         judged: list[list[TopicChunk]] = [self.contents_chunks, self.expected_chunks]
         numbered: list[NumberedChunk[TopicChunk]] = [
-            NumberedChunk(chunk=chunk, number=number)
-            for chunks in judged
-            for number, chunk in enumerate(chunks)
+            NumberedChunk(chunk=chunk, number=number) for chunks in judged for number, chunk in enumerate(chunks)
         ]
         if self.refused is not None:
             numbered.append(NumberedChunk(chunk=self.refused))
@@ -146,15 +156,14 @@ class JoinPlan:
     def mapper(self) -> TopicMapper:
         """Return the mapper."""
         return TopicMapper(
-            topics=tuple(self.topics), record_id=self.promise.record_id, order_key=self.promise.order_key,
-            judges_order=self.promise.judges_order, by_position=self.by_position,
-        )  # fmt: skip
+            topics=tuple(self.topics),
+            record_id=self.promise.record_id,
+            order_key=self.promise.order_key,
+            judges_order=self.promise.judges_order,
+            by_position=self.by_position,
+        )
 
     def reducers(self, limit: int) -> list[Any]:
         """Return the reducers."""
-        ids = IdReducer(
-            expects=self.expectations is not None,
-            judges_order=self.promise.judges_order,
-            limit=limit,
-        )
+        ids = IdReducer(expects=self.expectations is not None, judges_order=self.promise.judges_order, limit=limit)
         return [ids, OrderReducer(limit=limit)] if self.promise.judges_order else [ids]

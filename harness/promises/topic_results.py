@@ -29,9 +29,7 @@ REFUSED_SHOWN = 5
 class MergedResults:
     """Merges the results of the join into findings."""
 
-    def __init__(
-        self, plan: JoinPlan, results: list[dict[str, Any]], words: TopicWords, limit: int
-    ) -> None:
+    def __init__(self, plan: JoinPlan, results: list[dict[str, Any]], words: TopicWords, limit: int) -> None:
         self._plan = plan
         self._words = words
         self._limit = limit
@@ -59,13 +57,18 @@ class MergedResults:
         promise = self._plan.promise
         order_known = promise.judges_order and not self._counts["records_in_unknown_order"]
         return PromiseFindings(
-            operation_counts=self._operation_counts(), anomaly_counts=dict(self._anomalies),
-            anomalies=self._shown(), reasons=reasons, doubts=doubts, notes=notes,
+            operation_counts=self._operation_counts(),
+            anomaly_counts=dict(self._anomalies),
+            anomalies=self._shown(),
+            reasons=reasons,
+            doubts=doubts,
+            notes=notes,
             replaces=frozenset({"duplicate"}) if promise.record_id is not None else frozenset(),
-            demands=self._demands(), accounts_for_sends=self._plan.expectations is not None,
+            demands=self._demands(),
+            accounts_for_sends=self._plan.expectations is not None,
             refused_ids=self._refused_ids(),
             knows_order=order_known and not self._counts["problems_of_order_key"],
-        )  # fmt: skip
+        )
 
     def _refused_ids(self) -> dict[str, dict[str, Any]]:
         """Return which refused ids the topics have, of topics of which every record and every id is known."""
@@ -80,9 +83,10 @@ class MergedResults:
             if rows and topic not in removed:
                 lacking = sorted(at for row in rows for at in row["lacking"])
                 found[topic] = {
-                    "ids": sum(row["ids"] for row in rows), "lacking": len(lacking),
+                    "ids": sum(row["ids"] for row in rows),
+                    "lacking": len(lacking),
                     "shown": [texts[at] for at in lacking[:REFUSED_SHOWN]],
-                }  # fmt: skip
+                }
         return found
 
     def _operation_counts(self) -> dict[str, int]:
@@ -101,9 +105,7 @@ class MergedResults:
         """Return the first anomalies of each name in the whole run."""
         shown: list[dict[str, Any]] = []
         for name in sorted(self._anomalies):
-            ranked = sorted(
-                (row for row in self._first if row["name"] == name), key=lambda row: row["rank"]
-            )
+            ranked = sorted((row for row in self._first if row["name"] == name), key=lambda row: row["rank"])
             shown += [self._words.anomaly(row) for row in ranked[: self._limit]]
         return shown
 
@@ -136,9 +138,7 @@ class MergedResults:
         ]
         skipped = self._counts["records_without_record_id"]
         if skipped and skipped == self._counts["records"]:
-            reasons.append(
-                f"record_id= returned None for all {skipped} records: no record was judged by its id"
-            )
+            reasons.append(f"record_id= returned None for all {skipped} records: no record was judged by its id")
         return reasons
 
     def _removal_doubts(self) -> dict[str, str]:
@@ -149,9 +149,7 @@ class MergedResults:
             f"{counted(self._removed, 'record')} had been removed by retention, compaction or DeleteRecords before "
             f"the final read, from {where}; what they were cannot be judged: verify a topic that keeps its records"
         )
-        judged = (
-            {"duplicate", "unexpected"} if self._plan.promise.record_id is not None else set[str]()
-        )
+        judged = {"duplicate", "unexpected"} if self._plan.promise.record_id is not None else set[str]()
         if self._plan.promise.judges_order:
             judged |= {"out-of-order", "split-key"}
         return dict.fromkeys(sorted(judged), text)
@@ -162,19 +160,11 @@ class MergedResults:
         hidden = self._removed + self._counts["problems_of_record_id"]
         if not missing or not hidden:
             return
-        causes = (
-            [f"{counted(self._removed, 'record')} had been removed from the topic"]
-            if self._removed
-            else []
-        )
+        causes = [f"{counted(self._removed, 'record')} had been removed from the topic"] if self._removed else []
         if self._counts["problems_of_record_id"]:
-            causes.append(
-                f"the id of {counted(self._counts['problems_of_record_id'], 'record')} could not be read"
-            )
+            causes.append(f"the id of {counted(self._counts['problems_of_record_id'], 'record')} could not be read")
         if missing > hidden:
-            notes.append(
-                f"up to {hidden} of the {missing} missing records may have been there: {' and '.join(causes)}"
-            )
+            notes.append(f"up to {hidden} of the {missing} missing records may have been there: {' and '.join(causes)}")
             return
         del self._anomalies["missing"]
         doubts["missing"] = (
@@ -186,9 +176,7 @@ class MergedResults:
         notes: list[str] = []
         skipped = self._counts["records_without_record_id"]
         if skipped:
-            notes.append(
-                f"record_id= returned None for {counted(skipped, 'record')}, which were not judged by an id"
-            )
+            notes.append(f"record_id= returned None for {counted(skipped, 'record')}, which were not judged by an id")
         unknown = self._counts["records_in_unknown_order"]
         if unknown:
             notes.append(

@@ -38,9 +38,18 @@ if TYPE_CHECKING:
 
 RECORD, EXPECTED, PLACED, SENT, REFUSED = range(5)
 ROWS = {
-    "hash": pl.Int64, "low": pl.Int64, "kind": pl.Int8, "topic": pl.Int16, "partition": pl.Int32, "offset": pl.Int64,
-    "chunk": pl.Int32, "row": pl.Int32, "sent": pl.Int64, "key_hash": pl.Int64, "key_low": pl.Int64,
-}  # fmt: skip
+    "hash": pl.Int64,
+    "low": pl.Int64,
+    "kind": pl.Int8,
+    "topic": pl.Int16,
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+    "chunk": pl.Int32,
+    "row": pl.Int32,
+    "sent": pl.Int64,
+    "key_hash": pl.Int64,
+    "key_low": pl.Int64,
+}
 PROBLEMS_SHOWN = 3
 SENDS_CHUNK_ROWS = 1 << 17
 
@@ -70,9 +79,7 @@ class TopicMapper:
     by_position: bool = False
     """Whether the order of sending is that of the expectation; otherwise recorded sends say it, where there are any."""
 
-    def __call__(
-        self, numbered: NumberedChunk[TopicChunk]
-    ) -> Iterator[pl.DataFrame | dict[str, Any]]:
+    def __call__(self, numbered: NumberedChunk[TopicChunk]) -> Iterator[pl.DataFrame | dict[str, Any]]:
         """Return the rows of a chunk and a report of its problems."""
         match numbered.chunk:
             case ContentsChunk() as chunk:
@@ -87,9 +94,7 @@ class TopicMapper:
                 columns = {**_hashed(ids, "hash", "low"), "topic": chunk.topics(), "row": rows}
                 yield _frame(REFUSED, columns)
 
-    def _records(
-        self, chunk: ContentsChunk, number: int
-    ) -> Iterator[pl.DataFrame | dict[str, Any]]:
+    def _records(self, chunk: ContentsChunk, number: int) -> Iterator[pl.DataFrame | dict[str, Any]]:
         read = _ChunkReading(chunk, number)
         places = read.places(self.topics.index(chunk.topic))
         keys = self._order_keys(read)
@@ -111,11 +116,7 @@ class TopicMapper:
     def _expected(self, chunk: ExpectedChunk, number: int) -> pl.DataFrame:
         ids = chunk.ids()
         rows = np.arange(len(ids), dtype=np.int32)
-        columns = {
-            **_hashed(ids, "hash", "low"),
-            "row": rows,
-            "chunk": np.full(len(ids), number, np.int32),
-        }
+        columns = {**_hashed(ids, "hash", "low"), "row": rows, "chunk": np.full(len(ids), number, np.int32)}
         if self.by_position:
             columns["sent"] = np.arange(chunk.start, chunk.start + len(ids), dtype=np.int64)
         return _frame(EXPECTED, columns)
@@ -126,16 +127,13 @@ class TopicMapper:
         numbers = {name: number for number, name in enumerate(self.topics)}
         topic_of = np.array([numbers.get(name, -1) for name in history.names], np.int64)
         acked = rows[
-            (rows["kind"] == OperationFunction.SEND) & (rows["outcome"] == OperationType.OK)
-            & (rows["offset"] >= 0)
-        ]  # fmt: skip
+            (rows["kind"] == OperationFunction.SEND) & (rows["outcome"] == OperationType.OK) & (rows["offset"] >= 0)
+        ]
         topics = topic_of[acked["topic"]] if len(acked) else np.empty(0, np.int64)
         acked, topics = acked[topics >= 0], topics[topics >= 0]
         place = {"topic": topics, "partition": acked["partition"], "offset": acked["offset"]}
         place_hash = _place_hash(place["topic"], place["partition"], place["offset"])
-        return _frame(
-            SENT, {**place, "hash": place_hash, "low": place["offset"], "sent": acked["invoked_ns"]}
-        )
+        return _frame(SENT, {**place, "hash": place_hash, "low": place["offset"], "sent": acked["invoked_ns"]})
 
 
 @dataclass(slots=True)
@@ -158,10 +156,12 @@ class _ChunkReading:
         """Return topic, partition, offset, chunk and row of every record."""
         rows = self.chunk.rows
         return {
-            "topic": np.full(rows, topic, np.int64), "partition": self._column("partition").to_numpy(),
-            "offset": self._column("offset").to_numpy(), "chunk": np.full(rows, self.number, np.int32),
+            "topic": np.full(rows, topic, np.int64),
+            "partition": self._column("partition").to_numpy(),
+            "offset": self._column("offset").to_numpy(),
+            "chunk": np.full(rows, self.number, np.int32),
             "row": np.arange(rows, dtype=np.int32),
-        }  # fmt: skip
+        }
 
     def hashed_keys(self) -> dict[str, Any]:
         """Return the hashes of Kafka's record keys; each different key is hashed once."""
@@ -189,15 +189,9 @@ class _ChunkReading:
             self._count(f"records_without_{reader.name}")
         except Exception as error:
             self._count(f"problems_of_{reader.name}")
-            shown = (
-                str(error)
-                if isinstance(error, RecordIdError)
-                else f"{reader.name}= raised {error!r} on {record}"
-            )
+            shown = str(error) if isinstance(error, RecordIdError) else f"{reader.name}= raised {error!r} on {record}"
             if len(self._problems) < PROBLEMS_SHOWN:
-                self._problems.append(
-                    {"name": reader.name, "chunk": self.number, "row": row, "text": shown}
-                )
+                self._problems.append({"name": reader.name, "chunk": self.number, "row": row, "text": shown})
         return None
 
     def _count(self, name: str) -> None:
@@ -221,9 +215,7 @@ def _hashed(texts: Sequence[str | None], *names: str) -> dict[str, Any]:
     return _with_nulls(hashes([text or "" for text in texts]), missing, *names)
 
 
-def _with_nulls(
-    halves: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_], *names: str
-) -> dict[str, Any]:
+def _with_nulls(halves: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_], *names: str) -> dict[str, Any]:
     columns: dict[str, Any] = {name: halves[:, at] for at, name in enumerate(names)}
     if not missing.any():
         return columns
@@ -241,14 +233,10 @@ def _place_hash(topics: Any, partitions: Any, offsets: Any) -> Any:
     return mixed.view(np.int64)
 
 
-def _frame(
-    kind: int, columns: dict[str, Any], ids: Sequence[str | None] | None = None
-) -> pl.DataFrame:
+def _frame(kind: int, columns: dict[str, Any], ids: Sequence[str | None] | None = None) -> pl.DataFrame:
     """Return rows with all columns of `ROWS`; records without an id (null in `ids`) have no row."""
     given = [
-        pl.Series(name, columns[name]).cast(dtype)
-        if name in columns
-        else pl.lit(None, dtype).alias(name)
+        pl.Series(name, columns[name]).cast(dtype) if name in columns else pl.lit(None, dtype).alias(name)
         for name, dtype in ROWS.items()
         if name != "kind"
     ]

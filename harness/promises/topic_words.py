@@ -35,22 +35,26 @@ class TopicWords:
         places: list[tuple[int, int]] = found.get("records", [])
         records = [record_at(self.contents[chunk], row) for chunk, row in places]
         describe = {
-            "missing": self._missing, "unexpected": self._unexpected, "duplicate": self._duplicate,
-            "split-key": self._split_key, "out-of-order": self._out_of_order,
-        }[found["name"]]  # fmt: skip
+            "missing": self._missing,
+            "unexpected": self._unexpected,
+            "duplicate": self._duplicate,
+            "split-key": self._split_key,
+            "out-of-order": self._out_of_order,
+        }[found["name"]]
         operations, explanation = describe(found, records)
         partitions = {(record.topic, record.partition) for record in records}
         topic, partition = partitions.pop() if len(partitions) == 1 else (self._topic(records), -1)
         return {
-            "name": found["name"], "topic": topic, "partition": partition,
-            "offsets": [record.offset for record in records], "operations": operations,
+            "name": found["name"],
+            "topic": topic,
+            "partition": partition,
+            "offsets": [record.offset for record in records],
+            "operations": operations,
             "explanation": explanation,
-        }  # fmt: skip
+        }
 
     def _topic(self, records: Sequence[Record]) -> str:
-        return ", ".join(dict.fromkeys(record.topic for record in records)) or ", ".join(
-            self.topics
-        )
+        return ", ".join(dict.fromkeys(record.topic for record in records)) or ", ".join(self.topics)
 
     @property
     def _noun(self) -> str:
@@ -68,11 +72,7 @@ class TopicWords:
 
     def _name(self, record: Record) -> str:
         identity = self._id_text(record)
-        return (
-            f"the record {text_of(record.value)}"
-            if identity is None
-            else f"{self._noun} {identity}"
-        )
+        return f"the record {text_of(record.value)}" if identity is None else f"{self._noun} {identity}"
 
     def _key(self, record: Record) -> str:
         if self.key_reader is None:
@@ -84,10 +84,15 @@ class TopicWords:
 
     def _shown(self, record: Record) -> Row:
         return {
-            "operation": "record", "topic": record.topic, "partition": record.partition, "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms, "key": text_of(record.key), "value": text_of(record.value),
+            "operation": "record",
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "key": text_of(record.key),
+            "value": text_of(record.value),
             "record_id": self._id_text(record),
-        }  # fmt: skip
+        }
 
     def _missing(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
         place: tuple[int, int] = found["expected"]
@@ -112,9 +117,7 @@ class TopicWords:
         return list(map(self._shown, records)), text
 
     def _duplicate(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
-        believed = (
-            f"was believed sent {times(found['claimed'])}" if self.expected else "is expected once"
-        )
+        believed = f"was believed sent {times(found['claimed'])}" if self.expected else "is expected once"
         more = "" if found["copies"] == len(records) else ", …"
         text = (
             f"{self._name(records[0])} {believed}, but {records[0].topic} has it {times(found['copies'])}: "
@@ -135,10 +138,7 @@ class TopicWords:
             f"{self._name(second)} was sent before {self._name(first)} of the same key {self._key(first)}, but is "
             f"after it in the log: {second.place}, after {first.place}"
         )
-        sent = [
-            {**self._shown(record), "sent": at}
-            for record, at in zip(records, found["sent"], strict=True)
-        ]
+        sent = [{**self._shown(record), "sent": at} for record, at in zip(records, found["sent"], strict=True)]
         return sent, text
 
 

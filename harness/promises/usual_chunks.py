@@ -62,9 +62,7 @@ def _units_of_outputs(pairing: Pairing, source: ChunkRows) -> UnitColumns | None
     return None
 
 
-def _units_of(
-    pairing: Pairing, rows: list[int], parts: list[int], given: list[Any]
-) -> UnitColumns | None:
+def _units_of(pairing: Pairing, rows: list[int], parts: list[int], given: list[Any]) -> UnitColumns | None:
     first: Any = given[0] if given else None
     if not is_a(first, dict):
         return None

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["terminal_summary", "write_picture"]
 
 
-def write_picture(
-    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
-) -> Path:
+def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1) -> Path:
     """Write the page of the `number`-th verdict on the run in `folder`, and return its path (`picture`)."""
     from .picture import write_picture as write
 

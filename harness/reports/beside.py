@@ -29,9 +29,8 @@ RESET = "reset_dependency"
 
 
 def lanes_beside(
-    faults: Iterable[RecordedFault], ends: Sequence[ProgramEnd], seconds: Callable[[int], float],
-    end_s: float,
-) -> list[Row]:  # fmt: skip
+    faults: Iterable[RecordedFault], ends: Sequence[ProgramEnd], seconds: Callable[[int], float], end_s: float
+) -> list[Row]:
     """Return a row for each lane: `name`, `kind`, `spans` (`s`, `e`, `state`, `text`) and `marks` (`t`, `text`).
 
     `seconds` converts monotonic nanoseconds; `end_s` is the end of the run.

@@ -42,9 +42,7 @@ WallClock = Callable[[int], int]
 """From milliseconds since 1970 to a time of the monotonic clock."""
 
 
-def verdict_model(
-    verdict: Row | None, seconds: Place | None = None, wall_to_ns: WallClock | None = None
-) -> Row | None:
+def verdict_model(verdict: Row | None, seconds: Place | None = None, wall_to_ns: WallClock | None = None) -> Row | None:
     """Return the verdict for the page, with shortened lists and the number of omitted entries.
 
     `verdict`: the object in verdict.json. `seconds` places the marks; `wall_to_ns` converts Kafka's timestamps.
@@ -81,17 +79,8 @@ def _progress(row: Row) -> Row:
     """Return a row of the table of faults and clients, with the words of its reasons."""
     from ..checks.progress.words import WENT_ON, reasons
 
-    shown = {
-        name: shortened(str(row[name]), CELL_MOST)
-        for name in ("fault", "label", "kind", "client", "partition")
-    }
-    seconds = (
-        "without_progress_s",
-        "recovered_s",
-        "recovered",
-        "cluster_could_not_serve_s",
-        "stalled_s",
-    )
+    shown = {name: shortened(str(row[name]), CELL_MOST) for name in ("fault", "label", "kind", "client", "partition")}
+    seconds = ("without_progress_s", "recovered_s", "recovered", "cluster_could_not_serve_s", "stalled_s")
     why = reasons(row) if row["without_progress_s"] else WENT_ON
     return {**shown, **{name: row[name] for name in seconds}, "why": why}
 
@@ -141,18 +130,14 @@ def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
     return shown[:ANOMALIES_MOST], each
 
 
-def _anomaly(
-    anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: WallClock | None
-) -> Row:
+def _anomaly(anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: WallClock | None) -> Row:
     operations: list[Row] = list(anomaly.get("operations") or ())
     offsets: list[Any] = list(dict.fromkeys(anomaly.get("offsets") or ()))
     time_ns = _time(operations, wall_to_ns)
     topic, partition = anomaly.get("topic"), anomaly.get("partition", -1)
     return {
         "name": anomaly.get("name"),
-        "place": f"{topic}-{partition}"
-        if partition is not None and partition >= 0
-        else topic or "cluster",
+        "place": f"{topic}-{partition}" if partition is not None and partition >= 0 else topic or "cluster",
         "records": int(anomaly.get("records", 1)),
         "explanation": shortened(str(anomaly.get("explanation", "")), TEXT_MOST),
         "offsets": [str(offset) for offset in offsets[:OPERATIONS_MOST]],

@@ -54,9 +54,7 @@ class IndexRow:
     """Of a failed test: the file and the line, from 1 up, in which it failed."""
 
 
-def write_index(
-    target: Path, rows: Sequence[IndexRow], *, title: str, about: Sequence[str] = ()
-) -> Path:
+def write_index(target: Path, rows: Sequence[IndexRow], *, title: str, about: Sequence[str] = ()) -> Path:
     """Write the page `target` and return it. Links are relative to its folder. `about`: lines below the title."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".partial")
@@ -72,15 +70,10 @@ def render(rows: Sequence[IndexRow], base: Path, *, title: str, about: Sequence[
     summary = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
     assets = resources.files(__package__ or "harrow.harness.reports")
     style = assets.joinpath("page.css").read_text(encoding="utf-8")
-    lines = [
-        f'<p class="promise">{_text(line)}</p>'
-        for line in (*about, summary or "no test used Harrow")
-    ]
+    lines = [f'<p class="promise">{_text(line)}</p>' for line in (*about, summary or "no test used Harrow")]
     body = "\n".join(test.html(base) for test in tests[:ROWS_MOST])
     if len(tests) > ROWS_MOST:
-        body += (
-            f'<p class="empty">{len(tests) - ROWS_MOST:,} more tests in the folder of the run</p>'
-        )
+        body += f'<p class="empty">{len(tests) - ROWS_MOST:,} more tests in the folder of the run</p>'
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -33,9 +33,7 @@ EMPTY_LEAST = 0.1
 NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 
 
-def write_picture(
-    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
-) -> Path:
+def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1) -> Path:
     """Write the page of the `number`-th verdict (`report.html`, `report-2.html`) into `folder`; return its path.
 
     The page shows `seed` and `command` (the command that repeats the run); the defaults are those of `run.json` or
@@ -67,9 +65,7 @@ def render(model: Row) -> str:
     return page
 
 
-def build_model(
-    folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1
-) -> Row:
+def build_model(folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1) -> Row:
     """Return all data of the page as JSON values; times are seconds since the start of the run."""
     run = RecordedRun(folder, number)
     sources = completions(folder)
@@ -128,9 +124,7 @@ def _words(verdict: Row | None) -> list[tuple[str, str]]:
     return explained(verdict["status"], verdict["guarantees"], kinds)
 
 
-def _drawn_from(
-    traffic: Row, timeline: Timeline, faults: Sequence[RecordedFault], verdict: Row | None
-) -> float:
+def _drawn_from(traffic: Row, timeline: Timeline, faults: Sequence[RecordedFault], verdict: Row | None) -> float:
     """Return where the time axis begins, in seconds: just before the first record, fault, dead broker or anomaly.
 
     Before that the brokers start, and the test creates topics. 0 where that takes less than a tenth of the run.
@@ -153,9 +147,7 @@ def _counts(verdict: Row | None, traffic: Row) -> Row:
     judged: Row = verdict["operation_counts"] if verdict else {}
     totals = traffic["totals"]
     return {
-        "acknowledged": judged.get("acknowledged")
-        or judged.get("records_acknowledged_on_the_wire")
-        or totals["acked"],
+        "acknowledged": judged.get("acknowledged") or judged.get("records_acknowledged_on_the_wire") or totals["acked"],
         "delivered": judged.get("read") or totals["delivered"],
         "unacknowledged": judged.get("unacknowledged") or totals["failed"],
     }

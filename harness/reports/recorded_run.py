@@ -36,9 +36,7 @@ class RecordedRun:
         self.program_ends = _program_ends(folder)
         self.verdict = read_object(folder / run_folder.numbered(run_folder.VERDICT, number))
         self.about = read_object(folder / run_folder.RUN) or {}
-        self.schedules = [
-            body for path in run_folder.schedule_files(folder) if (body := read_object(path))
-        ]
+        self.schedules = [body for path in run_folder.schedule_files(folder) if (body := read_object(path))]
 
     @property
     def started_ns(self) -> int:

@@ -24,13 +24,25 @@ LABEL = 11
 """Columns of the words before a row."""
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 MARKS = {
-    "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow_link": "≈",
+    "kill": "✕",
+    "terminate": "✕",
+    "restart": "↻",
+    "pause": "‖",
+    "isolate": "⊘",
+    "cut": "⊘",
+    "slow_link": "≈",
     "throttle": "≈",
-    "restart_registry": "↻", "pause_registry": "‖",
-    "kill_program": "✕", "terminate_program": "✕", "pause_program": "‖",
-    "isolate_dependency": "⊘", "cut_dependency": "⊘", "half_open_dependency": "⊘", "slow_dependency": "≈",
+    "restart_registry": "↻",
+    "pause_registry": "‖",
+    "kill_program": "✕",
+    "terminate_program": "✕",
+    "pause_program": "‖",
+    "isolate_dependency": "⊘",
+    "cut_dependency": "⊘",
+    "half_open_dependency": "⊘",
+    "slow_dependency": "≈",
     "throttle_dependency": "≈",
-}  # fmt: skip
+}
 FAULTS_MOST = 8
 KINDS_MOST = 6
 REASONS_MOST = 5
@@ -129,10 +141,7 @@ def sparkline(cells: Sequence[float]) -> str:
         return BARS[1] * len(cells)
     top = min(busy[-1], 2 * busy[len(busy) // 2])
     steps = len(BARS) - 1
-    return "".join(
-        BARS[min(steps, max(1, round(value / top * steps)))] if value > 0 else BARS[0]
-        for value in cells
-    )
+    return "".join(BARS[min(steps, max(1, round(value / top * steps)))] if value > 0 else BARS[0] for value in cells)
 
 
 def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -> str:
@@ -140,9 +149,7 @@ def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -
     row = [" "] * width
     happened = [fault for fault in faults if fault["skipped"] is None]
     for fault in happened:
-        for cell in range(
-            _cell(fault["s"], duration, width), _cell(fault["e"], duration, width) + 1
-        ):
+        for cell in range(_cell(fault["s"], duration, width), _cell(fault["e"], duration, width) + 1):
             row[cell] = "─"
     for fault in happened:
         row[_cell(fault["s"], duration, width)] = MARKS.get(fault["kind"], "●")

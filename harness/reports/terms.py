@@ -51,9 +51,7 @@ GUARANTEES: Mapping[str, str] = {
 """When a verdict is invalid; `the same` means `no-loss`."""
 
 
-def explained(
-    status: str, guarantees: Iterable[str], anomalies: Iterable[str]
-) -> list[tuple[str, str]]:
+def explained(status: str, guarantees: Iterable[str], anomalies: Iterable[str]) -> list[tuple[str, str]]:
     """Return the words that a page uses, each with its meaning: the status, guarantees, anomalies, then `TERMS`."""
     found = [(status, f"{_sentence(STATUSES[status])}.")] if status in STATUSES else []
     for name in guarantees:

@@ -147,9 +147,7 @@ class Timeline:
             lane = self.partitions[key] = PartitionLane(topic=topic, partition=key[1])
         if event == "partition.hw":
             bucket = max(0, int(at * 1e9) // self._bucket_ns)
-            lane.high_watermarks[bucket] = max(
-                lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0))
-            )
+            lane.high_watermarks[bucket] = max(lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0)))
         elif event == "partition.leader":
             change = {
                 "t": at,
@@ -227,20 +225,15 @@ class Timeline:
         for number, row in enumerate(elected):
             ends = [self.end_s]
             ends += [elected[number + 1]["t"]] if number + 1 < len(elected) else []
-            ends += [
-                r["t"] for r in self._resigned if r["broker"] == row["broker"] and r["t"] > row["t"]
-            ]
+            ends += [r["t"] for r in self._resigned if r["broker"] == row["broker"] and r["t"] > row["t"]]
             ends += [dead for dead, _ in self.down(row["broker"]) if dead > row["t"]]
-            spans.append(
-                {"s": row["t"], "e": min(ends), "broker": row["broker"], "epoch": row["epoch"]}
-            )
+            spans.append({"s": row["t"], "e": min(ends), "broker": row["broker"], "epoch": row["epoch"]})
         return spans
 
     def partition_lanes(self, marked: Collection[str] = ()) -> tuple[list[Row], int]:
         """Return the partitions `marked` and those with the most changes, and the number of omitted partitions."""
         lanes = sorted(
-            self.partitions.values(),
-            key=lambda p: (p.name not in marked, -len(p.leaders), p.topic, p.partition),
+            self.partitions.values(), key=lambda p: (p.name not in marked, -len(p.leaders), p.topic, p.partition)
         )
         shown = sorted(lanes[:LANES_MOST], key=lambda p: (p.topic, p.partition))
         return [self._partition_row(lane) for lane in shown], len(lanes) - len(shown)
@@ -267,9 +260,7 @@ class Timeline:
             end = lane.leaders[number + 1]["t"] if number + 1 < len(lane.leaders) else self.end_s
             deaths = [dead for dead, _ in self.down(row["leader"]) if row["t"] < dead < end]
             until = min(deaths, default=end)
-            spans.append(
-                {"s": row["t"], "e": until, **{k: row[k] for k in ("leader", "epoch", "cause")}}
-            )
+            spans.append({"s": row["t"], "e": until, **{k: row[k] for k in ("leader", "epoch", "cause")}})
         return spans
 
     @property
@@ -294,10 +285,7 @@ def _since_start(changes: list[Row]) -> list[Row]:
 
 
 def _elections(spans: list[Row]) -> int:
-    return sum(
-        before["leader"] != after["leader"] or before["e"] < after["s"]
-        for before, after in pairwise(spans)
-    )
+    return sum(before["leader"] != after["leader"] or before["e"] < after["s"] for before, after in pairwise(spans))
 
 
 def _is_crash(event: str, row: Row) -> bool:

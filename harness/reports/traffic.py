@@ -59,9 +59,7 @@ class TrafficSeries:
         import numpy as np
 
         at = np.clip((completed.end_ns - self.begin_ns) // self.bucket_ns, 0, self.buckets - 1)
-        self.counts[completed.what] += np.bincount(
-            at, weights=completed.count, minlength=self.buckets
-        )
+        self.counts[completed.what] += np.bincount(at, weights=completed.count, minlength=self.buckets)
         if completed.what != "acked":
             return
         micros = np.maximum(completed.took_ns / 1_000, 1.0)
@@ -117,9 +115,7 @@ def completions(folder: Path) -> list[TrafficSource]:
     """
     histories = run_folder.operation_files(folder / run_folder.HISTORY)
     recorded = [(path, _recorded(path)) for path in histories]
-    taps = [
-        path for path in run_folder.tap_files(folder / run_folder.CLUSTER) if path.stat().st_size
-    ]
+    taps = [path for path in run_folder.tap_files(folder / run_folder.CLUSTER) if path.stat().st_size]
     sources: list[TrafficSource] = []
     for what in (SENT, READ):
         paths = tuple(path for path, kinds in recorded if what <= kinds)
@@ -192,11 +188,7 @@ def _tap(path: Path) -> Iterator[CompletedOperations]:
     tap = read_tap(path)
     rows: Any = tap.rows
     internal = [n for n, name in enumerate(tap.names) if name.startswith(INTERNAL_PREFIX)]
-    replicas = [
-        n
-        for n, name in enumerate(tap.names)
-        if REPLICA_CLIENT.fullmatch(name) or name == FINAL_READ_CLIENT
-    ]
+    replicas = [n for n, name in enumerate(tap.names) if REPLICA_CLIENT.fullmatch(name) or name == FINAL_READ_CLIENT]
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         part = part[~np.isin(part["topic"], internal)]
@@ -210,10 +202,7 @@ def _tap(path: Path) -> Iterator[CompletedOperations]:
             if len(chosen):
                 end = chosen["completed_ns"].astype(np.int64)
                 yield CompletedOperations(
-                    what=what,
-                    end_ns=end,
-                    took_ns=end - chosen["invoked_ns"],
-                    count=chosen["count"].astype(np.int64),
+                    what=what, end_ns=end, took_ns=end - chosen["invoked_ns"], count=chosen["count"].astype(np.int64)
                 )
 
 

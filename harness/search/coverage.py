@@ -37,14 +37,23 @@ from ..run_settings import SINK, TOPIC
 
 Event = tuple[int, str, str, dict[str, Any]]
 """Time in nanoseconds, host, event, fields."""
-TOPIC_LETTERS: Final[Mapping[str, str]] = {
-    TOPIC: "s", SINK: "b", OFFSETS.name: "k", TRANSACTIONS.name: "k"
-}  # fmt: skip
+TOPIC_LETTERS: Final[Mapping[str, str]] = {TOPIC: "s", SINK: "b", OFFSETS.name: "k", TRANSACTIONS.name: "k"}
 CONDITIONS: Final[Mapping[str, str]] = {
-    "kill": "x", "power_loss": "x", "terminate": "x", "restart": "x", "failpoint": "x", "pause": "p",
-    "isolate": "c", "cut": "c", "slow_link": "s", "throttle": "s", "slow_disk": "s", "half_open": "c",
-    "crash_during_recovery": "x", "zombie_controller": "p",
-}  # fmt: skip
+    "kill": "x",
+    "power_loss": "x",
+    "terminate": "x",
+    "restart": "x",
+    "failpoint": "x",
+    "pause": "p",
+    "isolate": "c",
+    "cut": "c",
+    "slow_link": "s",
+    "throttle": "s",
+    "slow_disk": "s",
+    "half_open": "c",
+    "crash_during_recovery": "x",
+    "zombie_controller": "p",
+}
 """Kinds of faults that hold a broker: it is dead, paused, cut off or slow."""
 REPLICAS = 3
 NS_PER_MS = 1_000_000
@@ -241,15 +250,11 @@ class TraceReader:
         seen.isr = isr
         seen.replicas = known if len(known) <= REPLICAS else isr
 
-    def _note(
-        self, seen: PartitionSeen, at_ms: int, node: int, fields: Mapping[str, Any], label: str
-    ) -> None:
+    def _note(self, seen: PartitionSeen, at_ms: int, node: int, fields: Mapping[str, Any], label: str) -> None:
         letter = seen.letter
         self.features.add(f"{letter}|{seen.label}>{soon(at_ms - seen.at_ms)}{label}")
         seen.label, seen.at_ms = label, at_ms
-        self._moments.append(
-            (at_ms, f"{letter}{label}", node, fields["topic"], int(fields["partition"]))
-        )
+        self._moments.append((at_ms, f"{letter}{label}", node, fields["topic"], int(fields["partition"])))
 
     # ---------------------------------------------------------------- controller, sessions, brokers
 
@@ -318,18 +323,14 @@ class TraceReader:
             self._traffic_ms = at_ms - step.fired_ms
         kind = kind_of(str(fields["fault"]), step)
         role = "all" if len(nodes) > 1 else self._role(min(nodes, default=0))
-        fault = FaultSeen(
-            kind, CONDITIONS.get(str(fields["fault"]), str(fields["fault"])), role, nodes, at_ms
-        )
+        fault = FaultSeen(kind, CONDITIONS.get(str(fields["fault"]), str(fields["fault"])), role, nodes, at_ms)
         add = self.features.add
         add(f"f|{kind}:{role}")
         if len(nodes) <= 1:
             for seen in self._partitions.values():
                 if nodes & seen.replicas or seen.leader in nodes:
                     part = "l" if seen.leader in nodes else "f"
-                    add(
-                        f"f|{fault.letter}:{part}:{seen.letter}{seen.label}{soon(at_ms - seen.at_ms)}"
-                    )
+                    add(f"f|{fault.letter}:{part}:{seen.letter}{seen.label}{soon(at_ms - seen.at_ms)}")
         for state in sorted({seen.name for key, seen in self._states.items() if key[0] == "t"}):
             add(f"f|{kind}:{state}")
         for other in self._faults.values():

@@ -53,13 +53,7 @@ RunKind = tuple[object, ...]
 def kind_of_run(schedule: Schedule) -> RunKind:
     """Return what must be equal where a run takes faults and settings of another."""
     settings = settings_of(schedule)
-    return (
-        settings.workload,
-        settings.resends,
-        settings.flushes,
-        settings.unclean_sink,
-        settings.acks,
-    )
+    return (settings.workload, settings.resends, settings.flushes, settings.unclean_sink, settings.acks)
 
 
 def density(schedule: Schedule) -> float:

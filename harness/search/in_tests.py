@@ -22,16 +22,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from harrow.faults.schedule import Schedule
 
-from ..fixtures import (
-    REPLAYS,
-    RUNS,
-    USED,
-    Replays,
-    TestState,
-    harrow_fixtures,
-    runs_of,
-    uses_harrow,
-)
+from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, harrow_fixtures, runs_of, uses_harrow
 from ..repeating import PROPERTY_FAILURE
 from .pasted import pasted_test
 from .shrinking import Shrunk, shrink, with_roles
@@ -51,9 +42,7 @@ class ShrinkFailures:
     def __init__(self, runs_most: int) -> None:
         self._runs_most = runs_most
 
-    def pytest_runtest_protocol(
-        self, item: pytest.Item, nextitem: pytest.Item | None
-    ) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Run a test that uses Harrow: when it fails, again with ever fewer faults."""
         if not uses_harrow(item) or EXAMPLES in harrow_fixtures(item):
             return None
@@ -114,16 +103,15 @@ class TestShrinker:
 
     def __init__(
         self, item: pytest.Item, nextitem: pytest.Item | None, failure: frozenset[str], runs_most: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._item = item
         self._nextitem = nextitem
         self._failure = failure
         self._runs_most = runs_most
         self._runs = 0
         self._schedules: dict[Block, Schedule] = {
-            (run.name, number): schedule
-            for run in runs_of(item) for number, schedule in enumerate(run.schedules)
-        }  # fmt: skip
+            (run.name, number): schedule for run in runs_of(item) for number, schedule in enumerate(run.schedules)
+        }
 
     def result(self) -> str:
         """Shrink, and return what the report says."""
@@ -168,9 +156,7 @@ class TestShrinker:
             return f"{where}{self._names()} needs no fault: the test fails without any"
         found = f"{self._names()}; {where}{shrunk.summary()}."
         name = getattr(self._item, "originalname", None) or self._item.name
-        return (
-            f"{found}\n\n{pasted_test(name.removeprefix('test_'), self._schedules[block], found)}"
-        )
+        return f"{found}\n\n{pasted_test(name.removeprefix('test_'), self._schedules[block], found)}"
 
     def _names(self) -> str:
         return ", ".join(sorted(self._failure))
@@ -190,9 +176,7 @@ class TestShrinker:
             del item.stash[REPLAYS]
             for run in ItemState.take(item).runs:
                 shutil.rmtree(run.folder, ignore_errors=True)
-        found = (
-            failure_names(report) for report in reports if report.failed and report.when == "call"
-        )
+        found = (failure_names(report) for report in reports if report.failed and report.when == "call")
         return any(self._failure & names for names in found)
 
 

@@ -74,9 +74,7 @@ def assembled(parent: Schedule, steps: Iterable[ScheduledFault], **run: object) 
     used, unique = set[str](), list[ScheduledFault]()
     for step in ordered:
         names = (f"{step.id or 'x'}.{number}" for number in itertools.count(1))
-        name = (
-            step.id if step.id and step.id not in used else next(n for n in names if n not in used)
-        )
+        name = step.id if step.id and step.id not in used else next(n for n in names if n not in used)
         used.add(name)
         unique.append(replace(step, id=name))
     return replace(parent, steps=tuple(unique), run=settings, duration_ms=last_ms + 1)
@@ -154,9 +152,7 @@ def change_target(parent: Parent, other: Parent, rng: random.Random) -> Schedule
     del other
     moment = rng.choice(parent.moments) if parent.moments else None
     target = drawn_target(rng, moment, settings_of(parent.schedule))
-    return _change_step(
-        parent, rng, lambda step: replace(unresolved(step), fault=aimed(step.fault, target))
-    )
+    return _change_step(parent, rng, lambda step: replace(unresolved(step), fault=aimed(step.fault, target)))
 
 
 def delete_step(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
@@ -196,18 +192,14 @@ def splice(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
 def change_world(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
     """The same faults by their roles, in another world."""
     del other
-    return assembled(
-        by_roles(parent.schedule), by_roles(parent.schedule).steps, seed=rng.getrandbits(40)
-    )
+    return assembled(by_roles(parent.schedule), by_roles(parent.schedule).steps, seed=rng.getrandbits(40))
 
 
 def change_settings(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
     """Take a setting that was drawn for another parent: of the brokers, or of the producer."""
     schedule = by_roles(parent.schedule)
     mine, theirs = settings_of(schedule), settings_of(other.schedule)
-    differing = sorted(
-        name for name, value in theirs.config.items() if mine.config.get(name, value) != value
-    )
+    differing = sorted(name for name, value in theirs.config.items() if mine.config.get(name, value) != value)
     if not differing or rng.random() < 0.2:
         return assembled(schedule, schedule.steps, in_flight=theirs.in_flight)
     name = rng.choice(differing)
@@ -215,9 +207,7 @@ def change_settings(parent: Parent, other: Parent, rng: random.Random) -> Schedu
     return assembled(schedule, schedule.steps, config=config)
 
 
-def _change_step(
-    parent: Parent, rng: random.Random, change: Callable[[ScheduledFault], ScheduledFault]
-) -> Schedule:
+def _change_step(parent: Parent, rng: random.Random, change: Callable[[ScheduledFault], ScheduledFault]) -> Schedule:
     """Change one step; the steps that fired after it are unresolved."""
     if not parent.schedule.steps:
         return by_roles(parent.schedule)
@@ -228,6 +218,12 @@ def _change_step(
 
 
 MUTATIONS: Final[Sequence[Mutation]] = (
-    move_step, change_duration, change_target, delete_step, swap_steps, splice, change_world,
+    move_step,
+    change_duration,
+    change_target,
+    delete_step,
+    swap_steps,
+    splice,
+    change_world,
     change_settings,
-)  # fmt: skip
+)

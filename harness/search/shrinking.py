@@ -106,9 +106,7 @@ class Shrinker:
                 changed = True
         return changed
 
-    def _change_step(
-        self, number: int, smaller: Callable[[ScheduledFault], Iterable[ScheduledFault]]
-    ) -> bool:
+    def _change_step(self, number: int, smaller: Callable[[ScheduledFault], Iterable[ScheduledFault]]) -> bool:
         steps = self.best.steps
         return any(
             self.accept(replace(self.best, steps=(*steps[:number], step, *steps[number + 1 :])))
@@ -153,9 +151,13 @@ def _with_role(step: ScheduledFault) -> ScheduledFault:
 
 
 def shrink(
-    schedule: Schedule, trial: Trial, *, smaller_runs: SmallerRuns | None = None, runs_most: int = RUNS_MOST,
+    schedule: Schedule,
+    trial: Trial,
+    *,
+    smaller_runs: SmallerRuns | None = None,
+    runs_most: int = RUNS_MOST,
     faults_only: bool = False,
-) -> Shrunk:  # fmt: skip
+) -> Shrunk:
     """Return the smallest failing schedule that was found; `schedule` must have failed.
 
     `faults_only`: only leave out faults.
@@ -169,9 +171,7 @@ def shrink(
                 shrinker.leave_out_faults()
     except RunsUsedUpError:
         complete = False
-    return Shrunk(
-        schedule=shrinker.best, before=len(schedule.steps), runs=shrinker.runs, complete=complete
-    )
+    return Shrunk(schedule=shrinker.best, before=len(schedule.steps), runs=shrinker.runs, complete=complete)
 
 
 def _make_smaller(shrinker: Shrinker, smaller_runs: SmallerRuns | None) -> bool:

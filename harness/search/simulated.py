@@ -44,7 +44,7 @@ class SimulatedTrial:
 
 def shrink_simulated(
     schedule: Schedule, *, runs_most: int = RUNS_MOST, names: Collection[str] = (), faults_only: bool = False
-) -> tuple[Shrunk, SimulationResult]:  # fmt: skip
+) -> tuple[Shrunk, SimulationResult]:
     """Return the smallest schedule, and the result of its run; ConfigError for a schedule that does not fail.
 
     `names`: anomalies that count as the same failure; by default all of the first run. `faults_only`: only leave out
@@ -59,7 +59,7 @@ def shrink_simulated(
     trial = SimulatedTrial(first, names)
     shrunk = shrink(
         first.schedule, trial, smaller_runs=smaller_simulations, runs_most=runs_most, faults_only=faults_only
-    )  # fmt: skip
+    )
     return shrunk, trial.last
 
 

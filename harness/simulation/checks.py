@@ -121,12 +121,16 @@ def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLo
     leader = leading_replica(hosted)
     return [
         ReplicaLog(
-            node, partition.is_leader, partition.log.log_start_offset, partition.log.log_end_offset,
-            log_bytes(partition.log), partition.log,
+            node,
+            partition.is_leader,
+            partition.log.log_start_offset,
+            partition.log.log_end_offset,
+            log_bytes(partition.log),
+            partition.log,
         )
         for node, partition in hosted.items()
         if node in (partition if leader is None else leader).replicas
-    ]  # fmt: skip
+    ]
 
 
 def registry_view(cluster: SimulatedCluster) -> ClusterView:
@@ -143,15 +147,15 @@ def registry_agrees(cluster: SimulatedCluster, leaders: Mapping[TopicPartition, 
     for tp, leader in leaders.items():
         stored = view.partition(tp.topic, tp.partition)
         if stored is None or (stored.leader, stored.leader_epoch, set(stored.isr)) != (
-            leader.leader, leader.leader_epoch, set(leader.isr)
-        ):  # fmt: skip
+            leader.leader,
+            leader.leader_epoch,
+            set(leader.isr),
+        ):
             return False
     return True
 
 
-def acknowledged_values(
-    history: MemoryHistory, tp: TopicPartition, offered: Iterable[bytes]
-) -> set[bytes]:
+def acknowledged_values(history: MemoryHistory, tp: TopicPartition, offered: Iterable[bytes]) -> set[bytes]:
     """Return the values of acknowledged sends, of those that were offered."""
     hashes = {
         row["value_hash"]
@@ -168,9 +172,7 @@ def log_rows(data: bytes, name: str) -> list[dict[str, Any]]:
         return [dict(zip(LOG_COLUMNS, row, strict=True)) for row in rows]
 
 
-def read_finally(
-    history: MemoryHistory, tp: TopicPartition, data: bytes, low: int, high: int
-) -> None:
+def read_finally(history: MemoryHistory, tp: TopicPartition, data: bytes, low: int, high: int) -> None:
     """Record the final read of a partition: what its leader's log holds from the log start offset `low` on."""
     client, topic = history.name("final-read"), history.name(tp.topic)
     for at, size, header in headers(data):
@@ -181,12 +183,17 @@ def read_finally(
                 continue  # DeleteRecords may stop inside a batch
             assert record.value is not None, "the workload writes values"
             history.append(
-                OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset, record.offset,
-                key_hash=hash_of_key(record.key), value_hash=hash_of(record.value),
-            )  # fmt: skip
-    history.append(
-        OperationFunction.BOUNDS, OperationType.OK, client, topic, tp.partition, high, low
-    )
+                OperationFunction.POLL,
+                OperationType.OK,
+                client,
+                topic,
+                tp.partition,
+                record.offset,
+                record.offset,
+                key_hash=hash_of_key(record.key),
+                value_hash=hash_of(record.value),
+            )
+    history.append(OperationFunction.BOUNDS, OperationType.OK, client, topic, tp.partition, high, low)
 
 
 def legal_start(low: int, changes: LogChanges, sent: Sequence[Mapping[str, Any]]) -> int:
@@ -196,11 +203,16 @@ def legal_start(low: int, changes: LogChanges, sent: Sequence[Mapping[str, Any]]
 
 
 def judge_partition(
-    tp: TopicPartition, recorded: MemoryHistory, drained: MemoryHistory,
-    logs: Mapping[int, list[dict[str, Any]]], guarantee: str, low: int = 0,
-    epochs: Mapping[int, list[tuple[int, int]]] | None = None, changes: LogChanges | None = None,
+    tp: TopicPartition,
+    recorded: MemoryHistory,
+    drained: MemoryHistory,
+    logs: Mapping[int, list[dict[str, Any]]],
+    guarantee: str,
+    low: int = 0,
+    epochs: Mapping[int, list[tuple[int, int]]] | None = None,
+    changes: LogChanges | None = None,
     sent: Sequence[Mapping[str, Any]] = (),
-) -> Iterable[FoundAnomaly]:  # fmt: skip
+) -> Iterable[FoundAnomaly]:
     """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent.
 
     `low`: the log start offset; what was written or read below it was deleted on request, and is not judged. `epochs`:
@@ -208,30 +220,20 @@ def judge_partition(
     `sent`: the acknowledged sends as rows of `untapped`.
     """
     final = drained.completions(tp.topic, tp.partition)
-    operations = [
-        row for row in recorded.completions(tp.topic, tp.partition) if not 0 <= row["offset"] < low
-    ]
+    operations = [row for row in recorded.completions(tp.topic, tp.partition) if not 0 <= row["offset"] < low]
     pending = recorded.uncompleted(tp.topic, tp.partition)
     wrong = forbidden(parse(guarantee))
-    found = Oracle(
-        [*operations, *final], pending, (), logs, epochs=epochs, changes=changes, sent=sent
-    ).judge()  # fmt: skip
+    found = Oracle([*operations, *final], pending, (), logs, epochs=epochs, changes=changes, sent=sent).judge()
     for name, offsets in sorted(found):
         if name in wrong:
             yield name, f"{tp} at offsets {list(offsets)}"
-    offered = {
-        row["value_hash"]
-        for row in [*operations, *pending]
-        if row["kind"] == OperationFunction.SEND
-    }
+    offered = {row["value_hash"] for row in [*operations, *pending] if row["kind"] == OperationFunction.SEND}
     for row in final:
         if row["kind"] == OperationFunction.POLL and row["value_hash"] not in offered:
             yield "unexpected", f"{tp} at offset {row['offset']}"
 
 
-def changes_of(
-    trace: WorldTrace, topics: Iterable[str], *, wrong_clocks: bool
-) -> dict[tuple[str, int], LogChanges]:
+def changes_of(trace: WorldTrace, topics: Iterable[str], *, wrong_clocks: bool) -> dict[tuple[str, int], LogChanges]:
     """Return what brokers changed in their logs legally, by topic and partition, as a verdict on real brokers knows it.
 
     `wrong_clocks`: whether the run changed the clocks of brokers.
@@ -240,7 +242,7 @@ def changes_of(
         {**fields, "event": event, "broker": host, "t_ns": t_ns, "wall_ms": EPOCH_MS + t_ns // NS_PER_MS}
         for t_ns, host, event, fields in trace.events
         if event in CHANGE_EVENTS
-    )  # fmt: skip
+    )
     found = log_changes(events, topics)
     for changes in found.values():
         changes.wrong_clocks |= wrong_clocks

@@ -26,9 +26,7 @@ COMMIT = 1
 READ_COMMITTED = 1
 
 
-async def fetch_committed(
-    client: WireClient, tp: TopicPartition, offset: int, wait_ms: int
-) -> FetchedPartition | None:
+async def fetch_committed(client: WireClient, tp: TopicPartition, offset: int, wait_ms: int) -> FetchedPartition | None:
     """Fetch committed data from the leader; None without a response, whose error code the caller checks."""
     leader = await client.leader(tp)
     part = FetchPartition(tp.topic, tp.partition, leader.epoch, offset, -1, -1, MOST_BYTES)
@@ -42,9 +40,7 @@ async def fetch_committed(
     return response.partitions[0] if response.partitions else None
 
 
-def committed_records(
-    data: memoryview | bytes, aborted: Iterable[tuple[int, int]]
-) -> tuple[list[Record], int | None]:
+def committed_records(data: memoryview | bytes, aborted: Iterable[tuple[int, int]]) -> tuple[list[Record], int | None]:
     """Return the committed records of a fetch, and the offset after its last batch; None for no batch."""
     found: list[Record] = []
     end: int | None = None
@@ -105,9 +101,7 @@ def _by_outcome(data: bytes) -> _LogRecords:
 def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:
     """Return the committed records of a log in offset order, and the producer ids with an open transaction."""
     found = _by_outcome(data)
-    return sorted(found.committed), sorted(
-        producer for producer, rows in found.opened.items() if rows
-    )
+    return sorted(found.committed), sorted(producer for producer, rows in found.opened.items() if rows)
 
 
 def aborted_records(data: bytes) -> set[Record]:

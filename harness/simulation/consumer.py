@@ -35,9 +35,15 @@ class SimulatedConsumer:
     """Reads every partition of a topic for as long as the simulation runs."""
 
     def __init__(
-        self, client: WireClient, topic: str, partitions: int, history: MemoryHistory, *, reads_from: str,
+        self,
+        client: WireClient,
+        topic: str,
+        partitions: int,
+        history: MemoryHistory,
+        *,
+        reads_from: str,
         on_anomaly: Callable[[str, str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client = client
         self._host = client.host
         self._on_anomaly = on_anomaly
@@ -79,9 +85,7 @@ class SimulatedConsumer:
         fetch = FetchRequest(-1, -1, WAIT_MS, 1, MOST_BYTES, 0, 0, -1, [part], [], "")
         body = encode_fetch_request(FETCH_VERSION, fetch)
         try:
-            view = await self._client.request(
-                broker.address, FETCH, FETCH_VERSION, body, REQUEST_MS
-            )
+            view = await self._client.request(broker.address, FETCH, FETCH_VERSION, body, REQUEST_MS)
             response = decode_fetch_response(FETCH_VERSION, bytes(view))
         except (OSError, TimeoutError, WireError):
             return None
@@ -101,7 +105,14 @@ class SimulatedConsumer:
         assert record.value is not None, "the workload writes values"
         client, topic = self._names
         self._history.append(
-            OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset,
-            self._history.next_op(), key_hash=hash_of_key(record.key), value_hash=hash_of(record.value),
+            OperationFunction.POLL,
+            OperationType.OK,
+            client,
+            topic,
+            tp.partition,
+            record.offset,
+            self._history.next_op(),
+            key_hash=hash_of_key(record.key),
+            value_hash=hash_of(record.value),
             time_ns=self._host.clock.monotonic_ns(),
-        )  # fmt: skip
+        )

@@ -18,13 +18,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .coordinator_client import GROUP, CoordinatorClient
-from .group_member import (
-    HEARTBEAT_MS,
-    REBALANCE_MS,
-    CommittedOffsets,
-    Membership,
-    committed_offsets,
-)
+from .group_member import HEARTBEAT_MS, REBALANCE_MS, CommittedOffsets, Membership, committed_offsets
 from .wire import WireClient, pause_ms
 
 VERSION = 1
@@ -64,9 +58,10 @@ class ConsumerMember:
                 break
         self._revoking = False
         membership = Membership(
-            member_id=self._member_id, generation=self._epoch,
+            member_id=self._member_id,
+            generation=self._epoch,
             partitions=[TopicPartition(self._topic, number) for number in self._owned],
-        )  # fmt: skip
+        )
         self._host.tasks.spawn(self._send_heartbeats(membership), name="heartbeats")
         return membership
 
@@ -101,9 +96,13 @@ class ConsumerMember:
         schema = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, "request")
         rows = (schema.TopicPartitions(topic_id=self._topic_id, partitions=owned),) if owned else ()
         entity = schema.ConsumerGroupHeartbeatRequest(
-            group_id=self._group, member_id=self._member_id, member_epoch=self._epoch, topic_partitions=rows,
-            rebalance_timeout=messages.milliseconds(REBALANCE_MS), subscribed_topic_names=(self._topic,),
-        )  # fmt: skip
+            group_id=self._group,
+            member_id=self._member_id,
+            member_epoch=self._epoch,
+            topic_partitions=rows,
+            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
+            subscribed_topic_names=(self._topic,),
+        )
         response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, entity)
         self._epoch, self._owned = response.member_epoch, owned
         if response.assignment is not None:

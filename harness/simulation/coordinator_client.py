@@ -19,11 +19,17 @@ GROUP, TRANSACTION = 0, 1
 NO_NODE = -1
 RETRIABLE = frozenset(
     {
-        ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator,
-        ErrorCode.concurrent_transactions, ErrorCode.request_timed_out, ErrorCode.unstable_offset_commit,
-        ErrorCode.unknown_topic_or_partition, ErrorCode.not_enough_replicas, ErrorCode.kafka_storage_error,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.request_timed_out,
+        ErrorCode.unstable_offset_commit,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.kafka_storage_error,
     }
-)  # fmt: skip
+)
 
 
 def own_error(response: Any) -> ErrorCode:
@@ -55,9 +61,14 @@ class CoordinatorClient:
         """The node id of the broker that sent the last response."""
 
     async def ask(
-        self, api_key: int, version: int, entity: Any, *,
-        error_of: Callable[[Any], ErrorCode] = own_error, timeout_ms: float = METADATA_MS,
-    ) -> Any:  # fmt: skip
+        self,
+        api_key: int,
+        version: int,
+        entity: Any,
+        *,
+        error_of: Callable[[Any], ErrorCode] = own_error,
+        timeout_ms: float = METADATA_MS,
+    ) -> Any:
         """Send the request until a response has no retriable error; KafkaError for any other error."""
         while True:
             response = await self._attempt(api_key, version, entity, timeout_ms)
@@ -69,9 +80,7 @@ class CoordinatorClient:
             self._found = None
             await self.client.host.tasks.sleep(pause_ms(self.client.host))
 
-    async def ask_once(
-        self, api_key: int, version: int, entity: Any, *, timeout_ms: float = METADATA_MS
-    ) -> Any:
+    async def ask_once(self, api_key: int, version: int, entity: Any, *, timeout_ms: float = METADATA_MS) -> Any:
         """Send the request once; return None where no response came."""
         response = await self._attempt(api_key, version, entity, timeout_ms)
         if response is None or response.error_code in RETRIABLE:

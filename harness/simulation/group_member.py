@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ErrorCode, KafkaError
-from harrow.cluster.groups.consumer.consumer_protocol import (
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
+from harrow.cluster.groups.consumer.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -71,17 +67,16 @@ class GroupMember:
 
     async def _join_once(self) -> Membership:
         schema = messages.schema(ApiKey.JOIN_GROUP, JOIN_VERSION, "request")
-        protocol = schema.JoinGroupRequestProtocol(
-            name=PROTOCOL, metadata=encode_subscription([self._topic])
-        )
+        protocol = schema.JoinGroupRequestProtocol(name=PROTOCOL, metadata=encode_subscription([self._topic]))
         entity = schema.JoinGroupRequest(
-            group_id=self._group, session_timeout=messages.milliseconds(SESSION_MS),
-            rebalance_timeout=messages.milliseconds(REBALANCE_MS), member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE, protocols=(protocol,),
-        )  # fmt: skip
-        joined = await self._coordinator.ask_once(
-            ApiKey.JOIN_GROUP, JOIN_VERSION, entity, timeout_ms=JOIN_MS
+            group_id=self._group,
+            session_timeout=messages.milliseconds(SESSION_MS),
+            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
+            member_id=self._member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=(protocol,),
         )
+        joined = await self._coordinator.ask_once(ApiKey.JOIN_GROUP, JOIN_VERSION, entity, timeout_ms=JOIN_MS)
         if joined is None:
             raise KafkaError(ErrorCode.request_timed_out)
         if joined.error_code is ErrorCode.member_id_required:
@@ -100,31 +95,31 @@ class GroupMember:
             for number in range(self._partitions):
                 shares[members[number % len(members)]].append(number)
         entity = schema.SyncGroupRequest(
-            group_id=self._group, generation_id=joined.generation_id, member_id=joined.member_id,
-            protocol_type=PROTOCOL_TYPE, protocol_name=PROTOCOL,
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
             assignments=tuple(
                 schema.SyncGroupRequestAssignment(
                     member_id=member, assignment=encode_assignment(0, {self._topic: numbers})
                 )
                 for member, numbers in shares.items()
             ),
-        )  # fmt: skip
-        synced = await self._coordinator.ask_once(
-            ApiKey.SYNC_GROUP, SYNC_VERSION, entity, timeout_ms=JOIN_MS
         )
+        synced = await self._coordinator.ask_once(ApiKey.SYNC_GROUP, SYNC_VERSION, entity, timeout_ms=JOIN_MS)
         if synced is None or synced.error_code is not ErrorCode.none:
             raise KafkaError(ErrorCode.request_timed_out if synced is None else synced.error_code)
         return Membership(
-            member_id=joined.member_id, generation=joined.generation_id,
+            member_id=joined.member_id,
+            generation=joined.generation_id,
             partitions=list(decode_assignment(synced.assignment)),
-        )  # fmt: skip
+        )
 
     async def _send_heartbeats(self, membership: Membership) -> None:
         schema = messages.schema(ApiKey.HEARTBEAT, HEARTBEAT_VERSION, "request")
         entity = schema.HeartbeatRequest(
-            group_id=self._group,
-            generation_id=membership.generation,
-            member_id=membership.member_id,
+            group_id=self._group, generation_id=membership.generation, member_id=membership.member_id
         )
         while not membership.over:
             await self._host.tasks.sleep(HEARTBEAT_MS)
@@ -140,21 +135,16 @@ class GroupMember:
         return await committed_offsets(self._coordinator, self._group, membership)
 
 
-async def committed_offsets(
-    coordinator: CoordinatorClient, group: str, membership: Membership
-) -> CommittedOffsets:
+async def committed_offsets(coordinator: CoordinatorClient, group: str, membership: Membership) -> CommittedOffsets:
     """Return the committed offsets of the member's partitions, without those of open transactions (KIP-447)."""
     schema = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
     numbers = tuple(tp.partition for tp in membership.partitions)
     (name,) = {tp.topic for tp in membership.partitions}
     topic = schema.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
     entity = schema.OffsetFetchRequest(
-        groups=(schema.OffsetFetchRequestGroup(group_id=group, topics=(topic,)),),
-        require_stable=True,
+        groups=(schema.OffsetFetchRequestGroup(group_id=group, topics=(topic,)),), require_stable=True
     )
-    response = await coordinator.ask(
-        ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, entity, error_of=_offset_fetch_error
-    )
+    response = await coordinator.ask(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, entity, error_of=_offset_fetch_error)
     offsets = {
         TopicPartition(topic.name, row.partition_index): max(0, row.committed_offset)
         for topic in response.groups[0].topics

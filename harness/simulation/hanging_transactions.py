@@ -31,9 +31,7 @@ OpenTransaction = tuple[TopicPartition, int, int]
 class HangingTransactions:
     """Looks for hanging transactions in some partitions, from `start` on."""
 
-    def __init__(
-        self, client: WireClient, partitions: Callable[[], Iterable[TopicPartition]], timeout_ms: int
-    ) -> None:  # fmt: skip
+    def __init__(self, client: WireClient, partitions: Callable[[], Iterable[TopicPartition]], timeout_ms: int) -> None:
         """`timeout_ms`: of a transaction."""
         self._hanging_ms = HANGING_TIMEOUTS * timeout_ms
         self._client = client
@@ -59,9 +57,11 @@ class HangingTransactions:
         schema = messages.schema(ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION, "request")
         topic = schema.TopicRequest(name=tp.topic, partition_indexes=(tp.partition,))
         response = await self._client.ask(
-            leader.address, ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION,
+            leader.address,
+            ApiKey.DESCRIBE_PRODUCERS,
+            DESCRIBE_VERSION,
             schema.DescribeProducersRequest(topics=(topic,)),
-        )  # fmt: skip
+        )
         row = response.topics[0].partitions[0]
         if row.error_code:
             await self._client.refresh(tp.topic)
@@ -77,17 +77,21 @@ class HangingTransactions:
         schema = messages.schema(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, "request")
         topic = schema.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=(tp.partition,))
         marker = schema.WritableTxnMarker(
-            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, transaction_result=False,
-            topics=(topic,), coordinator_epoch=max(0, producer.coordinator_epoch),
-        )  # fmt: skip
-        entity = schema.WriteTxnMarkersRequest(markers=(marker,))
-        response = await self._client.ask(
-            address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=(topic,),
+            coordinator_epoch=max(0, producer.coordinator_epoch),
         )
+        entity = schema.WriteTxnMarkersRequest(markers=(marker,))
+        response = await self._client.ask(address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity)
         error: ErrorCode = response.markers[0].topics[0].partitions[0].error_code
         self._host.trace.emit(
-            "client.operator.abort-hanging", topic=tp.topic, partition=tp.partition,
-            producer_id=producer.producer_id, error=error.name,
-        )  # fmt: skip
+            "client.operator.abort-hanging",
+            topic=tp.topic,
+            partition=tp.partition,
+            producer_id=producer.producer_id,
+            error=error.name,
+        )
         if error:
             await self._client.refresh(tp.topic)

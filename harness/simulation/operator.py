@@ -42,9 +42,18 @@ class SimulatedOperator:
     """Changes one thing every `pause_ms` on average, until `stop`."""
 
     def __init__(
-        self, client: WireClient, source: str, sink: str, rng: Random, *, pause_ms: float, operations: Sequence[str],
-        brokers: int, movable: Sequence[TopicPartition], deletable: Callable[[str], Mapping[TopicPartition, int]],
-    ) -> None:  # fmt: skip
+        self,
+        client: WireClient,
+        source: str,
+        sink: str,
+        rng: Random,
+        *,
+        pause_ms: float,
+        operations: Sequence[str],
+        brokers: int,
+        movable: Sequence[TopicPartition],
+        deletable: Callable[[str], Mapping[TopicPartition, int]],
+    ) -> None:
         """`operations`: names of steps, drawn as often as they are named.
 
         `movable`: the partitions that reassignments move among the brokers 1 to `brokers`.
@@ -57,9 +66,13 @@ class SimulatedOperator:
         self._deletable = deletable
         self._brokers, self._movable = range(1, brokers + 1), movable
         steps: Mapping[str, Callable[[], Awaitable[None]]] = {
-            "alter": self._alter, "delete-records": self._delete_records, "delete-output": self._delete_output,
-            "elect": self._elect, "elect-unclean": self._elect_unclean, "reassign": self._reassign,
-        }  # fmt: skip
+            "alter": self._alter,
+            "delete-records": self._delete_records,
+            "delete-output": self._delete_output,
+            "elect": self._elect,
+            "elect-unclean": self._elect_unclean,
+            "reassign": self._reassign,
+        }
         self._steps = [steps[name] for name in operations]
         self._stopped = False
         self.done: Counter[str] = Counter()
@@ -87,9 +100,7 @@ class SimulatedOperator:
         value = self._random.choice(SETTINGS[name])
         schema = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, "request")
         change = schema.AlterableConfig(name=name, config_operation=SET, value=value)
-        resource = schema.AlterConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=(change,)
-        )
+        resource = schema.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=(change,))
         entity = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
         await self._ask_any(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, entity)
         self._note("alter", topic=topic, name=name, value=value)
@@ -113,9 +124,7 @@ class SimulatedOperator:
             topics=(schema.DeleteRecordsTopic(name=tp.topic, partitions=(row,)),),
             timeout=messages.milliseconds(TIMEOUT_MS),
         )
-        await self._client.ask(
-            leader.address, ApiKey.DELETE_RECORDS, DELETE_VERSION, entity, TIMEOUT_MS
-        )
+        await self._client.ask(leader.address, ApiKey.DELETE_RECORDS, DELETE_VERSION, entity, TIMEOUT_MS)
         self._note("delete-records", topic=tp.topic, partition=tp.partition, offset=offset)
 
     async def _elect(self) -> None:
@@ -123,7 +132,7 @@ class SimulatedOperator:
         schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
         entity = schema.ElectLeadersRequest(
             election_type=PREFERRED, topic_partitions=None, timeout=messages.milliseconds(TIMEOUT_MS)
-        )  # fmt: skip
+        )
         await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
         self._note("elect")
 
@@ -132,9 +141,10 @@ class SimulatedOperator:
         schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
         numbers = tuple(tp.partition for tp in self._movable if tp.topic == self._sink)
         entity = schema.ElectLeadersRequest(
-            election_type=UNCLEAN, timeout=messages.milliseconds(TIMEOUT_MS),
+            election_type=UNCLEAN,
+            timeout=messages.milliseconds(TIMEOUT_MS),
             topic_partitions=(schema.TopicPartitions(topic=self._sink, partitions=numbers),),
-        )  # fmt: skip
+        )
         await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
         self._note("elect-unclean")
 

@@ -76,9 +76,12 @@ class Findings:
 
 
 def judge_output(
-    tp: TopicPartition, facts: OutputFacts, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog],
+    tp: TopicPartition,
+    facts: OutputFacts,
+    inputs: Iterable[ReplicaLog],
+    outputs: Sequence[ReplicaLog],
     findings: Findings,
-) -> None:  # fmt: skip
+) -> None:
     """Judge the partition `tp` of the output by its replicas' logs and those of the same partition of the source."""
     required = set(facts.acknowledged)
     for replica in inputs:
@@ -88,9 +91,10 @@ def judge_output(
     records = {replica.node: _records_of(replica, low, facts) for replica in outputs}
     leading = next((records[replica.node] for replica in outputs if replica.is_leader), NOTHING)
     compacted = {
-        (offset, value) for offset, value in facts.seen.items()
+        (offset, value)
+        for offset, value in facts.seen.items()
         if offset in facts.seen_markers_commit and leading.has_compacted((offset, value))
-    }  # fmt: skip
+    }
     for replica in outputs:
         here = records[replica.node]
         more, fewer = here.committed - leading.committed, leading.committed - here.committed
@@ -133,9 +137,7 @@ class _ReplicaRecords(NamedTuple):
         """Whether compaction may have removed each of these records of `other` before an unclean election."""
         end = max(self.offsets, default=-1)
         return all(
-            offset in other.old
-            and offset not in self.offsets
-            and offset < min(end, self.cleaned_end)
+            offset in other.old and offset not in self.offsets and offset < min(end, self.cleaned_end)
             for offset, value in records
             if not self.has_compacted((offset, value))
         )
@@ -147,9 +149,10 @@ NOTHING = _ReplicaRecords(frozenset(), frozenset(), {}, frozenset(), 0)
 def _records_of(replica: ReplicaLog, low: int, facts: OutputFacts) -> _ReplicaRecords:
     committed = [record for record in records_of_log(replica.data)[0] if record[0] >= low]
     epochs = {
-        record.offset: header.leader_epoch for at, size, header in headers(replica.data)
+        record.offset: header.leader_epoch
+        for at, size, header in headers(replica.data)
         for record in decode_records(replica.data[at : at + size])
-    }  # fmt: skip
+    }
     old = {offset for offset, epoch in epochs.items() if epoch < facts.unclean_epoch}
     last = {value: offset for offset, value in committed}
     return _ReplicaRecords(frozenset(committed), epochs.keys(), last, old, facts.cleaned_end)
@@ -157,7 +160,7 @@ def _records_of(replica: ReplicaLog, low: int, facts: OutputFacts) -> _ReplicaRe
 
 def _count(
     tp: TopicPartition, facts: OutputFacts, required: set[bytes], values: Iterable[bytes], findings: Findings
-) -> None:  # fmt: skip
+) -> None:
     counts = Counter(values)
     for value in sorted(required | set(counts)):
         excused = facts.epochs.get(value, -1) < facts.unclean_epoch
@@ -174,7 +177,7 @@ def _count(
 
 def judge_reads(
     tp: TopicPartition, facts: OutputFacts, final: Set[Record], compacted: Set[Record], low: int, data: bytes
-) -> Iterator[FoundAnomaly]:  # fmt: skip
+) -> Iterator[FoundAnomaly]:
     """Compare what the reader received at `low` and above with the committed records, `final` and `compacted`.
 
     `data`: the leader's log, which says whether a record that is not committed is aborted.
@@ -201,21 +204,14 @@ def judge_index(tp: TopicPartition, replica: ReplicaLog) -> Iterator[FoundAnomal
     aborted = _aborted_by_markers(batches)
     step = max(1, (stable - replica.low) // READS)
     for start in range(replica.low, stable, step):
-        listed = [
-            (row.producer_id, row.first_offset) for row in log.aborted_transactions(start, stable)
-        ]
-        found = dropped_batches(
-            (header for header, _ in batches if start <= header.last_offset < stable), listed
-        )
+        listed = [(row.producer_id, row.first_offset) for row in log.aborted_transactions(start, stable)]
+        found = dropped_batches((header for header, _ in batches if start <= header.last_offset < stable), listed)
         wanted = {at for at, last in aborted.items() if start <= last < stable}
         where = f"{tp} on broker {replica.node}, by its transaction index from {start} to {stable}"
         if wanted - found:
             yield "aborted-read", f"{where}: the batches at {sorted(wanted - found)} are aborted"
         if found - set(aborted):
-            yield (
-                "unseen",
-                f"{where}: the batches at {sorted(found - set(aborted))} are not aborted",
-            )
+            yield ("unseen", f"{where}: the batches at {sorted(found - set(aborted))} are not aborted")
 
 
 def _aborted_by_markers(batches: Iterable[tuple[BatchHeader, Any]]) -> dict[int, int]:

@@ -30,9 +30,7 @@ UNCLEAN_START = (0.1, 0.35)
 """When the faults that cause an unclean election begin, as parts of the seed's duration."""
 BEHIND_MS = 300
 """How long a follower is outside of the ISR before the members of the ISR are killed."""
-DETECTED_MS: Mapping[str, int] = {
-    "zookeeper.session.timeout.ms": 1_000, "replica.lag.time.max.ms": 1_000
-}  # fmt: skip
+DETECTED_MS: Mapping[str, int] = {"zookeeper.session.timeout.ms": 1_000, "replica.lag.time.max.ms": 1_000}
 """The longest such settings of a seed with unclean elections: in its duration all of its faults must be detected."""
 TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 
@@ -85,21 +83,36 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
     if job.get("unclean_sink"):
         config |= {name: min(int(str(config[name])), most) for name, most in DETECTED_MS.items()}
     settings = RunSettings(
-        seed=seed, brokers=options.brokers, seconds=options.seconds,
-        config=config, topic=TOPIC, partitions=options.partitions,
+        seed=seed,
+        brokers=options.brokers,
+        seconds=options.seconds,
+        config=config,
+        topic=TOPIC,
+        partitions=options.partitions,
         replication_factor=min(options.replication_factor, options.brokers),
-        topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
+        topic_config={**TOPIC_CONFIG, **options.topic_config},
+        acks=options.acks,
         in_flight=drawn_in_flight(seed, options),
-        resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
-        keys=options.keys, producers=options.producers, reads_from=options.reads_from, **job,
-    )  # fmt: skip
+        resends=options.resends,
+        batches=options.batches,
+        plants=options.plants,
+        workload=options.workload,
+        keys=options.keys,
+        producers=options.producers,
+        reads_from=options.reads_from,
+        **job,
+    )
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
         weights["power_loss"] = POWER_LOSS_WEIGHT
     drawn = overlapping_schedule(
-        seed, duration_ms=round(options.seconds * 1_000), brokers=options.brokers, topics=[TOPIC], weights=weights,
+        seed,
+        duration_ms=round(options.seconds * 1_000),
+        brokers=options.brokers,
+        topics=[TOPIC],
+        weights=weights,
         session_ms=settings.session_ms,
-    )  # fmt: skip
+    )
     if settings.unclean_sink:
         rng = random.Random(f"{seed}/unclean")  # noqa: S311 - not cryptography
         drawn = replace(drawn, steps=with_unclean_election(drawn.steps, rng, settings))
@@ -121,9 +134,11 @@ def drawn_job(rng: random.Random, options: SimulationOptions) -> dict[str, Any]:
     # with a planted bug there are no invariants, which see unclean elections
     unclean = rng.random() < UNCLEAN_PART and not options.plants
     return {
-        "group_protocol": protocol, "unclean_sink": unclean,
-        "operations": UNCLEAN_OPERATIONS if unclean else JOB_OPERATIONS, **options.job,
-    }  # fmt: skip
+        "group_protocol": protocol,
+        "unclean_sink": unclean,
+        "operations": UNCLEAN_OPERATIONS if unclean else JOB_OPERATIONS,
+        **options.job,
+    }
 
 
 def with_unclean_election(
@@ -148,7 +163,7 @@ def with_unclean_election(
         timed_step(f"unclean-{number}", at, fault, lasts_ms)
         for number, (at, fault, lasts_ms) in enumerate(heads, 1)
         if at < 1_000 * settings.seconds
-    ]  # fmt: skip
+    ]
     return tuple(sorted((*steps, *added), key=lambda step: step.at_ms))
 
 

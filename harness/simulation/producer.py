@@ -39,12 +39,18 @@ PRODUCE_TIMEOUT_MS = 700
 VALUES_OF_KEY = 4
 RETRIABLE = frozenset(
     {
-        ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out, ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append, ErrorCode.kafka_storage_error,
-        ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch, ErrorCode.network_exception,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.network_exception,
     }
-)  # fmt: skip
+)
 """Kafka's RetriableException among what Produce may answer."""
 
 
@@ -106,9 +112,19 @@ class SimulatedProducer:
     """Sends the batches that `offer` receives; each partition by itself."""
 
     def __init__(
-        self, client: WireClient, topic: str, count: int, history: MemoryHistory, *, in_flight: int, acks: int,
-        resends: bool, on_anomaly: Callable[[str, str], None], name: str = "producer", keys: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        client: WireClient,
+        topic: str,
+        count: int,
+        history: MemoryHistory,
+        *,
+        in_flight: int,
+        acks: int,
+        resends: bool,
+        on_anomaly: Callable[[str, str], None],
+        name: str = "producer",
+        keys: int = 0,
+    ) -> None:
         """`keys`: how many keys the records have; 0: they have none."""
         self._client = client
         self._host = client.host
@@ -120,17 +136,21 @@ class SimulatedProducer:
         self._history = history
         self._names = history.name(name), history.name(topic)
         history.append(
-            OperationFunction.CLIENT, OperationType.OK, self._names[0], history.name(""), -1, acks, 1,
-            time_ns=self._now_ns
-        )  # fmt: skip
+            OperationFunction.CLIENT,
+            OperationType.OK,
+            self._names[0],
+            history.name(""),
+            -1,
+            acks,
+            1,
+            time_ns=self._now_ns,
+        )
         self.acked = 0
         """Records acknowledged so far."""
         self.last_acked_ns: int | None = None
         self.started = False
         """True once it has a producer id."""
-        self.partitions = [
-            PartitionBatches(tp=TopicPartition(topic, number)) for number in range(count)
-        ]
+        self.partitions = [PartitionBatches(tp=TopicPartition(topic, number)) for number in range(count)]
 
     async def start(self) -> None:
         """Get a producer id."""
@@ -142,10 +162,7 @@ class SimulatedProducer:
     async def _new_identity(self) -> tuple[int, int]:
         schema = messages.schema(INIT_PRODUCER_ID, INIT_VERSION, "request")
         entity = schema.InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout=messages.milliseconds(60_000),
-            producer_id=-1,
-            producer_epoch=-1,
+            transactional_id=None, transaction_timeout=messages.milliseconds(60_000), producer_id=-1, producer_epoch=-1
         )
         while True:
             answer = await self._client.ask_any_broker(INIT_PRODUCER_ID, INIT_VERSION, entity)
@@ -159,9 +176,13 @@ class SimulatedProducer:
         now_ns = self._now_ns
         operations = [self._history.next_op() for _ in values]
         batch = Batch(
-            number=queue.made, sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns,
+            number=queue.made,
+            sequence=queue.next_sequence,
+            values=values,
+            first_op=operations[0],
+            invoked_ns=now_ns,
             offered_ms=self._host.clock.wall_ms(),
-        )  # fmt: skip
+        )
         queue.made += 1
         self._record(queue, batch, OperationType.INVOKE)
         queue.next_sequence += len(values)
@@ -178,10 +199,19 @@ class SimulatedProducer:
         base = -1 if batch.base_offset is None else batch.base_offset
         for delta, value in enumerate(batch.values):
             self._history.append(
-                OperationFunction.SEND, outcome, client, topic, queue.tp.partition, -1 if base < 0 else base + delta,
-                batch.first_op + delta, key_hash=hash_of_key(key_of(value, self._keys)), value_hash=hash_of(value),
-                timestamp_ms=batch.offered_ms, invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
-            )  # fmt: skip
+                OperationFunction.SEND,
+                outcome,
+                client,
+                topic,
+                queue.tp.partition,
+                -1 if base < 0 else base + delta,
+                batch.first_op + delta,
+                key_hash=hash_of_key(key_of(value, self._keys)),
+                value_hash=hash_of(value),
+                timestamp_ms=batch.offered_ms,
+                invoked_ns=batch.invoked_ns,
+                time_ns=self._now_ns,
+            )
 
     @property
     def idle(self) -> bool:
@@ -249,18 +279,17 @@ class SimulatedProducer:
         """The broker's error code and the base offset; None where no answer came."""
         tp = queue.tp
         leader = await self._client.leader(tp)
-        records: list[NewRecord] = [
-            (key_of(value, self._keys), value, ()) for value in batch.values
-        ]
+        records: list[NewRecord] = [(key_of(value, self._keys), value, ()) for value in batch.values]
         data = build_batch(
-            records, timestamp_ms=self._host.clock.wall_ms(), producer_id=queue.identity[0],
-            producer_epoch=queue.identity[1], base_sequence=batch.sequence,
-        )  # fmt: skip
+            records,
+            timestamp_ms=self._host.clock.wall_ms(),
+            producer_id=queue.identity[0],
+            producer_epoch=queue.identity[1],
+            base_sequence=batch.sequence,
+        )
         body = produce_body(tp, data, self._acks)
         try:
-            view = await self._client.request(
-                leader.address, PRODUCE, PRODUCE_VERSION, body, REQUEST_MS
-            )
+            view = await self._client.request(leader.address, PRODUCE, PRODUCE_VERSION, body, REQUEST_MS)
             answer = messages.decode_response(PRODUCE, PRODUCE_VERSION, view)
         except (OSError, TimeoutError, WireError):
             await self._client.refresh(tp.topic)

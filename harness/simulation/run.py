@@ -97,28 +97,33 @@ class SimulationResult:
     def to_json(self) -> str:
         """One line for a ledger, without trace, rows and schedule."""
         names = (
-            "seed", "status", "planted", "anomalies", "reasons", "losses", "acknowledged", "faults", "kinds",
-            "elections", "converged_ms", "turns", "trace_sha256",
-        )  # fmt: skip
+            "seed",
+            "status",
+            "planted",
+            "anomalies",
+            "reasons",
+            "losses",
+            "acknowledged",
+            "faults",
+            "kinds",
+            "elections",
+            "converged_ms",
+            "turns",
+            "trace_sha256",
+        )
         return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
 
 
-def run_seed(
-    seed: int, options: SimulationOptions | None = None, *, keep_trace: bool = False
-) -> SimulationResult:
+def run_seed(seed: int, options: SimulationOptions | None = None, *, keep_trace: bool = False) -> SimulationResult:
     """Plan and run one seed; the same options and seed give the same result, its trace included."""
     return run_schedule(plan_seed(seed, options or SimulationOptions()), keep_trace=keep_trace)
 
 
-def run_schedule(
-    schedule: Schedule, *, keep_trace: bool = False, keep_coverage: bool = False
-) -> SimulationResult:
+def run_schedule(schedule: Schedule, *, keep_trace: bool = False, keep_coverage: bool = False) -> SimulationResult:
     """Run a schedule as its `run` describes; ConfigError for a setting that a simulation does not support."""
     settings = settings_of(schedule)
     if not settings.idempotent:
-        raise ConfigError(
-            "idempotent=false: simulated producers are idempotent; replay it on real processes"
-        )
+        raise ConfigError("idempotent=false: simulated producers are idempotent; replay it on real processes")
     if settings.workload not in WORKLOADS:
         raise ConfigError(
             f"workload {settings.workload!r}: a simulation has {', '.join(WORKLOADS)}; replay it on real processes"
@@ -130,27 +135,20 @@ def run_schedule(
         )
     outside = [step.fault for step in schedule.steps if isinstance(step.fault, OutsideFault)]
     if outside:
-        raise ConfigError(
-            f"{outside[0]} hits something outside of the cluster; replay it on real processes"
-        )
+        raise ConfigError(f"{outside[0]} hits something outside of the cluster; replay it on real processes")
     preload()
     # reference counts free almost everything of a run; its cycles are collected once, at its end
     collecting = gc.isenabled()
     gc.disable()
     try:
         with SimulatedCluster(
-            brokers=settings.brokers,
-            seed=settings.seed,
-            config=settings.config,
-            plants=settings.plants,
+            brokers=settings.brokers, seed=settings.seed, config=settings.config, plants=settings.plants
         ) as cluster:
             run = SimulatedRun(schedule, settings, cluster)
             result = run.run(keep_trace=keep_trace)
             if not keep_coverage:
                 return result
-            return replace(
-                result, coverage=coverage_of(cluster.world.trace.events, result.schedule)
-            )
+            return replace(result, coverage=coverage_of(cluster.world.trace.events, result.schedule))
     finally:
         if collecting:
             gc.enable()
@@ -159,9 +157,7 @@ def run_schedule(
 class SimulatedRun:
     """One run on a cluster that was made for it."""
 
-    def __init__(
-        self, schedule: Schedule, settings: RunSettings, cluster: SimulatedCluster
-    ) -> None:
+    def __init__(self, schedule: Schedule, settings: RunSettings, cluster: SimulatedCluster) -> None:
         self._planned = schedule
         self._settings = settings
         self._cluster = cluster
@@ -205,9 +201,7 @@ class SimulatedRun:
         workload.calm()
         cluster.run_until(lambda: nemesis.over, HEALING_MS)
         healed_ms = cluster.world.loop.now_ms
-        converged = cluster.run_until(
-            lambda: has_converged(cluster, workload, settings), LIVENESS_MS
-        )
+        converged = cluster.run_until(lambda: has_converged(cluster, workload, settings), LIVENESS_MS)
         return cluster.world.loop.now_ms - healed_ms if converged else -1
 
     def _write(self, row: Row) -> None:
@@ -233,72 +227,69 @@ class SimulatedRun:
                 if replica.is_leader:
                     low = legal_start(replica.low, changed, sent)
                     read_finally(final_read, tp, replica.data, low, replica.high)
-            logs = {
-                replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}")
-                for replica in replicas
-            }
+            logs = {replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}") for replica in replicas}
             epochs = {
-                replica.node: [
-                    (entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries()
-                ]
+                replica.node: [(entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries()]
                 for replica in replicas
             }
             found += judge_partition(
-                tp,
-                workload.history,
-                final_read,
-                logs,
-                settings.guarantee,
-                low,
-                epochs,
-                changed,
-                sent,
+                tp, workload.history, final_read, logs, settings.guarantee, low, epochs, changed, sent
             )
             if isinstance(workload, TransformWorkload):
                 sink = TopicPartition(SINK, number)
                 workload.judge(
-                    number, replicas, replicas_of(cluster, sink),
-                    acknowledged_values(workload.history, tp, workload.offered), changes.get(sink, LogChanges()),
-                )  # fmt: skip
-        return found + (
-            workload.findings.anomalies if isinstance(workload, TransformWorkload) else []
-        )
+                    number,
+                    replicas,
+                    replicas_of(cluster, sink),
+                    acknowledged_values(workload.history, tp, workload.offered),
+                    changes.get(sink, LogChanges()),
+                )
+        return found + (workload.findings.anomalies if isinstance(workload, TransformWorkload) else [])
 
     def _changes(self) -> dict[tuple[str, int], LogChanges]:
         """Return what the brokers changed in their logs legally, by topic and partition."""
         settings = self._settings
         clocks = any(isinstance(step.fault, ClockFault) for step in self._planned.steps)
         topics = (settings.topic, SINK)
-        return changes_of(
-            self._cluster.world.trace,
-            topics,
-            wrong_clocks=clocks or settings.clock_jump_ms > 0,
-        )
+        return changes_of(self._cluster.world.trace, topics, wrong_clocks=clocks or settings.clock_jump_ms > 0)
 
     def _result(
-        self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,
-        *, keep_trace: bool,
-    ) -> SimulationResult:  # fmt: skip
+        self,
+        workload: SimulatedWorkload,
+        nemesis: Nemesis,
+        anomalies: list[FoundAnomaly],
+        converged_ms: int,
+        *,
+        keep_trace: bool,
+    ) -> SimulationResult:
         world, producer = self._cluster.world, workload.producer
         reasons = self._doubts(workload, nemesis)
         status = "invalid" if anomalies else "unknown" if reasons else "valid"
         counts = Counter(event for _, _, event, _ in world.trace.events)
         world.record_event(
             "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
-        )  # fmt: skip
+        )
         text = world.trace.text()
         losses = workload.findings.losses if isinstance(workload, TransformWorkload) else ()
         effects = [row for row in self._rows if row["event"] == "effect"]
         return SimulationResult(
-            seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
+            seed=self._settings.seed,
+            status=status,
+            anomalies=tuple(anomalies),
+            reasons=tuple(reasons),
             losses=tuple(losses),
             planted=tuple(map(str, self._cluster.plants)),
-            acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
+            acknowledged=producer.acked,
+            faults=tuple(row["label"] for row in effects),
             kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
-            elections=counts["partition.leader"], converged_ms=converged_ms, turns=world.loop.turns,
-            trace_sha256=hashlib.sha256(text.encode()).hexdigest(), schedule=nemesis.schedule,
-            fault_rows=tuple(self._rows), trace=text if keep_trace else "",
-        )  # fmt: skip
+            elections=counts["partition.leader"],
+            converged_ms=converged_ms,
+            turns=world.loop.turns,
+            trace_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            schedule=nemesis.schedule,
+            fault_rows=tuple(self._rows),
+            trace=text if keep_trace else "",
+        )
 
     def _doubts(self, workload: SimulatedWorkload, nemesis: Nemesis) -> list[str]:
         first_ns = next((row["t_ns"] for row in self._rows if row["event"] == "effect"), None)
@@ -310,9 +301,7 @@ class SimulatedRun:
         return list(nemesis.problems)
 
 
-def has_converged(
-    cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings
-) -> bool:
+def has_converged(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings) -> bool:
     """Whether every record is acknowledged and read, and every replica is in sync and at the log end.
 
     The registry must have the same leaders and ISRs: else no leader could change its ISR any more.
@@ -336,10 +325,7 @@ def has_converged(
 def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
     """Describe a cluster that did not converge."""
     lines = [f"{process.name} {process.state}" for process in cluster.processes()]
-    lines += [
-        f"pending {len(batches.pending)} {batches.broken}"
-        for batches in workload.producer.partitions
-    ]
+    lines += [f"pending {len(batches.pending)} {batches.broken}" for batches in workload.producer.partitions]
     lines += workload.left_open()
     lines.append(f"read to {list(workload.consumer.positions.values())}")
     for node, rows in cluster.states().items():

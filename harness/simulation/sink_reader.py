@@ -29,7 +29,7 @@ class SinkReader:
 
     def __init__(
         self, client: WireClient, topic: str, partitions: int, unclean_epoch: Callable[[TopicPartition], int]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`unclean_epoch`: the leader epoch that the last unclean election of a partition began; -1: there was none."""
         self._client = client
         self._host = client.host
@@ -93,9 +93,7 @@ class SinkReader:
         topic = schema.ListOffsetsTopic(name=tp.topic, partitions=(row,))
         entity = schema.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(topic,))
         try:
-            response = await self._client.ask(
-                leader.address, ApiKey.LIST_OFFSETS, LIST_VERSION, entity
-            )
+            response = await self._client.ask(leader.address, ApiKey.LIST_OFFSETS, LIST_VERSION, entity)
         except (OSError, TimeoutError, WireError):
             return
         found = response.topics[0].partitions[0]

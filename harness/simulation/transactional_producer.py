@@ -37,9 +37,7 @@ RETRIABLE_IN_PRODUCE = RETRIABLE | {ErrorCode.concurrent_transactions}
 class SimulatedTransactionalProducer:
     """One transactional id."""
 
-    def __init__(
-        self, client: WireClient, name: str, group: str, *, timeout_ms: int, version: int
-    ) -> None:
+    def __init__(self, client: WireClient, name: str, group: str, *, timeout_ms: int, version: int) -> None:
         """`timeout_ms`: of a transaction; `version`: 1 or 2, its protocol."""
         self._timeout_ms, self._adds = timeout_ms, version < EPOCH_BUMP_FROM
         self._added: set[TopicPartition | str] = set()
@@ -63,9 +61,7 @@ class SimulatedTransactionalProducer:
         )
         while True:
             try:
-                self._take(
-                    await self._coordinator.ask(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, entity)
-                )
+                self._take(await self._coordinator.ask(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, entity))
             except KafkaError:
                 await self._host.tasks.sleep(pause_ms(self._host))
             else:
@@ -85,20 +81,26 @@ class SimulatedTransactionalProducer:
         schema = messages.schema(ApiKey.PRODUCE, version, "request")
         sequence = self._sequences.get(tp, 0)
         data = build_batch(
-            list(records), timestamp_ms=self._host.clock.wall_ms(), producer_id=self._identity[0],
-            producer_epoch=self._identity[1], base_sequence=sequence, is_transactional=True,
-        )  # fmt: skip
+            list(records),
+            timestamp_ms=self._host.clock.wall_ms(),
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            base_sequence=sequence,
+            is_transactional=True,
+        )
         row = schema.PartitionProduceData(index=tp.partition, records=data)
         entity = schema.ProduceRequest(
-            transactional_id=self._name, acks=-1, timeout=messages.milliseconds(PRODUCE_TIMEOUT_MS),
+            transactional_id=self._name,
+            acks=-1,
+            timeout=messages.milliseconds(PRODUCE_TIMEOUT_MS),
             topic_data=(schema.TopicProduceData(name=tp.topic, partition_data=(row,)),),
-        )  # fmt: skip
+        )
         while True:
             leader = await self._client.leader(tp)
             try:
                 response = await self._client.ask(
                     leader.address, ApiKey.PRODUCE, version, entity, DELIVERY_MS if self._adds else REQUEST_MS
-                )  # fmt: skip
+                )
             except (OSError, TimeoutError, WireError):
                 if self._adds:
                     raise KafkaError(ErrorCode.request_timed_out) from None
@@ -113,9 +115,7 @@ class SimulatedTransactionalProducer:
             await self._host.tasks.sleep(pause_ms(self._host))
             await self._client.refresh(tp.topic)
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, int], membership: Membership
-    ) -> None:
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int], membership: Membership) -> None:
         """Commit the group's offsets in the open transaction (KIP-447)."""
         if self._adds:
             await self._add_group()
@@ -129,22 +129,26 @@ class SimulatedTransactionalProducer:
         )
         (topic,) = {tp.topic for tp in offsets}
         entity = schema.TxnOffsetCommitRequest(
-            transactional_id=self._name, group_id=self._group, producer_id=self._identity[0],
-            producer_epoch=self._identity[1], generation_id=membership.generation, member_id=membership.member_id,
+            transactional_id=self._name,
+            group_id=self._group,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            generation_id=membership.generation,
+            member_id=membership.member_id,
             topics=(schema.TxnOffsetCommitRequestTopic(name=topic, partitions=rows),),
-        )  # fmt: skip
-        await self._groups.ask(
-            ApiKey.TXN_OFFSET_COMMIT, version, entity, error_of=_offset_commit_error
         )
+        await self._groups.ask(ApiKey.TXN_OFFSET_COMMIT, version, entity, error_of=_offset_commit_error)
 
     async def end(self, *, commit: bool) -> None:
         """End the open transaction."""
         version = END_VERSION_1 if self._adds else END_VERSION
         schema = messages.schema(ApiKey.END_TXN, version, "request")
         entity = schema.EndTxnRequest(
-            transactional_id=self._name, producer_id=self._identity[0], producer_epoch=self._identity[1],
+            transactional_id=self._name,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
             committed=commit,
-        )  # fmt: skip
+        )
         response = await self._coordinator.ask(ApiKey.END_TXN, version, entity)
         if self._adds:
             self._added.clear()
@@ -157,29 +161,31 @@ class SimulatedTransactionalProducer:
         schema = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, "request")
         topic = schema.AddPartitionsToTxnTopic(name=tp.topic, partitions=(tp.partition,))
         entity = schema.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._name, v3_and_below_producer_id=self._identity[0],
-            v3_and_below_producer_epoch=self._identity[1], v3_and_below_topics=(topic,),
-        )  # fmt: skip
+            v3_and_below_transactional_id=self._name,
+            v3_and_below_producer_id=self._identity[0],
+            v3_and_below_producer_epoch=self._identity[1],
+            v3_and_below_topics=(topic,),
+        )
         await self._coordinator.ask(
             ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, entity, error_of=_add_partitions_error
-        )  # fmt: skip
+        )
         self._added.add(tp)
 
     async def _add_group(self) -> None:
         schema = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, "request")
         entity = schema.AddOffsetsToTxnRequest(
-            transactional_id=self._name, producer_id=self._identity[0], producer_epoch=self._identity[1],
+            transactional_id=self._name,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
             group_id=self._group,
-        )  # fmt: skip
+        )
         await self._coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, entity)
         self._added.add(self._group)
 
 
 def _add_partitions_error(response: Any) -> ErrorCode:
     topics = response.results_by_topic_v3_and_below
-    return first_error(
-        row.partition_error_code for topic in topics for row in topic.results_by_partition
-    )
+    return first_error(row.partition_error_code for topic in topics for row in topic.results_by_partition)
 
 
 def _offset_commit_error(response: Any) -> ErrorCode:

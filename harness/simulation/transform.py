@@ -42,8 +42,11 @@ DOWN_MS = (50, 2_000)
 """How long a killed process of the job is away: shorter and longer than its session and its transaction."""
 OPERATOR_PAUSE_MS = 500
 AT_REST = (
-    TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT, TransactionState.DEAD,
-)  # fmt: skip
+    TransactionState.EMPTY,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+    TransactionState.DEAD,
+)
 
 
 class TransformWorkload(SimulatedWorkload):
@@ -52,28 +55,30 @@ class TransformWorkload(SimulatedWorkload):
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         super().__init__(cluster, settings)
         self._jobs_random = cluster.world.rng("jobs")
-        self._progress = JobProgress(
-            self._anomaly, lambda: cluster.world.loop.now_ns, self._coordinates_since
-        )
-        self._machines: list[Machine] = [
-            cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)
-        ]
+        self._progress = JobProgress(self._anomaly, lambda: cluster.world.loop.now_ns, self._coordinates_since)
+        self._machines: list[Machine] = [cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)]
         self._calm = False
         self._incarnations: list[SimulatedJob] = []
         """Every process of the job that was ever started."""
         self._reader = SinkReader(
-            WireClient(cluster.client("sink-reader"), "sink-reader", cluster.bootstrap), SINK,
-            settings.partitions, self._unclean_epoch,
-        )  # fmt: skip
+            WireClient(cluster.client("sink-reader"), "sink-reader", cluster.bootstrap),
+            SINK,
+            settings.partitions,
+            self._unclean_epoch,
+        )
         operator = WireClient(cluster.client("operator"), "operator", cluster.bootstrap)
         self.operator = SimulatedOperator(
-            operator, settings.topic, SINK, cluster.world.rng("operator"), pause_ms=OPERATOR_PAUSE_MS,
-            operations=settings.operations, brokers=settings.brokers, movable=self._movable(),
+            operator,
+            settings.topic,
+            SINK,
+            cluster.world.rng("operator"),
+            pause_ms=OPERATOR_PAUSE_MS,
+            operations=settings.operations,
+            brokers=settings.brokers,
+            movable=self._movable(),
             deletable=self._deletable,
-        )  # fmt: skip
-        self._hanging = HangingTransactions(
-            operator, self._damaged, settings.transaction_timeout_ms
         )
+        self._hanging = HangingTransactions(operator, self._damaged, settings.transaction_timeout_ms)
         self.findings = Findings()
 
     @property
@@ -127,10 +132,7 @@ class TransformWorkload(SimulatedWorkload):
         """Return up to where the job and the readers have read each partition of the topic."""
         if topic == SINK:
             return dict(self._reader.positions)
-        return {
-            tp: min(offset, self.consumer.positions[tp])
-            for tp, offset in self._progress.processed.items()
-        }
+        return {tp: min(offset, self.consumer.positions[tp]) for tp, offset in self._progress.processed.items()}
 
     def _movable_counts(self) -> dict[str, int]:
         config = self._settings.config
@@ -141,9 +143,7 @@ class TransformWorkload(SimulatedWorkload):
 
     def _movable(self) -> list[TopicPartition]:
         return [
-            TopicPartition(topic, number)
-            for topic, count in self._movable_counts().items()
-            for number in range(count)
+            TopicPartition(topic, number) for topic, count in self._movable_counts().items() for number in range(count)
         ]
 
     def _unclean_epoch(self, tp: TopicPartition) -> int:
@@ -160,7 +160,7 @@ class TransformWorkload(SimulatedWorkload):
         name = machine.name.removeprefix("client-")
         job = SimulatedJob(
             WireClient(host, name, self._cluster.bootstrap), name, settings, SINK, self._jobs_random, self._progress
-        )  # fmt: skip
+        )
         self._incarnations.append(job)
         job.start()
 
@@ -199,9 +199,12 @@ class TransformWorkload(SimulatedWorkload):
         """Return a line for each open transaction, held back LSO and unread end, and each group that is not stable."""
         leaders = self._leaders()
         return [
-            *self._open_transactions(leaders), *self._held_back(leaders), *self._uncommitted(),
-            *self._unread(leaders), *self._moving_groups(leaders),
-        ]  # fmt: skip
+            *self._open_transactions(leaders),
+            *self._held_back(leaders),
+            *self._uncommitted(),
+            *self._unread(leaders),
+            *self._moving_groups(leaders),
+        ]
 
     def _state_partition(self, transactional_id: str) -> TopicPartition:
         count = self._movable_counts()[TRANSACTIONS.name]
@@ -219,9 +222,7 @@ class TransformWorkload(SimulatedWorkload):
                 for transaction in shard:
                     row = leaders.get(self._state_partition(transaction.transactional_id), {})
                     if transaction.value.state not in AT_REST and row.get("leader") == node:
-                        yield (
-                            f"{transaction.transactional_id} is {transaction.value.state.title} on broker {node}"
-                        )
+                        yield (f"{transaction.transactional_id} is {transaction.value.state.title} on broker {node}")
 
     def moving_groups(self) -> list[str]:
         """Return a line for each group that is not stable at its coordinator."""
@@ -232,11 +233,7 @@ class TransformWorkload(SimulatedWorkload):
         leaders = self._leaders()
         if any(self._open_transactions(leaders)):
             return []
-        return [
-            f"{tp}: LSO {row['lso']}, HW {row['hw']}"
-            for tp, row in leaders.items()
-            if row["lso"] < row["hw"]
-        ]
+        return [f"{tp}: LSO {row['lso']}, HW {row['hw']}" for tp, row in leaders.items() if row["lso"] < row["hw"]]
 
     def _coordinates_since(self, node: int, at_ns: int) -> bool:
         """Whether the broker coordinates the job's group, and did so at `at_ns`: it has the highest leader epoch."""
@@ -285,19 +282,28 @@ class TransformWorkload(SimulatedWorkload):
                 yield f"{tp}: the reader of committed data is at {position} of {end}"
 
     def judge(
-        self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes],
+        self,
+        number: int,
+        inputs: Iterable[ReplicaLog],
+        outputs: Sequence[ReplicaLog],
+        acknowledged: set[bytes],
         changes: LogChanges,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Judge partition `number` of the sink; `findings` gets what is wrong.
 
         `acknowledged`: values of the same partition of the source that were acknowledged. `changes`: of the sink.
         """
         tp = TopicPartition(SINK, number)
         facts = OutputFacts(
-            offered=self.offered, acknowledged=acknowledged, seen=self._reader.seen[tp],
-            seen_markers_commit=self._reader.committed(tp), skipped=self._reader.skipped[tp],
-            position=self._reader.positions[tp], unclean_epoch=self._unclean_epoch(tp),
-            cleaned_end=changes.cleaned_end, epochs=self._progress.output_epochs.get(tp, {}),
+            offered=self.offered,
+            acknowledged=acknowledged,
+            seen=self._reader.seen[tp],
+            seen_markers_commit=self._reader.committed(tp),
+            skipped=self._reader.skipped[tp],
+            position=self._reader.positions[tp],
+            unclean_epoch=self._unclean_epoch(tp),
+            cleaned_end=changes.cleaned_end,
+            epochs=self._progress.output_epochs.get(tp, {}),
             stale=self._progress.stale.get(tp, frozenset()),
-        )  # fmt: skip
+        )
         judge_output(tp, facts, inputs, outputs, self.findings)

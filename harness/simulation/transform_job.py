@@ -26,10 +26,7 @@ WAIT_MS = 50
 BATCH_RECORDS_MOST = 6
 
 
-MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {
-    CLASSIC: GroupMember,
-    CONSUMER: ConsumerMember,
-}
+MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {CLASSIC: GroupMember, CONSUMER: ConsumerMember}
 
 
 LeadsSince = Callable[[int, int], bool]
@@ -47,10 +44,7 @@ class JobProgress:
     """What all processes of the job have done."""
 
     def __init__(
-        self,
-        on_anomaly: Callable[[str, str], None],
-        now_ns: Callable[[], int],
-        leads_since: LeadsSince,
+        self, on_anomaly: Callable[[str, str], None], now_ns: Callable[[], int], leads_since: LeadsSince
     ) -> None:
         self._on_anomaly = on_anomaly
         self._now_ns = now_ns
@@ -99,19 +93,17 @@ class SimulatedJob:
 
     def __init__(
         self, client: WireClient, name: str, settings: RunSettings, sink: str, rng: Random, progress: JobProgress
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client = client
         self._host = client.host
         self._sink = sink
         self._random = rng
         self._progress = progress
         self._aborted_part = settings.aborted_part
-        self._member = MEMBERS[settings.group_protocol](
-            client, GROUP, settings.topic, settings.partitions
-        )
+        self._member = MEMBERS[settings.group_protocol](client, GROUP, settings.topic, settings.partitions)
         self._producer = SimulatedTransactionalProducer(
             client, name, GROUP, timeout_ms=settings.transaction_timeout_ms, version=settings.transaction_version
-        )  # fmt: skip
+        )
         self._begins_stale = False
         """Whether a coordinator that had been replaced said where this membership begins to read."""
         self.committed = 0
@@ -150,9 +142,7 @@ class SimulatedJob:
         self._progress.confirm(found.offsets)
         return found.offsets
 
-    async def _transact(
-        self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership
-    ) -> None:
+    async def _transact(self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership) -> None:
         records, end = await self._read(tp, positions[tp])
         if end is None:
             return

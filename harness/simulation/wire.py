@@ -54,9 +54,7 @@ class WireClient:
 
     # --------------------------------------------------------------- requests
 
-    async def request(
-        self, address: Address, api_key: int, version: int, body: bytes, timeout_ms: float
-    ) -> memoryview:
+    async def request(self, address: Address, api_key: int, version: int, body: bytes, timeout_ms: float) -> memoryview:
         """One request and the body of its response."""
         connection = self._connections.get(address)
         if connection is None or connection.closed:
@@ -85,7 +83,7 @@ class WireClient:
 
     async def ask(
         self, address: Address, api_key: int, version: int, entity: Any, timeout_ms: float = METADATA_MS
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Send one request, a kio entity, and decode its response."""
         body = messages.encode_request(api_key, version, entity)
         view = await self.request(address, api_key, version, body, timeout_ms)
@@ -132,9 +130,7 @@ class WireClient:
                 tp = TopicPartition(topic.name, row.partition_index)
                 known = self.leaders.get(tp)
                 if known is None or known.epoch <= row.leader_epoch:
-                    self.leaders[tp] = KnownLeader(
-                        row.leader_id, addresses[row.leader_id], row.leader_epoch
-                    )
+                    self.leaders[tp] = KnownLeader(row.leader_id, addresses[row.leader_id], row.leader_epoch)
 
     async def leader(self, tp: TopicPartition) -> KnownLeader:
         """Return the partition's leader; fetches Metadata until there is a leader."""

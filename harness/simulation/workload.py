@@ -50,19 +50,30 @@ class SimulatedWorkload:
             client.host.tasks.spawn(producer.start(), name="start")
             self.producers.append(producer)
         self.consumer = SimulatedConsumer(
-            WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
-            self.history, reads_from=settings.reads_from, on_anomaly=self._anomaly,
-        )  # fmt: skip
+            WireClient(reading, "reader", cluster.bootstrap),
+            settings.topic,
+            settings.partitions,
+            self.history,
+            reads_from=settings.reads_from,
+            on_anomaly=self._anomaly,
+        )
         self._numbers = [0] * settings.partitions
         host.tasks.spawn(self._prepare(), name="prepare")
 
     def _producer(self, client: WireClient, name: str) -> SimulatedProducer:
         settings = self._settings
         return SimulatedProducer(
-            client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
-            acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly, name=name,
+            client,
+            settings.topic,
+            settings.partitions,
+            self.history,
+            in_flight=settings.in_flight,
+            acks=settings.acks,
+            resends=settings.resends,
+            on_anomaly=self._anomaly,
+            name=name,
             keys=settings.keys,
-        )  # fmt: skip
+        )
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -111,16 +122,15 @@ class SimulatedWorkload:
         schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
         settings = self._settings
         topic = schema.CreatableTopic(
-            name=name, num_partitions=settings.partitions,
-            replication_factor=settings.replication_factor, assignments=(),
+            name=name,
+            num_partitions=settings.partitions,
+            replication_factor=settings.replication_factor,
+            assignments=(),
             configs=tuple(
-                schema.CreatableTopicConfig(name=name, value=_text(value))
-                for name, value in sorted(config.items())
+                schema.CreatableTopicConfig(name=name, value=_text(value)) for name, value in sorted(config.items())
             ),
-        )  # fmt: skip
-        entity = schema.CreateTopicsRequest(
-            topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False
         )
+        entity = schema.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False)
         while True:
             response = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
             if response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError
 
 from ..topics import Topic
-from .conditions import (
-    Assigned,
-    CaughtUp,
-    Led,
-    Records,
-    Requested,
-    Requests,
-    nodes_of,
-    request_totals,
-    topic_of,
-)
+from .conditions import Assigned, CaughtUp, Led, Records, Requested, Requests, nodes_of, request_totals, topic_of
 from .wait_loop import TIMEOUT_S, check_timeout, wait_for
 
 if TYPE_CHECKING:
@@ -64,9 +54,7 @@ class Waits:
         """The same waits for async tests: `await harrow.aio.await_assigned("billing")`."""
         return AsyncWaits(self)
 
-    def await_assigned(
-        self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S
-    ) -> int:
+    def await_assigned(self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S) -> int:
         """Wait until a consumer group is stable, and return how many members it has.
 
         `members`: how many it must have, no more and no less; None: any. `timeout`: seconds; then WaitTimeoutError,
@@ -92,13 +80,9 @@ class Waits:
         WaitTimeoutError, with the number of records of each partition. On Harrow's own brokers the logs say it; from
         others a consumer of Harrow's reads them.
         """
-        return self.wait_until(
-            Records(topic=topic_of(topic, "await_records"), count=count), timeout
-        )
+        return self.wait_until(Records(topic=topic_of(topic, "await_records"), count=count), timeout)
 
-    def await_request(
-        self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S
-    ) -> int:
+    def await_request(self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S) -> int:
         """Wait until brokers have responded to `count` requests of an API since the test began; return how many.
 
         A request that came before the call counts too, so no wait is too late. To wait for a further one:
@@ -108,14 +92,16 @@ class Waits:
         do not count. `timeout`: seconds; then WaitTimeoutError, with the client ids of this API and the other requests.
         The taps of the brokers, or of the proxy before them, say it on every backend.
         """
-        return self.wait_until(
-            Requested(api=api, client=client, count=count, before=self.requests_before), timeout
-        )
+        return self.wait_until(Requested(api=api, client=client, count=count, before=self.requests_before), timeout)
 
     def await_leader(
-        self, topic: Topic | str, partition: int = 0, *, other_than: int | Collection[int] | None = None,
+        self,
+        topic: Topic | str,
+        partition: int = 0,
+        *,
+        other_than: int | Collection[int] | None = None,
         timeout: float = TIMEOUT_S,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Wait until a partition has a leader that is registered, and return its node id.
 
         `other_than`: node ids that do not count, such as that of the leader before a fault. `timeout`: seconds; then
@@ -123,13 +109,9 @@ class Waits:
         backends are polled with Metadata.
         """
         name = topic_of(topic, "await_leader")
-        return self.wait_until(
-            Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout
-        )
+        return self.wait_until(Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout)
 
-    def wait_until(
-        self, condition: Condition, timeout: float, stopped: threading.Event | None = None
-    ) -> int:
+    def wait_until(self, condition: Condition, timeout: float, stopped: threading.Event | None = None) -> int:
         """Wait for a condition; `stopped` ends the wait of a task that was cancelled."""
         from ..topics import not_running
 
@@ -139,20 +121,18 @@ class Waits:
                 f"{condition} would stop the event loop while it waits; write await harrow.aio.{condition}"
             )
         cluster, stopped = self.cluster, stopped or threading.Event()
-        if (
-            isinstance(condition, Requested)
-            and cluster.has_broker_traces
-            and not cluster.config.flag("harrow.tap")
-        ):
-            raise ConfigError(
-                f"{condition} needs the brokers' taps, and the setting harrow.tap is false"
-            )
+        if isinstance(condition, Requested) and cluster.has_broker_traces and not cluster.config.flag("harrow.tap"):
+            raise ConfigError(f"{condition} needs the brokers' taps, and the setting harrow.tap is false")
         seen = _seen(cluster, self.folder, stopped)
         try:
             return wait_for(
-                condition, timeout_s, seen=seen, programs=self.watched_programs, stopped=stopped,
+                condition,
+                timeout_s,
+                seen=seen,
+                programs=self.watched_programs,
+                stopped=stopped,
                 state=lambda: not_running(cluster),
-            )  # fmt: skip
+            )
         finally:
             seen.close()
 
@@ -169,45 +149,37 @@ class AsyncWaits:
     def __init__(self, waits: Waits) -> None:
         self._waits = waits
 
-    async def await_assigned(
-        self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S
-    ) -> int:
+    async def await_assigned(self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S) -> int:
         """As `harrow.await_assigned`."""
         return await self._wait(Assigned(group=group, members=members), timeout)
 
-    async def await_caught_up(
-        self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S
-    ) -> None:
+    async def await_caught_up(self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S) -> None:
         """As `harrow.await_caught_up`."""
         names = tuple(topic_of(topic, "await_caught_up") for topic in topics)
         await self._wait(CaughtUp(group=group, topics=names), timeout)
 
-    async def await_records(
-        self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S
-    ) -> int:
+    async def await_records(self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S) -> int:
         """As `harrow.await_records`."""
-        return await self._wait(
-            Records(topic=topic_of(topic, "await_records"), count=count), timeout
-        )
+        return await self._wait(Records(topic=topic_of(topic, "await_records"), count=count), timeout)
 
     async def await_request(
         self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S
     ) -> int:
         """As `harrow.await_request`."""
         before = self._waits.requests_before
-        return await self._wait(
-            Requested(api=api, client=client, count=count, before=before), timeout
-        )
+        return await self._wait(Requested(api=api, client=client, count=count, before=before), timeout)
 
     async def await_leader(
-        self, topic: Topic | str, partition: int = 0, *, other_than: int | Collection[int] | None = None,
+        self,
+        topic: Topic | str,
+        partition: int = 0,
+        *,
+        other_than: int | Collection[int] | None = None,
         timeout: float = TIMEOUT_S,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """As `harrow.await_leader`."""
         name = topic_of(topic, "await_leader")
-        return await self._wait(
-            Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout
-        )
+        return await self._wait(Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout)
 
     async def _wait(self, condition: Condition, timeout: float) -> int:
         stopped = threading.Event()

@@ -79,9 +79,7 @@ class Assigned:
         if found is None:
             return Look(holds=False, there=absent(GROUPS, self.group, seen.group_names()))
         enough = found.members == self.members if self.members else found.members > 0
-        return Look(
-            holds=found.state == STABLE and enough, there=group_text(self.group, found), value=found.members
-        )  # fmt: skip
+        return Look(holds=found.state == STABLE and enough, there=group_text(self.group, found), value=found.members)
 
 
 def group_text(group: str, found: GroupSeen) -> str:
@@ -102,8 +100,7 @@ class CaughtUp:
         check_name("await_caught_up", "group", self.group)
         if not self.topics:
             raise ConfigError(
-                f"await_caught_up({self.group!r}): no topic was given; write "
-                f"await_caught_up({self.group!r}, orders)"
+                f"await_caught_up({self.group!r}): no topic was given; write await_caught_up({self.group!r}, orders)"
             )
 
     def __str__(self) -> str:
@@ -134,7 +131,7 @@ class CaughtUp:
 
     def _lag_text(
         self, seen: ClusterSeen, lags: Mapping[TopicPartition, int | None], committed: Mapping[TopicPartition, int]
-    ) -> str:  # fmt: skip
+    ) -> str:
         group = seen.group(self.group)
         if group is None and not committed:
             return absent(GROUPS, self.group, seen.group_names())
@@ -258,9 +255,7 @@ class Led:
     def __post_init__(self) -> None:
         number = self.partition
         if type(number) is not int or number < 0:
-            raise ConfigError(
-                f"await_leader({self.topic!r}, {number!r}): expected a partition from 0 up"
-            )
+            raise ConfigError(f"await_leader({self.topic!r}, {number!r}): expected a partition from 0 up")
 
     def __str__(self) -> str:
         nodes = sorted(self.other_than)
@@ -275,9 +270,7 @@ class Led:
         partitions = view.topics[self.topic]
         found = partitions.get(self.partition)
         if found is None:
-            there = (
-                f"topic {self.topic!r} has no partition {self.partition}; it has {len(partitions)}"
-            )
+            there = f"topic {self.topic!r} has no partition {self.partition}; it has {len(partitions)}"
             return Look(holds=False, there=there)
         holds = found.leader in view.live and found.leader not in self.other_than
         said = [leader_text(self.topic, number, row) for number, row in sorted(partitions.items())]
@@ -314,9 +307,7 @@ def nodes_of(value: object) -> frozenset[int]:
         nodes = [value]
     found = [node for node in nodes if isinstance(node, int) and not isinstance(node, bool)]
     if len(found) < len(nodes):
-        raise ConfigError(
-            f"await_leader(…, other_than={value!r}): expected the node id of a broker, or several"
-        )
+        raise ConfigError(f"await_leader(…, other_than={value!r}): expected the node id of a broker, or several")
     return frozenset(found)
 
 
@@ -342,4 +333,4 @@ def no_topic(topic: str, view: ClusterView) -> str:
 
 def places_of(view: ClusterView, topics: Iterable[str]) -> list[TopicPartition]:
     """Return the partitions of topics, in order."""
-    return [TopicPartition(topic, number) for topic in topics for number in sorted(view.topics[topic])]  # fmt: skip
+    return [TopicPartition(topic, number) for topic in topics for number in sorted(view.topics[topic])]

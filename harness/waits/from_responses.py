@@ -74,24 +74,23 @@ class FromResponses:
         }
         return GroupSeen(state=found.state, members=len(found.members), owners=owners)
 
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that OffsetFetch returns."""
         s = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
         topics = tuple(
-            s.OffsetFetchRequestTopics(
-                name=name, partition_indexes=tuple(where.partition for where in found)
-            )
+            s.OffsetFetchRequestTopics(name=name, partition_indexes=tuple(where.partition for where in found))
             for name, found in by_topic(partitions).items()
         )
         coordinator = self._coordinator(group)
 
         def send() -> Any:
             return coordinator.ask(
-                ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "OffsetFetchRequest", require_stable=False,
+                ApiKey.OFFSET_FETCH,
+                OFFSET_FETCH_VERSION,
+                "OffsetFetchRequest",
+                require_stable=False,
                 groups=(s.OffsetFetchRequestGroup(group_id=group, topics=topics),),
-            ).groups[0]  # fmt: skip
+            ).groups[0]
 
         row = coordinator.patiently(send, lambda found: found.error_code, PATIENCE_S)
         if row.error_code is not ErrorCode.none:
@@ -113,9 +112,7 @@ class FromResponses:
         """The ends that ListOffsets returns; a log is taken to begin at offset 0, below which nothing is read."""
         leaders = newest_leaders(self._cluster.state(), frozenset(partitions))
         ends = {where: row["lso"] for where, (_, row) in leaders.items()}
-        return {
-            where: OffsetsSeen(start=0, end=end) for where, end in ends.items() if end is not None
-        }
+        return {where: OffsetsSeen(start=0, end=end) for where, end in ends.items() if end is not None}
 
     def readable(self, where: TopicPartition, first: int, end: int) -> int:
         """Read what was not counted yet; ClusterError where the leader does not return it now."""
@@ -130,9 +127,7 @@ class FromResponses:
                     count += more
                     self._counted[where, first] = position, count
                     if time.monotonic() > deadline or self._stopped.is_set():
-                        raise ClusterError(
-                            f"{where} was read up to offset {position} of {end} so far"
-                        )
+                        raise ClusterError(f"{where} was read up to offset {position} of {end} so far")
             finally:
                 reader.unassign()
         return count
@@ -161,11 +156,17 @@ class FromResponses:
 
             self._reader = confluent_kafka.Consumer(
                 {
-                    "bootstrap.servers": self._cluster.bootstrap_servers, "group.id": READER, "client.id": READER,
-                    "enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True,
-                    "isolation.level": "read_committed", "allow.auto.create.topics": False, "log_level": 2,
+                    "bootstrap.servers": self._cluster.bootstrap_servers,
+                    "group.id": READER,
+                    "client.id": READER,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_committed",
+                    "allow.auto.create.topics": False,
+                    "log_level": 2,
                 }
-            )  # fmt: skip
+            )
         return self._reader
 
     def requests(self) -> Sequence[RequestCount]:

@@ -15,12 +15,7 @@ from harrow.cluster.errors import ClusterError
 from harrow.cluster.ids import TopicPartition
 
 from .. import run_folder
-from ..checks.segments import (
-    CONTROL,
-    SegmentError,
-    scan_log,
-    transaction_ranges,
-)
+from ..checks.segments import CONTROL, SegmentError, scan_log, transaction_ranges
 from ..histories.live_taps import CommitRows, GroupRows, GroupSeen, known_groups
 from ..histories.request_rows import RequestCount, count_requests
 from .seen import OffsetsSeen, newest_leaders
@@ -58,9 +53,7 @@ class FromTaps:
         """One group by its rows."""
         return self._groups.group(name)
 
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets of which a coordinator wrote a row."""
         found = self._commits.committed(group)
         return {where: found[where] for where in partitions if where in found}
@@ -69,10 +62,7 @@ class FromTaps:
         """What the leaders say over their control sockets."""
         leaders = newest_leaders(self._cluster.state(), frozenset(partitions))
         self._leaders.update((where, node) for where, (node, _) in leaders.items())
-        return {
-            where: OffsetsSeen(start=row["log_start"], end=row["lso"])
-            for where, (_, row) in leaders.items()
-        }
+        return {where: OffsetsSeen(start=row["log_start"], end=row["lso"]) for where, (_, row) in leaders.items()}
 
     def readable(self, where: TopicPartition, first: int, end: int) -> int:
         """Count by the batches of the leader's log; a look without a new batch does not read it again."""

@@ -49,9 +49,7 @@ class ClusterSeen(Protocol):
         """One group; None where there is none."""
         ...
 
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The committed offsets of a group; a partition without one is left out."""
         ...
 

@@ -51,9 +51,14 @@ def check_timeout(call: str, timeout: object) -> float:
 
 
 def wait_for(
-    condition: Condition, timeout_s: float, *, seen: ClusterSeen, programs: TestPrograms, stopped: threading.Event,
+    condition: Condition,
+    timeout_s: float,
+    *,
+    seen: ClusterSeen,
+    programs: TestPrograms,
+    stopped: threading.Event,
     state: Callable[[], str],
-) -> int:  # fmt: skip
+) -> int:
     """Return the value of a condition when it holds; WaitTimeoutError says what was there instead.
 
     `state` says in brackets which brokers do not run. ProgramDiedError as soon as a program of the test has died by

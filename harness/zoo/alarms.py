@@ -43,9 +43,7 @@ def source_of(number: int, bugs: Sequence[Bug], search: str | None = None) -> st
     return bugs[turn % len(bugs)].name if source == DIRECTED else source
 
 
-def judge_unplanted(
-    numbers: Sequence[int], bugs: Sequence[Bug], search: str | None = None
-) -> list[Judged]:
+def judge_unplanted(numbers: Sequence[int], bugs: Sequence[Bug], search: str | None = None) -> list[Judged]:
     """Run some of them, one after the other. The guided search learns from its runs among them."""
     results = list[Judged]()
     by_name = {bug.name: bug for bug in bugs}
@@ -59,10 +57,12 @@ def judge_unplanted(
             result = run_schedule(plan_unplanted(by_name.get(source), SEEDS_FROM + number))
         results.append(
             Judged(
-                source=source, status=result.status, schedule=result.schedule,
+                source=source,
+                status=result.status,
+                schedule=result.schedule,
                 anomalies=tuple(sorted({name for name, _ in result.anomalies})),
             )
-        )  # fmt: skip
+        )
     return results
 
 

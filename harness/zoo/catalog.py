@@ -9,9 +9,7 @@ from harrow.cluster.errors import ConfigError
 from . import replication, storage, transactions
 from .bug import Bug
 
-ZOO: tuple[Bug, ...] = tuple(
-    sorted((*replication.BUGS, *storage.BUGS, *transactions.BUGS), key=lambda bug: bug.number)
-)
+ZOO: tuple[Bug, ...] = tuple(sorted((*replication.BUGS, *storage.BUGS, *transactions.BUGS), key=lambda bug: bug.number))
 
 
 def bug_named(name: str) -> Bug:

@@ -38,9 +38,7 @@ def fewest_faults(bug: Bug, schedule: Schedule, where: Runs | None = None) -> Fe
     """Leave out faults of `schedule`, a run that showed `bug`; by default in simulation."""
     if where is None:
         where = SimulatedRuns()
-        shrunk, _ = shrink_simulated(
-            schedule, runs_most=CANDIDATES_MOST, names=bug.seen_as, faults_only=True
-        )
+        shrunk, _ = shrink_simulated(schedule, runs_most=CANDIDATES_MOST, names=bug.seen_as, faults_only=True)
     else:
         again = shrink_by_role(schedule, where, bug.seen_as)
         if again is None:
@@ -59,7 +57,7 @@ def shrink_by_role(schedule: Schedule, where: Runs, names: Collection[str]) -> S
     """
     trial = failing_again(
         lambda candidate: not where.run(candidate).anomalies.isdisjoint(names), failures=FAILURES, runs=RUNS
-    )  # fmt: skip
+    )
     first = trial(with_roles(schedule))
     if first is None:
         return None

@@ -14,12 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from harrow.cluster.host.seam.failpoints import (
-    AFTER_APPEND,
-    AFTER_ISR_WRITE,
-    BEFORE_APPEND,
-    BEFORE_ISR_WRITE,
-)
+from harrow.cluster.host.seam.failpoints import AFTER_APPEND, AFTER_ISR_WRITE, BEFORE_APPEND, BEFORE_ISR_WRITE
 from harrow.faults.cluster_faults import ExpireSession
 from harrow.faults.disk_faults import PowerLoss, Wipe
 from harrow.faults.events import began, healed, isr_count, new_leader, took_effect
@@ -92,7 +87,7 @@ def leader_and_heir_end(
         step(3, late_request("Fetch"), took_effect("2"), until=(took_effect("4"),)),
         step(4, end(target=leader(TOPIC)), took_effect("3"), until=back),
         step(5, appends, new_leader(TOPIC, 0, "4"), until=back),
-    )  # fmt: skip
+    )
 
 
 def late_request(api: str, target: Target = all_brokers) -> DelayRequest:
@@ -100,9 +95,7 @@ def late_request(api: str, target: Target = all_brokers) -> DelayRequest:
     return delay_request(api, target=target, delay_ms=HELD_MS, client="broker *")
 
 
-def heir_dies_after_its_first_append(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def heir_dies_after_its_first_append(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """The heir lacks the leader's last batches, appends, and dies before another follower knows where to truncate."""
     del settings
     behind = Isolate(target=next_leader(TOPIC), heals_by="reset")
@@ -117,9 +110,7 @@ def heir_dies_after_its_first_append(
     )
 
 
-def slow_follower_joins_and_is_elected(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def slow_follower_joins_and_is_elected(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """Two elections around a follower that lacks committed records.
 
     The follower is cut off until it is outside of the ISR. What waited for it is committed then, and the leader dies
@@ -140,9 +131,7 @@ def slow_follower_joins_and_is_elected(
     )
 
 
-def leader_cut_off_until_another_leads(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def leader_cut_off_until_another_leads(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """The leader reaches neither followers nor registry, only clients, until another broker leads."""
     del settings
     cut = Isolate(target=leader(TOPIC), heals_by="reset")
@@ -164,9 +153,7 @@ def follower_loses_its_disk_before_it_is_in_the_isr(
         step(1, Pause(target=follower(TOPIC)), wait_ms=first_ms(rng) + 500, until=(began("2"),)),
         step(2, joins, isr_count(TOPIC, 0, 1), until=back, duration_ms=HOLD_MS),
         step(3, Wipe(target=follower(TOPIC)), healed("1"), took_effect("2"), duration_ms=0),
-        step(
-            4, ExpireSession(target=follower(TOPIC)), took_effect("3"), duration_ms=0, overlaps=True
-        ),
+        step(4, ExpireSession(target=follower(TOPIC)), took_effect("3"), duration_ms=0, overlaps=True),
         step(5, Kill(target=leader(TOPIC)), *joined, until=(new_leader(TOPIC, 0, "5"),)),
     )
 
@@ -182,9 +169,7 @@ def last_member_loses_power(rng: random.Random, settings: RunSettings) -> Sequen
     )
 
 
-def follower_that_misses_two_elections(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def follower_that_misses_two_elections(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """One follower lacks the leader's last batches, the other does not know of elections.
 
     The leader dies and follows its heir, then the heir dies and the old leader leads again.
@@ -197,45 +182,32 @@ def follower_that_misses_two_elections(
     return (
         step(1, behind, wait_ms=first_ms(rng), until=(took_effect("3"),)),
         step(2, unaware, took_effect("1"), until=end),
-        step(
-            3,
-            Kill(target=leader(TOPIC)),
-            began("2"),
-            wait_ms=SETTLED_MS,
-            until=(new_leader(TOPIC, 0, "3"),),
-        ),
+        step(3, Kill(target=leader(TOPIC)), began("2"), wait_ms=SETTLED_MS, until=(new_leader(TOPIC, 0, "3"),)),
         step(4, Kill(target=leader(TOPIC)), healed("3"), isr_count(TOPIC, 0, 3), until=end),
         step(5, appends, new_leader(TOPIC, 0, "4"), until=end),
     )
 
 
-def follower_leaves_the_isr_of_an_idle_partition(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def follower_leaves_the_isr_of_an_idle_partition(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """A follower is paused until it has left the ISR and a request that waited for it has timed out."""
     lasts_ms = settings.lag_ms + 2 * REQUEST_MS
     return (step(1, Pause(target=follower(TOPIC)), wait_ms=first_ms(rng), duration_ms=lasts_ms),)
 
 
-def late_response_of_several_is_lost(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def late_response_of_several_is_lost(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """Followers get records late, so that a producer has several requests in flight; it loses a response."""
     del settings
     late = SlowLink(target=leader(TOPIC), delay_ms=60)
     lost = lose_response("Produce", rng.randint(1, 3), leader(TOPIC))
     end = (took_effect("2"),)
-    return (
-        step(1, late, wait_ms=first_ms(rng), until=end),
-        step(2, lost, took_effect("1"), until=end, overlaps=True),
-    )
+    return (step(1, late, wait_ms=first_ms(rng), until=end), step(2, lost, took_effect("1"), until=end, overlaps=True))
 
 
 REQUEST_MS = 1_500
 """`request.timeout.ms` of a producer that a broker must answer although nothing else happens."""
 RUN = SimulationOptions(
     brokers=3, partitions=1, seconds=30.0, batches=300, topic_config=AVAILABLE, config=ONE_PARTITION
-)  # fmt: skip
+)
 FOUR_BROKERS = replace(RUN, brokers=4, replication_factor=4)
 POWER_LOSSES = replace(RUN, power_loss=True)
 TWO_REPLICAS = replace(
@@ -253,15 +225,9 @@ TWO_REPLICAS = replace(
 LAG_BELOW_SESSION = replace(RUN, config={**ONE_PARTITION, LAG: 100})
 IN_ORDER: Mapping[str, InOrder] = {
     "kip_101": InOrder(options=RUN, steps=partial(leader_and_heir_end, end=Kill)),
-    "kip_101_power_loss": InOrder(
-        options=POWER_LOSSES, steps=partial(leader_and_heir_end, end=PowerLoss)
-    ),
-    "kip_279": InOrder(
-        options=RUN, steps=heir_dies_after_its_first_append, on_processes=SAME_BATCHES
-    ),
-    "kip_320": InOrder(
-        options=RUN, steps=follower_that_misses_two_elections, on_processes=SAME_BATCHES
-    ),
+    "kip_101_power_loss": InOrder(options=POWER_LOSSES, steps=partial(leader_and_heir_end, end=PowerLoss)),
+    "kip_279": InOrder(options=RUN, steps=heir_dies_after_its_first_append, on_processes=SAME_BATCHES),
+    "kip_320": InOrder(options=RUN, steps=follower_that_misses_two_elections, on_processes=SAME_BATCHES),
     "kafka_7128": InOrder(options=FOUR_BROKERS, steps=slow_follower_joins_and_is_elected),
     "kip_497": InOrder(
         options=LAG_BELOW_SESSION,
@@ -271,9 +237,7 @@ IN_ORDER: Mapping[str, InOrder] = {
     ),
     "kafka_13091": InOrder(
         # a leader with one batch at a time, whose followers' fetches wait longer than the producer does
-        options=replace(
-            LAG_BELOW_SESSION, in_flight=1, config={**ONE_PARTITION, SESSION: 6_000, LAG: 400}
-        ),
+        options=replace(LAG_BELOW_SESSION, in_flight=1, config={**ONE_PARTITION, SESSION: 6_000, LAG: 400}),
         steps=follower_leaves_the_isr_of_an_idle_partition,
         on_processes={"request_timeout_ms": REQUEST_MS},
     ),

@@ -39,16 +39,13 @@ class RealRuns:
         scenario = recorded_scenario(schedule, "harrow zoo --real")
         result = run_scenario(replace(scenario, converge_timeout_s=CONVERGE_S), folder)
         recorded = folder / SCHEDULE
-        ran = (
-            Schedule.from_json(recorded.read_text(encoding="utf-8"))
-            if recorded.exists()
-            else schedule
-        )
+        ran = Schedule.from_json(recorded.read_text(encoding="utf-8")) if recorded.exists() else schedule
         shutil.rmtree(folder, ignore_errors=True)
         return Observed(
             anomalies=frozenset(result.anomalies) if result.status == "invalid" else frozenset(),
-            faults=result.faults, schedule=ran,
-        )  # fmt: skip
+            faults=result.faults,
+            schedule=ran,
+        )
 
     def clock(self) -> float:
         """Return the wall time."""

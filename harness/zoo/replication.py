@@ -26,9 +26,7 @@ QUICK: Mapping[str, object] = {SESSION: 1_500, LAG: 400}
 IMBALANCE_CHECK = "leader.imbalance.check.interval.seconds"
 
 
-def leader_stops_when_a_follower_joins(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def leader_stops_when_a_follower_joins(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """Two elections around a follower that lacks committed records.
 
     A follower is cut off until it is outside of the ISR. What waited for it is committed then, and the leader dies
@@ -41,20 +39,13 @@ def leader_stops_when_a_follower_joins(
     leader_dies = Failpoint(target=leader(TOPIC), point=BEFORE_APPEND, action="crash")
     heir_stops = Failpoint(target=all_brokers, point=BEFORE_ISR_WRITE, action="stop")
     return (
-        step(
-            1,
-            at_ms,
-            Isolate(target=follower(TOPIC), heals_by="reset"),
-            rng.uniform(1.5, 2) * lag_ms,
-        ),
+        step(1, at_ms, Isolate(target=follower(TOPIC), heals_by="reset"), rng.uniform(1.5, 2) * lag_ms),
         step(2, armed_ms, leader_dies, end_ms),
         step(3, armed_ms + 20, heir_stops, end_ms),
     )
 
 
-def leader_cut_off_from_brokers(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def leader_cut_off_from_brokers(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """The leader reaches neither followers nor registry, only clients, until another broker is elected."""
     session_ms = settings.session_ms
     at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
@@ -62,9 +53,7 @@ def leader_cut_off_from_brokers(
     return (step(1, at_ms, Isolate(target=leader(TOPIC)), lasts_ms),)
 
 
-def heir_dies_after_its_first_append(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def heir_dies_after_its_first_append(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """Two elections between which the second heir truncates nothing.
 
     One follower does not get the leader's last batches. The leader dies; its heir appends, and dies before another
@@ -102,9 +91,7 @@ def leader_and_heir_end(
     )
 
 
-def follower_that_misses_two_elections(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def follower_that_misses_two_elections(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """One follower lacks the leader's last batches, the other does not know of elections.
 
     The leader dies and follows its heir, then the heir dies and the old leader leads again.
@@ -115,26 +102,14 @@ def follower_that_misses_two_elections(
     late_ms = rng.uniform(4, 6) * session_ms
     heir_ms = at_ms + rng.uniform(2, 2.6) * session_ms
     return (
-        step(
-            1,
-            at_ms,
-            Isolate(target=follower(TOPIC), heals_by="reset"),
-            rng.uniform(0.7, 0.9) * lag_ms,
-        ),
+        step(1, at_ms, Isolate(target=follower(TOPIC), heals_by="reset"), rng.uniform(0.7, 0.9) * lag_ms),
         step(2, at_ms + 30, late_request("LeaderAndIsr", follower(TOPIC), late_ms), end_ms),
-        step(
-            3,
-            at_ms + rng.uniform(0.3, 0.6) * lag_ms,
-            Kill(target=leader(TOPIC)),
-            rng.uniform(1.1, 1.4) * session_ms,
-        ),
+        step(3, at_ms + rng.uniform(0.3, 0.6) * lag_ms, Kill(target=leader(TOPIC)), rng.uniform(1.1, 1.4) * session_ms),
         step(4, heir_ms, Kill(target=leader(TOPIC)), end_ms),
     )
 
 
-def controller_cut_off_at_its_check(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def controller_cut_off_at_its_check(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """A preferred leader restarts; then the controller is cut off when it is about to give leadership back to it.
 
     The controller is back when another is elected, and before that one has checked for imbalances.
@@ -149,9 +124,7 @@ def controller_cut_off_at_its_check(
     )
 
 
-def preferred_leader_dies_before_it_appends(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def preferred_leader_dies_before_it_appends(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """An heir's followers fetch nothing from it until the preferred leader leads again, which then dies.
 
     The preferred leader restarts shortly before a check for imbalances. It is back in the ISR, cut off until the check
@@ -165,9 +138,7 @@ def preferred_leader_dies_before_it_appends(
     cut_ms = restart_ms + rng.uniform(40, 70)
     late_ms = rng.uniform(0.6, 0.9) * lag_ms
     return (
-        step(
-            1, restart_ms, SlowLink(target=follower(TOPIC), delay_ms=late_ms), back_ms - restart_ms
-        ),
+        step(1, restart_ms, SlowLink(target=follower(TOPIC), delay_ms=late_ms), back_ms - restart_ms),
         step(2, restart_ms, Restart(target=leader(TOPIC), kill=True), 0),
         step(3, cut_ms - 10, late_request("Fetch", all_brokers, late_ms), end_ms),
         step(4, cut_ms, Isolate(target=follower(TOPIC), heals_by="reset"), back_ms - cut_ms),
@@ -175,9 +146,7 @@ def preferred_leader_dies_before_it_appends(
     )
 
 
-def follower_paused_past_its_session(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def follower_paused_past_its_session(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """A follower is removed from the ISR for its lag, loses its session, and fetches before it registers again."""
     session_ms = settings.session_ms
     at_ms = rng.uniform(0.05, 0.3) * settings.seconds * 1_000
@@ -190,9 +159,7 @@ def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
 
 
-def follower_leaves_the_isr(
-    rng: random.Random, settings: RunSettings
-) -> tuple[ScheduledFault, ...]:
+def follower_leaves_the_isr(rng: random.Random, settings: RunSettings) -> tuple[ScheduledFault, ...]:
     """A follower is paused for so long that its leader removes it from the ISR, and not past its session."""
     at_ms = rng.uniform(200, 1_000)
     lasts_ms = rng.uniform(0.6, 0.8) * settings.session_ms
@@ -308,12 +275,7 @@ BUGS: tuple[Bug, ...] = (
             partitions=1,
             seconds=6.0,
             batches=60,
-            config={
-                SESSION: 600,
-                LAG: 400,
-                IMBALANCE_CHECK: 2,
-                "leader.imbalance.per.broker.percentage": 0,
-            },
+            config={SESSION: 600, LAG: 400, IMBALANCE_CHECK: 2, "leader.imbalance.per.broker.percentage": 0},
         ),
         steps=controller_cut_off_at_its_check,
     ),

@@ -34,21 +34,22 @@ def last_member_loses_power(rng: random.Random, settings: RunSettings) -> Sequen
         step(1, begin_ms, Kill(target=follower(TOPIC, partition)), back_ms),
         step(2, begin_ms + 1, Kill(target=follower(TOPIC, partition)), back_ms),
         step(3, cut_ms, PowerLoss(target=leader(TOPIC, partition)), rng.uniform(0.2, 1.2) * SESSION_MS),
-    )  # fmt: skip
+    )
 
 
-def fsync_of_last_member_fails(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def fsync_of_last_member_fails(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """The followers leave the ISR, then one fsync of the leader's log fails; the followers stay away meanwhile."""
     partition = rng.randrange(settings.partitions)
     begin_ms = rng.uniform(300, 900)
     error_ms = begin_ms + rng.uniform(1.5, 2.2) * SESSION_MS
     back_ms = error_ms - begin_ms + 6 * SESSION_MS
     error = DiskError(
-        target=leader(TOPIC, partition), operation="sync", path=f"*/{TOPIC}-{partition}/*.log",
-        nth=rng.randint(1, 6), count=1,
-    )  # fmt: skip
+        target=leader(TOPIC, partition),
+        operation="sync",
+        path=f"*/{TOPIC}-{partition}/*.log",
+        nth=rng.randint(1, 6),
+        count=1,
+    )
     return (
         step(1, begin_ms, Kill(target=follower(TOPIC, partition)), back_ms),
         step(2, begin_ms + 1, Kill(target=follower(TOPIC, partition)), back_ms),
@@ -62,25 +63,21 @@ def transaction_index_fails(rng: random.Random, settings: RunSettings) -> Sequen
     begin_ms = rng.uniform(300, 1_000)
     error = DiskError(
         target=leader(SINK, partition), operation="write", path=f"*/{SINK}-{partition}/*.txnindex", count=1
-    )  # fmt: skip
+    )
     return (
         step(1, begin_ms, error, 2 * SESSION_MS),
         step(2, begin_ms + rng.uniform(100, 1_500), Reset(target=leader(TOPIC, partition)), 0),
     )
 
 
-def leader_is_cut_off_from_brokers(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def leader_is_cut_off_from_brokers(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """A leader takes records that no follower gets, and follows another leader later; clients reach it all the time."""
     begin_ms = rng.uniform(300, 1_500)
     cut = Isolate(target=leader(TOPIC, rng.randrange(settings.partitions)), clients=False)
     return (step(1, begin_ms, cut, rng.uniform(1.2, 3.0) * SESSION_MS),)
 
 
-def all_lose_power_with_slow_disks(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def all_lose_power_with_slow_disks(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """Records wait for fsyncs on all brokers and stay above the high watermark for long; then all lose their power."""
     del settings
     steps: list[ScheduledFault] = []
@@ -94,9 +91,7 @@ def all_lose_power_with_slow_disks(
     return steps
 
 
-def follower_loses_its_disk_on_its_way_back(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def follower_loses_its_disk_on_its_way_back(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """A follower that has left the ISR comes back, and loses its disk before the leader's late ISR write lands.
 
     Then it fetches slowly, and the leader is killed.
@@ -105,9 +100,7 @@ def follower_loses_its_disk_on_its_way_back(
     begin_ms, away_ms = rng.uniform(500, 1_000), rng.uniform(700, 1_000)
     late_ms = rng.uniform(200, 450)
     back_ms = begin_ms + away_ms
-    wipe_ms = back_ms + rng.uniform(
-        20, 0.8 * late_ms
-    )  # a member of the ISR that is wiped loses records
+    wipe_ms = back_ms + rng.uniform(20, 0.8 * late_ms)  # a member of the ISR that is wiped loses records
     kill_ms = back_ms + late_ms + rng.uniform(150, 450)
     late = SlowLink(target=leader(TOPIC, 0), peers="any")
     slow = SlowLink(target=follower(TOPIC, 0))
@@ -120,18 +113,13 @@ def follower_loses_its_disk_on_its_way_back(
     )
 
 
-def follower_dies_while_it_loads_its_logs(
-    rng: random.Random, settings: RunSettings
-) -> Sequence[ScheduledFault]:
+def follower_dies_while_it_loads_its_logs(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """A follower shuts down cleanly, and is killed while it starts; later the leader dies for long."""
     end_ms = 1_000 * settings.seconds
     crash = CrashDuringRecovery(target=follower(TOPIC, 0), clean=True)
     begin_ms, lasts_ms = rng.uniform(500, 1_500), rng.uniform(0.5, 1.5) * SESSION_MS
     leader_dies_ms = begin_ms + lasts_ms + rng.uniform(3, 5) * SESSION_MS
-    return (
-        step(1, begin_ms, crash, lasts_ms),
-        step(2, leader_dies_ms, Kill(target=leader(TOPIC, 0)), end_ms),
-    )
+    return (step(1, begin_ms, crash, lasts_ms), step(2, leader_dies_ms, Kill(target=leader(TOPIC, 0)), end_ms))
 
 
 BUGS: tuple[Bug, ...] = (
@@ -181,9 +169,7 @@ BUGS: tuple[Bug, ...] = (
         name="kafka_14704",
         known_as="KAFKA-14704",
         seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
-        options=SimulationOptions(
-            brokers=3, seconds=4.0, producers=2, reads_from=SAME_BROKER, config=TIMES
-        ),
+        options=SimulationOptions(brokers=3, seconds=4.0, producers=2, reads_from=SAME_BROKER, config=TIMES),
         steps=leader_is_cut_off_from_brokers,
     ),
     Bug(
@@ -191,9 +177,7 @@ BUGS: tuple[Bug, ...] = (
         name="kafka_9835",
         known_as="KAFKA-9835",
         seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
-        options=SimulationOptions(
-            brokers=3, seconds=6.0, batches=150, producers=5, power_loss=True, config=TIMES
-        ),
+        options=SimulationOptions(brokers=3, seconds=6.0, batches=150, producers=5, power_loss=True, config=TIMES),
         steps=all_lose_power_with_slow_disks,
     ),
     Bug(

@@ -55,9 +55,7 @@ def check_command(words: str) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"--suite {words!r}: {error}") from None
     if not command:
-        raise ConfigError(
-            "--suite is empty; give the command that runs your tests: --suite 'pytest tests/'"
-        )
+        raise ConfigError("--suite is empty; give the command that runs your tests: --suite 'pytest tests/'")
     return command
 
 
@@ -66,45 +64,36 @@ def run_suite(command: Sequence[str], bug: Bug | None, environment: Mapping[str,
     with tempfile.TemporaryDirectory(prefix="harrow-suite-") as scratch:
         report, out = Path(scratch, "junit.xml"), Path(scratch, "out")
         options = [
-            f"--junit-xml={report}", f"--harrow-out={out}", "-p", "no:cacheprovider",
+            f"--junit-xml={report}",
+            f"--harrow-out={out}",
+            "-p",
+            "no:cacheprovider",
             *(() if bug is None else ("--harrow-plant", bug.module)),
-        ]  # fmt: skip
+        ]
         options_of_user = environment.get("PYTEST_ADDOPTS", "")
-        given = {
-            **environment,
-            "PYTEST_ADDOPTS": f"{options_of_user} {shlex.join(options)}".strip(),
-        }
+        given = {**environment, "PYTEST_ADDOPTS": f"{options_of_user} {shlex.join(options)}".strip()}
         began = time.monotonic()
         try:
             ended = subprocess.run(  # noqa: S603 - the user's own command
-                command,
-                env=given,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=RUN_TIMEOUT_S,
-                check=False,
+                command, env=given, capture_output=True, text=True, errors="replace", timeout=RUN_TIMEOUT_S, check=False
             )
         except OSError as error:
-            raise ConfigError(
-                f"--suite: {command[0]} cannot be started: {error.strerror}"
-            ) from None
+            raise ConfigError(f"--suite: {command[0]} cannot be started: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            raise ConfigError(
-                f"--suite: {shlex.join(command)} did not end within {RUN_TIMEOUT_S:g} s"
-            ) from None
+            raise ConfigError(f"--suite: {shlex.join(command)} did not end within {RUN_TIMEOUT_S:g} s") from None
         tests, failed = tests_of(report)
-        names = [
-            name
-            for path in out.rglob(f"{Path(run_folder.VERDICT).stem}*.json")
-            for name in invalid_names(path)
-        ]
+        names = [name for path in out.rglob(f"{Path(run_folder.VERDICT).stem}*.json") for name in invalid_names(path)]
         lines = (ended.stdout + ended.stderr).strip().splitlines()
         return SuiteRun(
-            bug=bug, failed=failed, tests=tests, clusters=sum(1 for _ in out.rglob(run_folder.RUN)),
+            bug=bug,
+            failed=failed,
+            tests=tests,
+            clusters=sum(1 for _ in out.rglob(run_folder.RUN)),
             anomalies=sorted(set(names)),
-            seconds=time.monotonic() - began, exit_code=ended.returncode, output="\n".join(lines[-OUTPUT_LINES:]),
-        )  # fmt: skip
+            seconds=time.monotonic() - began,
+            exit_code=ended.returncode,
+            output="\n".join(lines[-OUTPUT_LINES:]),
+        )
 
 
 def tests_of(report: Path) -> tuple[int, dict[str, str]]:

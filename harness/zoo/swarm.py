@@ -44,16 +44,7 @@ from harrow.faults.targets import (
     txn_coordinator,
 )
 
-from ..run_settings import (
-    EXACTLY_ONCE,
-    LEADER,
-    ORDERS,
-    SAME_BROKER,
-    SINK,
-    TOPIC,
-    RunSettings,
-    settings_of,
-)
+from ..run_settings import EXACTLY_ONCE, LEADER, ORDERS, SAME_BROKER, SINK, TOPIC, RunSettings, settings_of
 from ..simulation import SimulationOptions, plan_seed
 from ..simulation.transform_job import GROUP
 
@@ -75,9 +66,7 @@ SWARM_WEIGHTS: Mapping[str, int] = {
 }
 """The mix of simulations, and faults of starts, of the controller and of single requests."""
 RESENDS_PART = 0.2
-RESENDS_WEIGHTS: Mapping[str, int] = {
-    "reset": 2, "slow_link": 2, "pause": 1, "lose_response": 2, "delay_request": 1
-}  # fmt: skip
+RESENDS_WEIGHTS: Mapping[str, int] = {"reset": 2, "slow_link": 2, "pause": 1, "lose_response": 2, "delay_request": 1}
 """Of a producer that sends again: no broker restarts, because a correct broker forgets batches then, too."""
 RESENDS_SECONDS = 4.0
 
@@ -98,7 +87,7 @@ BROKER_SETTINGS: Sequence[tuple[float, Mapping[str, object]]] = (
     (0.15, {"leader.imbalance.check.interval.seconds": 2, "leader.imbalance.per.broker.percentage": 0}),
     (0.3, {"log.retention.check.interval.ms": 300}),
     (0.3, {"replica.high.watermark.checkpoint.interval.ms": 100}),
-)  # fmt: skip
+)
 """How likely each of these settings is; the later one counts."""
 JOB_BROKER_SETTINGS: Sequence[tuple[float, Mapping[str, object]]] = (
     (0.3, {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}),
@@ -136,33 +125,65 @@ OF_BROKERS = "broker *"
 ROLES: Mapping[str, Sequence[Target]] = {
     ORDERS: (one, follower(TOPIC), isr_member(TOPIC), next_leader(TOPIC)),
     EXACTLY_ONCE: (
-        one, follower(TOPIC), leader(SINK), follower(SINK), group_coordinator(GROUP),
-        txn_coordinator("job-1"), txn_coordinator("job-2"), txn_coordinator("job-3"),
+        one,
+        follower(TOPIC),
+        leader(SINK),
+        follower(SINK),
+        group_coordinator(GROUP),
+        txn_coordinator("job-1"),
+        txn_coordinator("job-2"),
+        txn_coordinator("job-3"),
     ),
-}  # fmt: skip
+}
 """What takes the place of a drawn broker without a role."""
 APIS: Mapping[str, Sequence[str]] = {
     ORDERS: ("Produce", "Produce", "Fetch", "Fetch", "LeaderAndIsr", "OffsetForLeaderEpoch"),
     EXACTLY_ONCE: (
-        "Produce", "Fetch", "LeaderAndIsr", "EndTxn", "WriteTxnMarkers", "AddPartitionsToTxn",
-        "AddOffsetsToTxn", "TxnOffsetCommit", "InitProducerId", "OffsetFetch", "JoinGroup",
+        "Produce",
+        "Fetch",
+        "LeaderAndIsr",
+        "EndTxn",
+        "WriteTxnMarkers",
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "InitProducerId",
+        "OffsetFetch",
+        "JoinGroup",
     ),
-}  # fmt: skip
+}
 """Of which single requests are hit."""
 LOG_POINTS = (
-    points.BEFORE_APPEND, points.AFTER_APPEND, points.AFTER_FOLLOWER_APPEND, points.BEFORE_ISR_WRITE,
-    points.AFTER_ISR_WRITE, points.BEFORE_LEADER, points.BEFORE_FOLLOWER, points.BEFORE_FOLLOWER_TRUNCATION,
-    points.AFTER_FOLLOWER_TRUNCATION, points.BEFORE_STATE_WRITE, points.AFTER_STATE_WRITE,
-)  # fmt: skip
+    points.BEFORE_APPEND,
+    points.AFTER_APPEND,
+    points.AFTER_FOLLOWER_APPEND,
+    points.BEFORE_ISR_WRITE,
+    points.AFTER_ISR_WRITE,
+    points.BEFORE_LEADER,
+    points.BEFORE_FOLLOWER,
+    points.BEFORE_FOLLOWER_TRUNCATION,
+    points.AFTER_FOLLOWER_TRUNCATION,
+    points.BEFORE_STATE_WRITE,
+    points.AFTER_STATE_WRITE,
+)
 POINTS: Mapping[str, Sequence[str]] = {
     ORDERS: LOG_POINTS,
     EXACTLY_ONCE: (
         *LOG_POINTS,
-        points.BEFORE_PREPARE, points.AFTER_PREPARE, points.BEFORE_MARKER, points.AFTER_MARKER,
-        points.BETWEEN_MARKERS, points.BEFORE_COMPLETE, points.AFTER_COMPLETE, points.BEFORE_TXN_OFFSETS,
-        points.AFTER_TXN_OFFSETS, points.BEFORE_INIT, points.AFTER_OFFSETS, points.BEFORE_ACTIVE,
+        points.BEFORE_PREPARE,
+        points.AFTER_PREPARE,
+        points.BEFORE_MARKER,
+        points.AFTER_MARKER,
+        points.BETWEEN_MARKERS,
+        points.BEFORE_COMPLETE,
+        points.AFTER_COMPLETE,
+        points.BEFORE_TXN_OFFSETS,
+        points.AFTER_TXN_OFFSETS,
+        points.BEFORE_INIT,
+        points.AFTER_OFFSETS,
+        points.BEFORE_ACTIVE,
     ),
-}  # fmt: skip
+}
 """Places in the broker's code."""
 
 
@@ -174,11 +195,16 @@ def drawn_options(seed: int) -> SimulationOptions:
     brokers, replicas = rng.choice(BROKERS), rng.choice(REPLICAS)
     seconds = RESENDS_SECONDS if resends else rng.choice(SECONDS)
     drawn = SimulationOptions(
-        workload=workload, brokers=brokers, replication_factor=min(brokers, replicas),
-        partitions=rng.choice(PARTITIONS), seconds=seconds, batches=round(seconds * rng.choice(BATCHES_PER_S)),
+        workload=workload,
+        brokers=brokers,
+        replication_factor=min(brokers, replicas),
+        partitions=rng.choice(PARTITIONS),
+        seconds=seconds,
+        batches=round(seconds * rng.choice(BATCHES_PER_S)),
         topic_config={"min.insync.replicas": "1" if replicas == 2 else rng.choice(MIN_ISR)},
-        config=drawn_settings(rng, BROKER_SETTINGS), weights=SWARM_WEIGHTS,
-    )  # fmt: skip
+        config=drawn_settings(rng, BROKER_SETTINGS),
+        weights=SWARM_WEIGHTS,
+    )
     if resends:
         return replace(drawn, resends=True, weights=RESENDS_WEIGHTS)
     drawn = replace(drawn, power_loss=rng.random() < POWER_LOSS_PART)
@@ -188,9 +214,7 @@ def drawn_options(seed: int) -> SimulationOptions:
     return replace(drawn, config=config, job=drawn_settings(rng, JOB_SETTINGS))
 
 
-def drawn_settings(
-    rng: random.Random, settings: Sequence[tuple[float, Mapping[str, Any]]]
-) -> dict[str, Any]:
+def drawn_settings(rng: random.Random, settings: Sequence[tuple[float, Mapping[str, Any]]]) -> dict[str, Any]:
     """Draw each of the settings with its probability."""
     drawn: dict[str, Any] = {}
     for part, values in settings:
@@ -205,9 +229,7 @@ def plan_swarm(seed: int, plants: tuple[str, ...] = ()) -> Schedule:
     schedule = plan_seed(seed, replace(options, plants=plants))
     rng = random.Random(f"{seed}/swarm-faults")  # noqa: S311 - not cryptography
     settings = settings_of(schedule)
-    steps = tuple(
-        replace(step, fault=varied_fault(step.fault, rng, settings)) for step in schedule.steps
-    )
+    steps = tuple(replace(step, fault=varied_fault(step.fault, rng, settings)) for step in schedule.steps)
     return replace(schedule, steps=steps)
 
 
@@ -223,17 +245,19 @@ def varied_fault(fault: Fault, rng: random.Random, settings: RunSettings) -> Fau
     if draw < FAILPOINT_PART:
         action = rng.choice(FAILPOINT_ACTIONS)
         return Failpoint(
-            target=rng.choice((fault.target, all_brokers)), point=rng.choice(POINTS[settings.workload]),
-            action=action, nth=rng.choice(NUMBERS),
+            target=rng.choice((fault.target, all_brokers)),
+            point=rng.choice(POINTS[settings.workload]),
+            action=action,
+            nth=rng.choice(NUMBERS),
             delay_ms=rng.choice(FAILPOINT_DELAY_MS) if action == "delay" else 0,
-        )  # fmt: skip
+        )
     if draw < FAILPOINT_PART + DISK_ERROR_PART:
         errors = DISK_ERRORS_OF_FLUSHED_LOGS if settings.flushes else DISK_ERRORS
         operation, path = rng.choice(errors)
         topic = rng.choice((TOPIC, SINK) if settings.workload == EXACTLY_ONCE else (TOPIC,))
         return DiskError(
             target=leader(topic), operation=operation, path=f"*/{topic}-*/{path}", nth=rng.choice(NUMBERS), count=1
-        )  # fmt: skip
+        )
     may_hit_all = isinstance(fault, PowerLoss) and not settings.unclean_sink
     if may_hit_all and rng.random() < ALL_LOSE_POWER_PART:
         return replace(fault, target=all_brokers)
@@ -249,7 +273,7 @@ def varied_request(fault: RequestFault, rng: random.Random, settings: RunSetting
     target = all_brokers if rng.random() < 0.5 else rng.choice(ROLES[settings.workload])
     changed = replace(
         fault, api=api, nth=rng.choice(NUMBERS), target=target, client=OF_BROKERS if from_brokers else "*"
-    )  # fmt: skip
+    )
     if isinstance(changed, DelayRequest):
         return replace(changed, delay_ms=rng.choice(REQUEST_DELAYS_MS))
     return changed

@@ -78,7 +78,7 @@ def terminal_table(rows: Iterable[Measured], title: str) -> Table:
         words = name in ("bug", "seen as")
         table.add_column(
             name, justify="left" if words else "right", no_wrap=not words, min_width=WIDTHS.get(name), overflow="fold"
-        )  # fmt: skip
+        )
     for row in rows:
         table.add_row(*row.cells())
     return table

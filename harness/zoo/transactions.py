@@ -18,9 +18,13 @@ from ..simulation import SimulationOptions
 from .bug import Bug
 
 SHORT_JOB = SimulationOptions(
-    workload=EXACTLY_ONCE, brokers=3, seconds=3.0, partitions=2, batches=40,
+    workload=EXACTLY_ONCE,
+    brokers=3,
+    seconds=3.0,
+    partitions=2,
+    batches=40,
     weights={"reset": 2, "slow_link": 2, "pause": 1},
-)  # fmt: skip
+)
 """The application of transactions, shorter than that of `harrow simulate` and with faults that move few leaders."""
 NO_JOB_EVENTS = ("alter", "delete-records")
 """An operator who moves no leader."""
@@ -34,7 +38,7 @@ def late_requests(
     return [
         step(number, rng.uniform(0, 900 * settings.seconds), delay_request(api, delay_ms=delay_ms, client="job-*"), 250)
         for number in range(1, count + 1)
-    ]  # fmt: skip
+    ]
 
 
 def late_produces(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
@@ -77,24 +81,10 @@ BUGS: tuple[Bug, ...] = (
         known_as="KAFKA-5494",
         seen_as=frozenset({"duplicate"}),
         # a producer that lost a response sends again; a restarted broker forgets batches without the bug, too
-        options=SimulationOptions(
-            seconds=4.0, resends=True, weights={"reset": 2, "slow_link": 2, "pause": 1}
-        ),
+        options=SimulationOptions(seconds=4.0, resends=True, weights={"reset": 2, "slow_link": 2, "pause": 1}),
     ),
-    Bug(
-        number=18,
-        name="kafka_9807",
-        known_as="KAFKA-9807",
-        seen_as=frozenset({"aborted-read"}),
-        options=SHORT_JOB,
-    ),
-    Bug(
-        number=19,
-        name="kafka_5376",
-        known_as="KAFKA-5376",
-        seen_as=frozenset({"aborted-read"}),
-        options=SHORT_JOB,
-    ),
+    Bug(number=18, name="kafka_9807", known_as="KAFKA-9807", seen_as=frozenset({"aborted-read"}), options=SHORT_JOB),
+    Bug(number=19, name="kafka_5376", known_as="KAFKA-5376", seen_as=frozenset({"aborted-read"}), options=SHORT_JOB),
     Bug(
         number=20,
         name="kafka_6119",
@@ -119,12 +109,7 @@ BUGS: tuple[Bug, ...] = (
         name="kip_890_part_2",
         known_as="KIP-890, part 2",
         seen_as=frozenset({"duplicate-output", "missing-output"}),
-        options=replace(
-            SHORT_JOB,
-            partitions=3,
-            batches=80,
-            job={"operations": NO_JOB_EVENTS, "aborted_part": 0.5},
-        ),
+        options=replace(SHORT_JOB, partitions=3, batches=80, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.5}),
         steps=late_ends,
     ),
     Bug(
@@ -133,11 +118,7 @@ BUGS: tuple[Bug, ...] = (
         known_as="KAFKA-10080",
         seen_as=frozenset({"stuck-lso", "missing-output", "duplicate-output"}),
         options=replace(
-            SHORT_JOB,
-            partitions=3,
-            batches=120,
-            config={"zookeeper.session.timeout.ms": 600},
-            job={"operations": ()},
+            SHORT_JOB, partitions=3, batches=120, config={"zookeeper.session.timeout.ms": 600}, job={"operations": ()}
         ),
         steps=dying_coordinators,
     ),
@@ -146,12 +127,7 @@ BUGS: tuple[Bug, ...] = (
         name="kafka_17507",
         known_as="KAFKA-17507",
         seen_as=frozenset({"committed-offset-regression", "duplicate-output", "missing-output"}),
-        options=replace(
-            SHORT_JOB,
-            seconds=5.0,
-            batches=60,
-            job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4},
-        ),
+        options=replace(SHORT_JOB, seconds=5.0, batches=60, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4}),
     ),
     Bug(
         number=25,
@@ -166,12 +142,7 @@ BUGS: tuple[Bug, ...] = (
                 "offsets.retention.check.interval.ms": 100,
                 "group.initial.rebalance.delay.ms": 300,
             },
-            job={
-                "group_protocol": CLASSIC,
-                "operations": ("alter",),
-                "job_outage_ms": 2_000,
-                "clock_jump_ms": 90_000,
-            },
+            job={"group_protocol": CLASSIC, "operations": ("alter",), "job_outage_ms": 2_000, "clock_jump_ms": 90_000},
         ),
     ),
     Bug(
@@ -179,9 +150,7 @@ BUGS: tuple[Bug, ...] = (
         name="kafka_19446",
         known_as="KAFKA-19446",
         seen_as=frozenset({"missing-output", "duplicate-output", "stuck-lso"}),
-        options=replace(
-            SHORT_JOB, partitions=3, batches=80, job={"operations": (), "aborted_part": 0.4}
-        ),
+        options=replace(SHORT_JOB, partitions=3, batches=80, job={"operations": (), "aborted_part": 0.4}),
         steps=late_markers,
     ),
 )

@@ -69,9 +69,11 @@ class SimulatedRuns:
         """Run it; ConfigError for a schedule that no simulation can run."""
         result = run_schedule(schedule, keep_coverage=keep_coverage)
         return Observed(
-            anomalies=frozenset(name for name, _ in result.anomalies), faults=len(result.faults),
-            schedule=result.schedule, simulated=result,
-        )  # fmt: skip
+            anomalies=frozenset(name for name, _ in result.anomalies),
+            faults=len(result.faults),
+            schedule=result.schedule,
+            simulated=result,
+        )
 
     def clock(self) -> float:
         """Return the processor time of this process."""
@@ -104,7 +106,7 @@ class Trial:
 
 def run_trial(
     bug: Bug, number: int, search_name: str = DIRECTED, *, budget_s: float = BUDGET_S, where: Runs | None = None
-) -> Trial:  # fmt: skip
+) -> Trial:
     """Search for `bug` with the runs that follow from `number`; by default in simulation."""
     search = SEARCHES[search_name](bug, number * SEEDS_OF_TRIAL + 1)
     runs = SimulatedRuns() if where is None else where
@@ -128,9 +130,15 @@ def run_trial(
         else:
             others |= observed.anomalies
     return Trial(
-        bug=bug.name, search=search_name, number=number, found=found is not None, seconds=used_s, runs=count,
+        bug=bug.name,
+        search=search_name,
+        number=number,
+        found=found is not None,
+        seconds=used_s,
+        runs=count,
         faults=0 if found is None else found.faults,
         anomalies=() if found is None else tuple(sorted(found.anomalies)),
-        others=tuple(sorted(others)), false_alarms=tuple(false_alarms),
+        others=tuple(sorted(others)),
+        false_alarms=tuple(false_alarms),
         schedule=None if found is None else found.schedule,
-    )  # fmt: skip
+    )

@@ -25,9 +25,11 @@ from judged_runs import RunFolder
 from promised_runs import TOPIC, PromisedRun
 
 TWICE = AnomalyKind(
-    name="billed-twice", singular="order has more bills than one", plural="orders have more bills than one",
+    name="billed-twice",
+    singular="order has more bills than one",
+    plural="orders have more bills than one",
     after="duplicate",
-)  # fmt: skip
+)
 
 
 class BilledOnce(RecordCheck):
@@ -44,7 +46,7 @@ class BilledOnce(RecordCheck):
             offsets = [record.offset for record in records]
             yield Finding(
                 anomaly="billed-twice", explanation=f"order {group}: {offsets}", records=records, count=len(records) - 1
-            )  # fmt: skip
+            )
 
 
 class Always(BilledOnce):
@@ -136,14 +138,8 @@ def test_only_the_first_findings_leave_the_tasks_but_all_are_counted(tmp_path: P
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        (
-            Raises(),
-            "the check billed-once failed 9 times: group() raised KeyError('no such field')",
-        ),
-        (
-            RaisesLater(),
-            "the check billed-once failed 1 time: findings() raised KeyError('three') on the group 3",
-        ),
+        (Raises(), "the check billed-once failed 9 times: group() raised KeyError('no such field')"),
+        (RaisesLater(), "the check billed-once failed 1 time: findings() raised KeyError('three') on the group 3"),
         (FindsStrangeThings(), "the check has no anomaly 'lost-write'; it has billed-twice"),
     ],
 )
@@ -173,17 +169,19 @@ FOUND = PromiseFindings(
     anomaly_counts={"billed-twice": 2},
     anomalies=[
         {
-            "name": "billed-twice", "topic": "bills", "partition": 0, "offsets": [1, 2], "operations": [],
+            "name": "billed-twice",
+            "topic": "bills",
+            "partition": 0,
+            "offsets": [1, 2],
+            "operations": [],
             "explanation": "order 2 has two bills",
         }
     ],
     added_guarantees={"billed-once": ("billed-twice",)},
-)  # fmt: skip
+)
 
 
-def verdict_with(
-    run: RunFolder, guarantee: str | None, findings: PromiseFindings | None
-) -> Verdict:
+def verdict_with(run: RunFolder, guarantee: str | None, findings: PromiseFindings | None) -> Verdict:
     """Judge a run in which nothing else is wrong."""
     run.producer(acks=-1, idempotent=False)
     for offset, value in enumerate("abc"):
@@ -219,9 +217,7 @@ def test_a_check_that_found_nothing_lets_the_verdict_be_valid(run: RunFolder) ->
 def test_a_guarantee_whose_check_did_not_run_is_unknown(run: RunFolder) -> None:
     verdict = verdict_with(run, "no-loss, billed-once", None)
     assert verdict.status is Status.UNKNOWN
-    assert "billed-once could not be judged: its check runs when a test calls verify()" in str(
-        verdict
-    )
+    assert "billed-once could not be judged: its check runs when a test calls verify()" in str(verdict)
 
 
 def test_the_words_and_the_severity_of_an_anomaly_are_those_of_the_extension() -> None:
@@ -241,9 +237,11 @@ def test_a_guarantee_of_an_extension_is_known_while_it_is_there() -> None:
 
 def test_the_verdict_text_says_which_guarantee_is_broken_also_without_the_extension() -> None:
     verdict = Verdict(
-        status=Status.INVALID, guarantees=("no-loss", "billed-once"), anomaly_counts={"billed-twice": 2},
+        status=Status.INVALID,
+        guarantees=("no-loss", "billed-once"),
+        anomaly_counts={"billed-twice": 2},
         added_guarantees={"billed-once": ("billed-twice",)},
-    )  # fmt: skip
+    )
     text = str(Verdict.from_json(verdict.to_json()))
     assert text.startswith("INVALID: billed-once does not hold; judged: no-loss, billed-once")
     assert "2 orders have more bills than one (billed-twice)" in text
@@ -258,9 +256,7 @@ def test_an_older_verdict_file_is_read() -> None:
 
 
 def test_findings_of_checks_join_those_of_promises_and_are_kept(tmp_path: Path) -> None:
-    promised = PromiseFindings(
-        anomaly_counts={"missing": 1}, replaces=frozenset({"duplicate"}), reasons=["a"]
-    )
+    promised = PromiseFindings(anomaly_counts={"missing": 1}, replaces=frozenset({"duplicate"}), reasons=["a"])
     merged = with_findings(promised, replace(FOUND, reasons=["b"]))
     assert merged.anomaly_counts == {"missing": 1, "billed-twice": 2}
     assert merged.reasons == ["a", "b"]
@@ -268,9 +264,7 @@ def test_findings_of_checks_join_those_of_promises_and_are_kept(tmp_path: Path) 
     write_findings(tmp_path, ["orders"], merged)
     again = read_findings(tmp_path, ["orders"])
     assert again is not None
-    assert {
-        name: tuple(kinds) for name, kinds in again.added_guarantees.items()
-    } == FOUND.added_guarantees
+    assert {name: tuple(kinds) for name, kinds in again.added_guarantees.items()} == FOUND.added_guarantees
 
 
 # ------------------------------------------------------------------------------ checks that are wrong
@@ -281,9 +275,7 @@ class NoAnomalies(BilledOnce):
 
 
 class OwnName(BilledOnce):
-    anomalies: ClassVar[Sequence[AnomalyKind]] = (
-        AnomalyKind(name="missing", singular="a", plural="b"),
-    )
+    anomalies: ClassVar[Sequence[AnomalyKind]] = (AnomalyKind(name="missing", singular="a", plural="b"),)
 
 
 class OddName(BilledOnce):
@@ -291,9 +283,7 @@ class OddName(BilledOnce):
 
 
 class AfterNothing(BilledOnce):
-    anomalies: ClassVar[Sequence[AnomalyKind]] = (
-        replace(TWICE, name="billed-thrice", after="no-such"),
-    )
+    anomalies: ClassVar[Sequence[AnomalyKind]] = (replace(TWICE, name="billed-thrice", after="no-such"),)
 
 
 class OwnGuarantee(BilledOnce):
@@ -306,10 +296,7 @@ class OwnGuarantee(BilledOnce):
     [
         (BilledOnce, "is not an instance of a subclass of RecordCheck"),
         (NoAnomalies(), "NoAnomalies.anomalies is (), expected AnomalyKind values"),
-        (
-            OwnName(),
-            "the anomaly 'missing' of OwnName: expected a name such as 'billed-twice' that is new",
-        ),
+        (OwnName(), "the anomaly 'missing' of OwnName: expected a name such as 'billed-twice' that is new"),
         (OddName(), "OddName.guarantee is 'Billed once', expected a name such as 'billed-once'"),
         (AfterNothing(), "is after 'no-such', which is no anomaly of Harrow"),
         (OwnGuarantee(), "adds 'no-loss' by harrow_checks(), which Harrow has already"),

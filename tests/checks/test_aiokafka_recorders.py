@@ -49,9 +49,7 @@ def test_each_send_has_the_result_that_aiokafka_reports(harrow: Harrow, acks: in
     async def application() -> tuple[str, list[RecordedSend]]:
         async with harrow.aiokafka.producer(acks=acks, linger_ms=5) as producer:
             futures = [
-                await producer.send(
-                    topic.name, b"value %d" % n, key=b"%d" % (n % 4), headers=[("h", b"%d" % n)]
-                )
+                await producer.send(topic.name, b"value %d" % n, key=b"%d" % (n % 4), headers=[("h", b"%d" % n)])
                 for n in range(60)
             ]
             return producer.recorder.name, await reported(topic, futures)
@@ -62,9 +60,7 @@ def test_each_send_has_the_result_that_aiokafka_reports(harrow: Harrow, acks: in
     assert contents_of(harrow, name) == [b"value %d" % n for n in range(60)]
     verdict = judged(harrow, topic)
     assert verdict.valid, verdict
-    assert verdict.guarantees == (
-        ("exactly-once", "ordered") if acks == "all" else ("best-effort",)
-    )
+    assert verdict.guarantees == (("exactly-once", "ordered") if acks == "all" else ("best-effort",))
     assert verdict.operation_counts["acknowledged"] == verdict.operation_counts["drained"] == 60
 
 
@@ -73,9 +69,7 @@ def test_without_acknowledgements_the_partition_of_each_send_is_known(harrow: Ha
 
     async def application() -> str:
         async with harrow.aiokafka.producer(acks=0) as producer:
-            results = await asyncio.gather(
-                *(producer.send_and_wait(topic.name, b"value %d" % n) for n in range(30))
-            )
+            results = await asyncio.gather(*(producer.send_and_wait(topic.name, b"value %d" % n) for n in range(30)))
             assert set(results) == {None}
             return producer.recorder.name
 
@@ -137,9 +131,7 @@ def test_the_records_of_a_batch_are_recorded(harrow: Harrow) -> None:
     assert verdict.operation_counts["acknowledged"] == verdict.operation_counts["drained"]
 
 
-def test_a_lost_response_and_a_refused_request_are_retried_and_recorded_once(
-    harrow: Harrow,
-) -> None:
+def test_a_lost_response_and_a_refused_request_are_retried_and_recorded_once(harrow: Harrow) -> None:
     topic = harrow.topic("lost-response")
 
     async def application() -> tuple[str, list[RecordedSend]]:
@@ -325,9 +317,7 @@ def test_clients_of_a_loop_that_cancels_no_task_do_not_warn(harrow: Harrow) -> N
 
 
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "running"])
-def test_a_run_waits_for_sends_and_stops_clients_on_their_own_loop(
-    harrow: Harrow, idle: bool
-) -> None:
+def test_a_run_waits_for_sends_and_stops_clients_on_their_own_loop(harrow: Harrow, idle: bool) -> None:
     topic = harrow.topic(f"own-{idle}")
 
     async def begin() -> RecordingAIOKafkaProducer:

@@ -69,9 +69,7 @@ def test_an_existing_archive_is_used_until_it_is_discarded(tmp_path: Path) -> No
     assert not aot.uses_archive(aot.flags(tmp_path))
 
 
-def test_the_environment_switch_disables_the_archive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_environment_switch_disables_the_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     archive()
     monkeypatch.setenv(aot.SWITCH, "0")
     assert aot.flags(tmp_path) == []
@@ -88,9 +86,7 @@ def test_changed_jars_or_flags_use_another_archive(monkeypatch: pytest.MonkeyPat
     assert len({before, other_flags, aot.cache_file()}) == 3
 
 
-def test_environments_with_the_same_jars_share_an_archive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_environments_with_the_same_jars_share_an_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = aot.cache_file()
     links: list[str] = []
     for jar in map(Path, jvm.jars()):
@@ -117,9 +113,7 @@ def test_a_home_that_takes_no_archive_changes_nothing(
     assert not aot.build_later(tmp_path)
 
 
-def test_a_list_that_cannot_be_kept_on_a_full_disk_is_removed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_list_that_cannot_be_kept_on_a_full_disk_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(_from: Path, to: Path) -> None:
         to.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -130,9 +124,7 @@ def test_a_list_that_cannot_be_kept_on_a_full_disk_is_removed(
     assert not list(aot.cache_folder().iterdir())
 
 
-def test_a_second_builder_does_nothing_while_the_first_one_builds(
-    monkeypatch: pytest.MonkeyPatch, names: Path
-) -> None:
+def test_a_second_builder_does_nothing_while_the_first_one_builds(monkeypatch: pytest.MonkeyPatch, names: Path) -> None:
     def dumped(_names: Path, _made: Path) -> None:
         raise AssertionError("two builders at a time")
 
@@ -163,9 +155,7 @@ def test_an_archive_is_installed_atomically_and_leftovers_and_old_archives_are_r
     assert newer.exists(), f"{aot.KEPT} archives stay"
 
 
-def test_a_builder_that_fails_leaves_nothing_but_its_lock(
-    monkeypatch: pytest.MonkeyPatch, names: Path
-) -> None:
+def test_a_builder_that_fails_leaves_nothing_but_its_lock(monkeypatch: pytest.MonkeyPatch, names: Path) -> None:
     def dumped(_names: Path, made: Path) -> None:
         made.write_bytes(b"half")
         raise RuntimeError("the JVM died")
@@ -180,9 +170,7 @@ def test_a_builder_that_fails_leaves_nothing_but_its_lock(
 @pytest.mark.parametrize("content", [b"no archive at all" * 1000, b""], ids=["other", "empty"])
 def test_a_jvm_starts_with_a_broken_archive(content: bytes, tmp_path: Path) -> None:
     archive().write_bytes(content)
-    done = subprocess.run(
-        [jvm.java(), *jvm.FLAGS, *aot.flags(tmp_path), "-version"], capture_output=True, check=False
-    )
+    done = subprocess.run([jvm.java(), *jvm.FLAGS, *aot.flags(tmp_path), "-version"], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert b"rchive" not in done.stderr + done.stdout
 
@@ -197,8 +185,12 @@ def test_the_command_builds_an_archive_that_the_jvm_accepts_in_whole_and_in_half
     environment = {**os.environ, "TMPDIR": str(temporary), "HARROW_RENDEZVOUS": "", "CI": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "harrow.harness.checks.aot"],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(temporary.iterdir())
     cache = aot.cache_file()
@@ -206,16 +198,17 @@ def test_the_command_builds_an_archive_that_the_jvm_accepts_in_whole_and_in_half
 
     def loaded() -> str:
         command = [
-            jvm.java(), "-cp", os.pathsep.join(jvm.jars()), f"-Xmx{jvm.HEAP}", *jvm.FLAGS, *aot.flags(tmp_path),
-            "-Xlog:class+load", *jvm.GATEWAY,
-        ]  # fmt: skip
+            jvm.java(),
+            "-cp",
+            os.pathsep.join(jvm.jars()),
+            f"-Xmx{jvm.HEAP}",
+            *jvm.FLAGS,
+            *aot.flags(tmp_path),
+            "-Xlog:class+load",
+            *jvm.GATEWAY,
+        ]
         return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
         ).stdout
 
     assert "source: shared objects file" in loaded()
@@ -223,9 +216,7 @@ def test_the_command_builds_an_archive_that_the_jvm_accepts_in_whole_and_in_half
     assert "py4j.GatewayServer source: file:" in loaded()
 
 
-def test_a_killed_owners_folders_are_removed_by_the_next(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_killed_owners_folders_are_removed_by_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as ended:
         ended.send_signal(signal.SIGKILL)

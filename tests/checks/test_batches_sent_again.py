@@ -14,9 +14,14 @@ from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
 
 STORED: dict[str, Any] = {
-    "producer_id": 7, "producer_epoch": 0, "base_sequence": 23, "last_offset": 24, "count": 2, "crc": 111,
+    "producer_id": 7,
+    "producer_epoch": 0,
+    "base_sequence": 23,
+    "last_offset": 24,
+    "count": 2,
+    "crc": 111,
     "max_timestamp_ms": 5_000,
-}  # fmt: skip
+}
 
 
 def produced(**fields: Any) -> pl.DataFrame:
@@ -52,9 +57,7 @@ def test_any_other_difference_stays(fields: dict[str, Any]) -> None:
 
 
 def test_the_order_of_the_rows_stays() -> None:
-    frame = pl.concat(
-        [produced(crc=222, max_timestamp_ms=8_000), produced(crc=5, base_sequence=99), produced()]
-    )
+    frame = pl.concat([produced(crc=222, max_timestamp_ms=8_000), produced(crc=5, base_sequence=99), produced()])
     assert as_stored(frame, log())["crc"].to_list() == [111, 5, 111]
     assert as_stored(frame, {}).equals(frame)
 
@@ -83,8 +86,4 @@ def test_a_batch_that_a_broker_took_for_a_retry_is_a_fact(
     assert sum(row["batches"] for row in findings.evidence) == batches
     if batches:
         (fact,) = findings.evidence
-        assert (fact["fact"], fact["partition"], fact["base_offset"]) == (
-            "sequence-used-again",
-            3,
-            23,
-        )
+        assert (fact["fact"], fact["partition"], fact["base_offset"]) == ("sequence-used-again", 3, 23)

@@ -13,12 +13,7 @@ import pytest
 from harrow import Record, mapped
 from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.checks import jvm
-from harrow.harness.checks.cluster_queries import (
-    ClusterQueries,
-    ExecutorsError,
-    explained,
-    package_archive,
-)
+from harrow.harness.checks.cluster_queries import ClusterQueries, ExecutorsError, explained, package_archive
 from harrow.harness.checks.cluster_tasks import ExecutorError, check_hash, hash_of_a_text
 from harrow.harness.checks.segments import ABORT_MARKER, CONTROL, scan_batches
 from harrow.harness.checks.spark_client import shown_address
@@ -49,7 +44,7 @@ SPARK_SAYS = [
         "[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was not found.",
         "cannot import PyArrow >= 18.0.0",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "message"), SPARK_SAYS)
@@ -92,9 +87,7 @@ def test_a_cluster_without_a_free_core_is_reported(
     monkeypatch.setattr("harrow.harness.checks.cluster_queries.EXECUTORS_TIMEOUT_S", 0.01)
     queries = ClusterQueries(WaitingSession(), "spark://x:7077", "", tmp_path)
     run.send("a", 0)
-    with pytest.raises(
-        ExecutorsError, match=r"no executor of spark://x:7077 began a task within .* free core"
-    ):
+    with pytest.raises(ExecutorsError, match=r"no executor of spark://x:7077 began a task within .* free core"):
         queries.prepare(run.done())
 
 
@@ -113,9 +106,7 @@ def test_executors_whose_hashes_differ_are_refused(run: RunFolder, tmp_path: Pat
     rows = [{"host": host, "reads": True, "hash": number} for host, number in (("a", 1), ("b", 2))]
     queries = ClusterQueries(RespondingSession(rows), "spark://x:7077", "", tmp_path)
     run.send("a", 0)
-    with pytest.raises(
-        ExecutorsError, match=r"different hashes on the executors .*hosts a and b.*same version"
-    ):
+    with pytest.raises(ExecutorsError, match=r"different hashes on the executors .*hosts a and b.*same version"):
         queries.prepare(run.done())
     check_hash(hash_of_a_text())
     with pytest.raises(ExecutorError, match="computes other hashes"):
@@ -137,9 +128,7 @@ def test_the_package_is_imported_from_the_archive_that_travels(tmp_path: Path) -
         "foreign = {'confluent_kafka', 'cramjam', 'grpc', 'kio', 'pandas', 'pytest', 'uvloop'}\n"
         "print(sorted(foreign & set(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n", "executors need none of these"
 
 
@@ -147,10 +136,7 @@ def test_functions_of_tests_are_pickled_for_executors_by_value() -> None:
     assert b"bill_of" in dumps(mapped(bill_of))
     program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).function({'amount': 4}))"
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=dumps(mapped(bill_of)),
-        capture_output=True,
-        check=True,
+        [sys.executable, "-c", program], input=dumps(mapped(bill_of)), capture_output=True, check=True
     )
     assert done.stdout == b"{'total': 8}\n"
 
@@ -164,10 +150,7 @@ def test_a_folder_for_data_that_machines_understand_differently_is_refused(text:
 def test_folders_for_data_and_addresses_are_read_as_they_are_given() -> None:
     assert data_folder("file:///mnt/shared/") == "file:///mnt/shared"
     assert data_folder("/mnt/shared") == "/mnt/shared"
-    assert (
-        data_folder("s3://b/f?endpoint_override=localhost:9000")
-        == "s3://b/f?endpoint_override=localhost:9000"
-    )
+    assert data_folder("s3://b/f?endpoint_override=localhost:9000") == "s3://b/f?endpoint_override=localhost:9000"
     assert UserSpark("sc://host:15002").remote == "sc://host:15002"
     assert (UserSpark("spark://host:7077").data, UserSpark().engine) == ("", "spark")
     assert UserSpark("spark://host:7077").master == "spark://host:7077"
@@ -178,28 +161,17 @@ def test_folders_for_data_and_addresses_are_read_as_they_are_given() -> None:
 
 @pytest.mark.parametrize(
     ("master", "is_cluster"),
-    [
-        ("local[2]", False),
-        ("local-cluster[2,1,1024]", False),
-        ("spark://127.0.0.1:7077", True),
-        ("yarn", True),
-    ],
+    [("local[2]", False), ("local-cluster[2,1,1024]", False), ("spark://127.0.0.1:7077", True), ("yarn", True)],
 )
-def test_masters_of_clusters_are_distinguished_from_those_of_this_machine(
-    master: str, *, is_cluster: bool
-) -> None:
+def test_masters_of_clusters_are_distinguished_from_those_of_this_machine(master: str, *, is_cluster: bool) -> None:
     assert bool(jvm.cluster_master(master)) == is_cluster
     assert jvm.cluster_master(None) == ""
     settings = jvm.settings(master)
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
-    assert settings["spark.connect.grpc.binding.address"] == "127.0.0.1", (
-        "clients are on this machine"
-    )
+    assert settings["spark.connect.grpc.binding.address"] == "127.0.0.1", "clients are on this machine"
 
 
-def test_executors_of_a_cluster_get_the_python_that_the_user_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_executors_of_a_cluster_get_the_python_that_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python3")
     assert jvm.environment("token", "spark://127.0.0.1:7077")["PYSPARK_PYTHON"] == "/opt/python3"
     assert jvm.environment("token", "local[2]")["PYSPARK_PYTHON"] == sys.executable
@@ -209,18 +181,10 @@ def test_executors_of_a_cluster_get_the_python_that_the_user_names(
 
 @pytest.mark.parametrize("timestamp_ms", [0, 1_700_000_000_000])
 @pytest.mark.parametrize("commit", [True, False])
-def test_markers_are_read_without_the_decoder_of_brokers(
-    *, commit: bool, timestamp_ms: int
-) -> None:
+def test_markers_are_read_without_the_decoder_of_brokers(*, commit: bool, timestamp_ms: int) -> None:
     marker = build_end_txn_marker(
-        commit=commit,
-        producer_id=7,
-        producer_epoch=0,
-        coordinator_epoch=3,
-        timestamp_ms=timestamp_ms,
+        commit=commit, producer_id=7, producer_epoch=0, coordinator_epoch=3, timestamp_ms=timestamp_ms
     )
-    ((*_, attributes, _, _, _, _, _, _, _),) = scan_batches(
-        memoryview(marker), len(marker), "log", 0, last=False
-    )
+    ((*_, attributes, _, _, _, _, _, _, _),) = scan_batches(memoryview(marker), len(marker), "log", 0, last=False)
     assert bool(attributes & ABORT_MARKER) != commit
     assert attributes & CONTROL

@@ -87,14 +87,18 @@ def offsets_that_the_owner_commits_for_another_group(h: PartitionHistory) -> Non
 
 
 CORRECT: tuple[Story, ...] = (
-    offsets_in_the_transaction_of_the_reading_group, offsets_of_a_reader_with_assign_beside_another_group,
-    offsets_of_a_reader_with_assign_that_never_reads_them, an_administrator_sets_the_offset_of_a_group,
-    offsets_for_two_groups, offsets_before_the_group_has_an_owner,
-)  # fmt: skip
+    offsets_in_the_transaction_of_the_reading_group,
+    offsets_of_a_reader_with_assign_beside_another_group,
+    offsets_of_a_reader_with_assign_that_never_reads_them,
+    an_administrator_sets_the_offset_of_a_group,
+    offsets_for_two_groups,
+    offsets_before_the_group_has_an_owner,
+)
 WRONG: tuple[Story, ...] = (
-    offsets_with_the_metadata_of_another_group, offsets_in_a_transaction_for_a_group_without_members,
+    offsets_with_the_metadata_of_another_group,
+    offsets_in_a_transaction_for_a_group_without_members,
     offsets_that_the_owner_commits_for_another_group,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("story", CORRECT, ids=lambda story: str(story.__name__))

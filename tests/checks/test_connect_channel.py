@@ -17,12 +17,7 @@ import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.unix_sockets import reachable
 from harrow.harness.checks import SparkHandle, connect_channel, jvm, spark_client
-from harrow.harness.checks.connect_channel import (
-    SparkError,
-    bounded,
-    options_of,
-    verdict_seconds,
-)
+from harrow.harness.checks.connect_channel import SparkError, bounded, options_of, verdict_seconds
 from harrow.harness.checks.plan_server import PlanServer
 
 CONNECTS = """
@@ -79,21 +74,21 @@ def test_a_server_on_this_machine_is_reached_without_the_proxy_and_one_elsewhere
 ) -> None:
     server, proxy = listeners
     outer = {name: value for name, value in os.environ.items() if not name.endswith("_proxy")}
-    proxies = dict.fromkeys(
-        ("http_proxy", "grpc_proxy"), f"http://me:secret@127.0.0.1:{proxy.port}"
-    )
+    proxies = dict.fromkeys(("http_proxy", "grpc_proxy"), f"http://me:secret@127.0.0.1:{proxy.port}")
 
     addresses = [f"sc://localhost:{server.port}", "sc://spark.invalid:15002/;token=secret"]
     done = subprocess.run(
-        [sys.executable, "-c", CONNECTS, *addresses], env={**outer, **proxies},
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", CONNECTS, *addresses],
+        env={**outer, **proxies},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     here, elsewhere = done.stdout.splitlines()
     assert f"sc://localhost:{server.port} accepted no connection within 4 s; does" in here
     assert server.reached.wait(10)
-    assert (
-        "through the proxy that grpc_proxy names; no_proxy=spark.invalid goes around" in elsewhere
-    )
+    assert "through the proxy that grpc_proxy names; no_proxy=spark.invalid goes around" in elsewhere
     assert "secret" not in elsewhere
     assert proxy.spoken_to.wait(10)
     assert proxy.first.startswith(b"CONNECT spark.invalid:15002")  # and not this machine
@@ -102,11 +97,16 @@ def test_a_server_on_this_machine_is_reached_without_the_proxy_and_one_elsewhere
 @pytest.mark.parametrize(
     ("address", "here"),
     [
-        ("sc://localhost:15002", True), ("sc://LOCALHOST", True), ("sc://127.0.0.1:1/;token=a", True),
-        ("sc://127.9.9.9:1", True), ("sc://[::1]:15002/", True), ("sc://spark.example:15002", False),
-        ("sc://10.0.0.1:15002", False), ("sc://localhost.example:1", False),
+        ("sc://localhost:15002", True),
+        ("sc://LOCALHOST", True),
+        ("sc://127.0.0.1:1/;token=a", True),
+        ("sc://127.9.9.9:1", True),
+        ("sc://[::1]:15002/", True),
+        ("sc://spark.example:15002", False),
+        ("sc://10.0.0.1:15002", False),
+        ("sc://localhost.example:1", False),
     ],
-)  # fmt: skip
+)
 def test_only_loopback_addresses_go_around_the_proxy(address: str, *, here: bool) -> None:
     assert bool(options_of(address)) is here
 
@@ -141,9 +141,7 @@ def test_a_query_that_does_not_end_is_ended_and_the_error_says_what_was_waited_f
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_a_deadline_that_is_no_number_of_seconds_is_refused(
-    monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_deadline_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(connect_channel.TIMEOUT, text)
     with pytest.raises(ConfigError, match="HARROW_VERDICT_SECONDS='"):
         verdict_seconds()
@@ -172,11 +170,7 @@ def test_a_plan_server_without_a_connection_to_the_jvm_says_so_to_each_plan(
 
     monkeypatch.setattr("harrow.harness.checks.plan_server.PlanQueries", refused)
     ours, theirs = socket.socketpair()
-    with (
-        ours,
-        socket.socket(socket.AF_UNIX) as listener,
-        reachable(tmp_path / "s") as name,
-    ):
+    with ours, socket.socket(socket.AF_UNIX) as listener, reachable(tmp_path / "s") as name:
         theirs.close()
         listener.bind(name)
         listener.listen(1)
@@ -188,14 +182,10 @@ def test_a_plan_server_without_a_connection_to_the_jvm_says_so_to_each_plan(
             client.connect(name)
             client.sendall(b'{"collect": "/plan.json"}\n')
             response = json.loads(client.makefile("rb").readline())
-    assert response == {
-        "ok": False, "error": "Spark Connect at sc://localhost:1 accepted no connection within 60 s"
-    }  # fmt: skip
+    assert response == {"ok": False, "error": "Spark Connect at sc://localhost:1 accepted no connection within 60 s"}
 
 
-def test_an_owner_that_cannot_start_says_why_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_owner_that_cannot_start_says_why_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(spark_client.RENDEZVOUS, raising=False)
     (tmp_path / "spark.log").mkdir()
     with pytest.raises(SparkError, match=r"did not start: .*Is a directory.*spark\.log"):

@@ -83,10 +83,19 @@ def write_random_history(folder: Path, draws: random.Random, rows: int) -> None:
             for number in range(rows):
                 offset = number // 3 + draws.choice([0, 0, 0, 0, 1])
                 history.append(
-                    draws.choice(kinds), draws.choice(outcomes), history.name(f"client-{draws.randrange(3)}"),
-                    history.name(draws.choice("ab")), draws.randrange(-1, 4), offset, number,
-                    key_hash=offset % 5, value_hash=offset, timestamp_ms=number, invoked_ns=number, time_ns=number + 1,
-                )  # fmt: skip
+                    draws.choice(kinds),
+                    draws.choice(outcomes),
+                    history.name(f"client-{draws.randrange(3)}"),
+                    history.name(draws.choice("ab")),
+                    draws.randrange(-1, 4),
+                    offset,
+                    number,
+                    key_hash=offset % 5,
+                    value_hash=offset,
+                    timestamp_ms=number,
+                    invoked_ns=number,
+                    time_ns=number + 1,
+                )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -116,9 +125,7 @@ def test_partition_that_cannot_be_read_leaves_the_others_of_its_group(tmp_path: 
     assert f"the rows of {TOPIC}-2 could not be read" in results[2]["unknown"][0]
 
 
-def test_operation_of_a_partition_with_a_lost_record_costs_a_bounded_number_of_bytes(
-    tmp_path: Path,
-) -> None:
+def test_operation_of_a_partition_with_a_lost_record_costs_a_bounded_number_of_bytes(tmp_path: Path) -> None:
     make_run(tmp_path, 1_800_000, partitions=6)
     script = [sys.executable, peak_of_a_partition.__file__, str(tmp_path), TOPIC, str(LOST_IN)]
     child = subprocess.run(script, check=True, capture_output=True, text=True, timeout=60)

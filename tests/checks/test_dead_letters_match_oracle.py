@@ -14,12 +14,7 @@ from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import Relation, filtered, flat_mapped, mapped
-from harrow.harness.promises.retries import (
-    ATTEMPTS_HEADER,
-    DUE_HEADER,
-    REASON_HEADERS,
-    RetryPromise,
-)
+from harrow.harness.promises.retries import ATTEMPTS_HEADER, DUE_HEADER, REASON_HEADERS, RetryPromise
 from harrow.harness.promises.shapes import Rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,27 +34,18 @@ BILL = st.fixed_dictionaries({"order": st.integers(0, 2), "total": st.integers(0
 
 MS = st.integers(0, 9)
 HEADERS = st.fixed_dictionaries(
-    {},
-    optional={
-        ATTEMPTS_HEADER: st.integers(0, 4),
-        DUE_HEADER: MS,
-        REASON_HEADERS[0]: st.sampled_from(["no", ""]),
-    },
+    {}, optional={ATTEMPTS_HEADER: st.integers(0, 4), DUE_HEADER: MS, REASON_HEADERS[0]: st.sampled_from(["no", ""])}
 )
 
 
 @st.composite
-def topic_of(
-    draw: st.DrawFn, name: str, values: st.SearchStrategy[Any], most: int
-) -> list[tuple[Record, int]]:
+def topic_of(draw: st.DrawFn, name: str, values: st.SearchStrategy[Any], most: int) -> list[tuple[Record, int]]:
     """Records of a topic with one partition, each with the time at which it was acknowledged; 0: not known."""
     found: list[tuple[Record, int]] = []
     for offset, value in enumerate(draw(st.lists(values, max_size=most))):
         key = draw(st.sampled_from(["a", "a", "a", None]))
         headers = draw(HEADERS) if name in ("delay", "retry", "dead") else {}
-        given = record(
-            value, offset=offset, key=key, topic=name, headers=headers, timestamp_ms=draw(MS)
-        )
+        given = record(value, offset=offset, key=key, topic=name, headers=headers, timestamp_ms=draw(MS))
         found.append((given, draw(MS) * 1_000_000))
     return found
 
@@ -67,10 +53,7 @@ def topic_of(
 def saved(folder: Path, topic: list[tuple[Record, int]]) -> str:
     """Write the times of the records of a topic."""
     path = folder / f"{topic[0][0].topic if topic else 'empty'}.npy"
-    rows = [
-        (given.partition, given.offset, given.offset, time, 0, producer_of(given))
-        for given, time in topic
-    ]
+    rows = [(given.partition, given.offset, given.offset, time, 0, producer_of(given)) for given, time in topic]
     np.save(path, np.array(rows, np.int64).reshape(-1, 6))
     return str(path)
 
@@ -105,32 +88,46 @@ def test_outputs_and_dead_letters_are_judged_as_by_the_oracle(
         "dead": data.draw(topic_of("dead", again | ORDER, 3)),
     }
     commit = st.builds(
-        Commit, group=st.just("g"), partition=st.just(0), offset=st.integers(0, 5),
+        Commit,
+        group=st.just("g"),
+        partition=st.just(0),
+        offset=st.integers(0, 5),
         completed_ns=st.integers(1, 9_000_000),
-    )  # fmt: skip
+    )
     commits = data.draw(st.lists(commit, max_size=2))
     records = {name: [given for given, _ in topic] for name, topic in topics.items()}
-    times = {
-        (given.topic, given.offset): time for topic in topics.values() for given, time in topic
-    }
+    times = {(given.topic, given.offset): time for topic in topics.values() for given, time in topic}
     reads = {given.offset: data.draw(st.integers(0, 3)) for given, _ in orders}
-    promise = replace(
-        PROMISE, once=data.draw(st.booleans()), tolerance_ms=data.draw(st.sampled_from([0, 3]))
-    )
+    promise = replace(PROMISE, once=data.draw(st.booleans()), tolerance_ms=data.draw(st.sampled_from([0, 3])))
     retries = records["delay"] + records["retry"]
     pairing = Pairing(relation=relation, record_id="order", rows=Rows())
     with tempfile.TemporaryDirectory() as folder:
         files = {name: saved(Path(folder), topic) for name, topic in topics.items()}
         found = checked(
-            records["orders"], records["bills"], pairing, Path(folder), commits=commits, times=files["bills"],
-            retries=retries, letters=records["dead"], topic_times=files, promise=promise,
+            records["orders"],
+            records["bills"],
+            pairing,
+            Path(folder),
+            commits=commits,
+            times=files["bills"],
+            retries=retries,
+            letters=records["dead"],
+            topic_times=files,
+            promise=promise,
             reads=delivered(Path(folder), reads),
-        )  # fmt: skip
+        )
     expected = judge_pipeline(
-        records["orders"], records["bills"], pairing, commits=commits, retries=retries,
-        letters=records["dead"], time_of=lambda given: times[given.topic, given.offset], promise=promise,
-        reads_of=lambda given: reads[given.offset], producer_of=producer_of,
-    )  # fmt: skip
+        records["orders"],
+        records["bills"],
+        pairing,
+        commits=commits,
+        retries=retries,
+        letters=records["dead"],
+        time_of=lambda given: times[given.topic, given.offset],
+        promise=promise,
+        reads_of=lambda given: reads[given.offset],
+        producer_of=producer_of,
+    )
     assert anomalies(found) == anomalies(expected)
     assert sum(found.late.values()) == expected.late.total()
     assert not (found.problems or found.raised or found.other_ids)

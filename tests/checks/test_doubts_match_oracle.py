@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from harrow.cluster.host.seam import (
-    COMPLETE_COMMIT,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    TRANSACTION_ONGOING,
-)
+from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, TRANSACTION_ONGOING
 from harrow.harness.checks.kernels import judge_inputs
-from harrow.harness.checks.kernels.inputs import (
-    BATCH_SCHEMA,
-    OPS_SCHEMA,
-    TRANSACTION_SCHEMA,
-    PartitionInputs,
-    arrange,
-)
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, TRANSACTION_SCHEMA, PartitionInputs, arrange
 from harrow.harness.checks.oracle_of_doubts import met, operation_spans, refused_records
 from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
@@ -38,16 +27,10 @@ def operations(draw: st.DrawFn) -> list[Row]:
     """Operations at small times, and a final read with small timestamps."""
     rows: list[Row] = []
     for number in range(draw(st.integers(0, 5))):
-        kind = draw(
-            st.sampled_from(
-                [OperationFunction.SEND, OperationFunction.POLL, OperationFunction.COMMIT]
-            )
-        )
+        kind = draw(st.sampled_from([OperationFunction.SEND, OperationFunction.POLL, OperationFunction.COMMIT]))
         outcome = OperationType.OK
         if kind is OperationFunction.SEND:
-            outcome = draw(
-                st.sampled_from([OperationType.OK, OperationType.INFO, OperationType.FAIL])
-            )
+            outcome = draw(st.sampled_from([OperationType.OK, OperationType.INFO, OperationType.FAIL]))
         began, ended = draw(SPANS)
         rows.append(operation(kind, outcome, number, number, began, ended, RECORDED, 0))
     for offset in range(draw(st.integers(0, 6))):
@@ -59,14 +42,29 @@ def operations(draw: st.DrawFn) -> list[Row]:
 
 
 def operation(
-    kind: OperationFunction, outcome: OperationType, op: int, offset: int, began: int, ended: int, source: int,
+    kind: OperationFunction,
+    outcome: OperationType,
+    op: int,
+    offset: int,
+    began: int,
+    ended: int,
+    source: int,
     stamp: int,
-) -> Row:  # fmt: skip
+) -> Row:
     return {
-        "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": 1,
-        "value_hash": offset + 1, "timestamp_ms": stamp, "invoked_ns": began, "time_ns": ended, "client": 9,
+        "kind": int(kind),
+        "outcome": int(outcome),
+        "error": 0,
+        "offset": offset,
+        "op": op,
+        "key_hash": 1,
+        "value_hash": offset + 1,
+        "timestamp_ms": stamp,
+        "invoked_ns": began,
+        "time_ns": ended,
+        "client": 9,
         "source": source,
-    }  # fmt: skip
+    }
 
 
 @st.composite
@@ -81,15 +79,26 @@ def tapped(draw: st.DrawFn) -> list[Row]:
         base = draw(st.integers(0, 6)) if appended else -1
         rows.append(
             {
-                "kind": draw(st.sampled_from([1, 1, 1, 2])), "flags": 0, "error": error,
-                "client": draw(st.integers(0, 2)), "base_offset": base, "last_offset": base + int(appended),
-                "crc": draw(st.integers(0, 9)), "count": draw(st.integers(0 if error else 1, 3)),
-                "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": draw(st.integers(0, 1)),
-                "acks": -1, "base_sequence": draw(st.integers(0, 4)), "invoked_ns": began, "completed_ns": ended,
-                "created_ns": draw(TIME), "base_timestamp_ms": stamp,
-                "max_timestamp_ms": stamp + draw(st.integers(0, 2)), "node": number,
+                "kind": draw(st.sampled_from([1, 1, 1, 2])),
+                "flags": 0,
+                "error": error,
+                "client": draw(st.integers(0, 2)),
+                "base_offset": base,
+                "last_offset": base + int(appended),
+                "crc": draw(st.integers(0, 9)),
+                "count": draw(st.integers(0 if error else 1, 3)),
+                "producer_id": draw(st.sampled_from([-1, 5])),
+                "producer_epoch": draw(st.integers(0, 1)),
+                "acks": -1,
+                "base_sequence": draw(st.integers(0, 4)),
+                "invoked_ns": began,
+                "completed_ns": ended,
+                "created_ns": draw(TIME),
+                "base_timestamp_ms": stamp,
+                "max_timestamp_ms": stamp + draw(st.integers(0, 2)),
+                "node": number,
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -100,23 +109,30 @@ def decisions(draw: st.DrawFn) -> list[Row]:
     times = sorted(draw(st.lists(TIME, max_size=5)))
     return [
         {
-            "state": draw(st.sampled_from(states)), "transactional_id": 1, "producer_id": draw(st.sampled_from([5, 6])),
-            "producer_epoch": 0, "timeout_ms": 1, "time_ns": time_ns, "node": 1,
+            "state": draw(st.sampled_from(states)),
+            "transactional_id": 1,
+            "producer_id": draw(st.sampled_from([5, 6])),
+            "producer_epoch": 0,
+            "timeout_ms": 1,
+            "time_ns": time_ns,
+            "node": 1,
         }
         for time_ns in times
-    ]  # fmt: skip
+    ]
 
 
-def inputs_of(
-    ops: list[Row], batches: list[Row], job: PartitionJob, *, stamped: bool = False
-) -> PartitionInputs:
+def inputs_of(ops: list[Row], batches: list[Row], job: PartitionJob, *, stamped: bool = False) -> PartitionInputs:
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     log: list[Row] = [dict.fromkeys(LOG_COLUMNS, 0) | {"crc_good": True, "attributes": 8}]
     frame = pl.DataFrame(log if stamped else [], schema=columns, orient="row")
     return arrange(
-        job, pl.DataFrame(ops, schema=OPS_SCHEMA), pl.DataFrame(schema=OPS_SCHEMA),
-        pl.DataFrame(batches, schema=BATCH_SCHEMA), {1: frame} if stamped else {}, [],
-    )  # fmt: skip
+        job,
+        pl.DataFrame(ops, schema=OPS_SCHEMA),
+        pl.DataFrame(schema=OPS_SCHEMA),
+        pl.DataFrame(batches, schema=BATCH_SCHEMA),
+        {1: frame} if stamped else {},
+        [],
+    )
 
 
 @examples(30, 750)
@@ -136,16 +152,12 @@ def test_each_fault_is_met_by_the_operations_of_the_oracle(
     started_ns: int,
     own: list[int],
 ) -> None:
-    job = PartitionJob(
-        topic="t", partition=0, windows=windows, started_ns=started_ns, own_clients=own
-    )
+    job = PartitionJob(topic="t", partition=0, windows=windows, started_ns=started_ns, own_clients=own)
     inputs = inputs_of(ops, batches, job)
     inputs.coordinators.transactions = pl.DataFrame(transactions, schema=TRANSACTION_SCHEMA)
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
-    spans = operation_spans(
-        ops, batches, started_ns=started_ns, own_clients=own, transactions=transactions
-    )
+    spans = operation_spans(ops, batches, started_ns=started_ns, own_clients=own, transactions=transactions)
     if not spans:
         assert found.traffic == {}
         return

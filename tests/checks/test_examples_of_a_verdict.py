@@ -15,14 +15,7 @@ from harrow.harness.checks import Verdict
 from harrow.harness.checks.causes.recorded import read_evidence
 from harrow.harness.checks.judgement import judge
 from harrow.harness.histories.format import HistoryWriter
-from harrow.harness.histories.sent_contents import (
-    FILE_MOST,
-    KEY_MOST,
-    SUFFIX,
-    VALUE_MOST,
-    SentContents,
-    sent_records,
-)
+from harrow.harness.histories.sent_contents import FILE_MOST, KEY_MOST, SUFFIX, VALUE_MOST, SentContents, sent_records
 from judged_runs import TOPIC, RunFolder, record_batch
 
 
@@ -35,30 +28,23 @@ def judged(run: RunFolder, guarantee: str = "exactly-once") -> Verdict:
     return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
 
 
-def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(
-    run: RunFolder,
-) -> None:
+def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(run: RunFolder) -> None:
     kept = record_batch(["kept"])
     lost = record_batch([f"order {number}" for number in range(50)], base_offset=1)
     run.tapped(kept, 0, acks=1)
     run.trace(
         1, event="partition.leader", t_ns=1_000_500, topic=TOPIC, partition=0, leader=1, leader_epoch=0, isr=[1, 2, 3]
-    )  # fmt: skip
+    )
     run.tapped(lost, 1, acks=1)
     (run.folder / run_folder.FAULTS).write_text(
         "".join(
             json.dumps({"t_ns": t, "event": e, "id": 1, "fault": "isolate", "targets": [1]}) + "\n"
-            for t, e in (
-                (1_003_000, "inject"),
-                (1_003_000, "effect"),
-                (900_000_000, "heal"),
-                (901_000_000, "healed"),
-            )
+            for t, e in ((1_003_000, "inject"), (1_003_000, "effect"), (900_000_000, "heal"), (901_000_000, "healed"))
         )
     )
     run.trace(
         2, event="partition.leader", t_ns=800_000_000, topic=TOPIC, partition=0, leader=2, leader_epoch=1, isr=[2, 3]
-    )  # fmt: skip
+    )
     run.logs(kept)
     run.final({0: "kept"})
     verdict = judged(run, "no-loss")
@@ -73,9 +59,7 @@ def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(
     assert "offsets 1 to 50 (50 records)" in str(verdict)
 
 
-def test_a_retry_after_a_lost_response_shows_both_copies_decoded_and_its_cause(
-    run: RunFolder,
-) -> None:
+def test_a_retry_after_a_lost_response_shows_both_copies_decoded_and_its_cause(run: RunFolder) -> None:
     first, again = record_batch(["order 1"]), record_batch(["order 1"], base_offset=1)
     run.tapped(first, 0, lost=True, client="shop")
     run.tapped(again, 1, client="shop")
@@ -137,9 +121,7 @@ def test_damaged_logs_and_contents_leave_the_example_without_contents(run: RunFo
     assert "crashed" not in str(verdict)
 
 
-def kept(
-    path: Path, *wanted: tuple[str, int]
-) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
+def kept(path: Path, *wanted: tuple[str, int]) -> dict[tuple[str, int], tuple[bytes | None, bytes | None]]:
     found = sent_records(path, ["shop"], wanted)
     return {place: (record.key, record.value) for place, record in found.items()}
 
@@ -159,18 +141,12 @@ def test_contents_keep_nulls_empty_texts_and_the_first_bytes_of_long_ones(tmp_pa
         ("shop", 1): (b"", b""),
         ("shop", 2): (b"k" * KEY_MOST, "ü".encode() * VALUE_MOST),
     }
-    assert [r.value_cut for r in sent_records(path, ["shop"], wanted).values()] == [
-        False,
-        False,
-        True,
-    ]
+    assert [r.value_cut for r in sent_records(path, ["shop"], wanted).values()] == [False, False, True]
     contents.append(0, 3, "k", "after close")
     assert kept(path, *wanted) == found
 
 
-def test_contents_are_bounded_and_later_sends_are_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contents_are_bounded_and_later_sends_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert FILE_MOST <= 1 << 26
     monkeypatch.setattr("harrow.harness.histories.sent_contents.FILE_MOST", 1 << 16)
     path = tmp_path / "1-1.sent"
@@ -192,7 +168,7 @@ def test_a_forked_child_keeps_its_contents_in_a_file_of_its_own(tmp_path: Path) 
     os.waitpid(child, 0)
     history.sent.append(0, 3, "k", "parent again")
     history.close()
-    files = sorted(kept(path, *(("shop", n) for n in range(4))).keys() for path in tmp_path.glob("*.sent"))  # fmt: skip
+    files = sorted(kept(path, *(("shop", n) for n in range(4))).keys() for path in tmp_path.glob("*.sent"))
     assert sorted(map(sorted, files)) == [[("shop", 1), ("shop", 3)], [("shop", 2)]]
 
 
@@ -263,7 +239,10 @@ def test_headers_are_kept_with_their_send(tmp_path: Path) -> None:
     contents.close()
     found = sent_records(path, ["shop"], [("shop", number) for number in range(1, 5)])
     assert [found["shop", number].headers for number in range(1, 5)] == [
-        (("a", b"1"), ("b", None)), (("c", b"text"),), None, None
-    ]  # fmt: skip
+        (("a", b"1"), ("b", None)),
+        (("c", b"text"),),
+        None,
+        None,
+    ]
     assert found["shop", 1].value == b"v" * 256
     assert found["shop", 2].key is None

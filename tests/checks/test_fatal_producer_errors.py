@@ -77,9 +77,7 @@ def test_fatal_error_is_raised_once_and_every_report_is_delivered_and_recorded(
         application.serve(lambda: application.producer.flush(DEADLINE_S))
         application.produce()
         verdict = harrow.verify(orders, guarantee="no-loss")
-    assert [error.code() for error in application.served] == [
-        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
-    ]
+    assert [error.code() for error in application.served] == [KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert all(error.fatal() for error in [*application.served, *application.refused])
     assert re.search(r"create another: .*sequence", application.refused[-1].str())
     assert application.reports.total() == application.queued

@@ -36,9 +36,7 @@ with HistoryWriter(sys.argv[1], process="victim") as history:
 
 
 def test_killing_the_process_loses_no_row(tmp_path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", ENDLESS, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", ENDLESS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     with child:
         said = [int(child.stdout.readline()) for _ in range(30)]
@@ -71,14 +69,7 @@ def test_reading_a_file_ignores_a_torn_last_row(tmp_path: Path) -> None:
 
 def test_reading_a_file_that_is_still_written_returns_its_rows(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
-        history.append(
-            OperationFunction.SEND,
-            OperationType.OK,
-            history.name("c\t\\n"),
-            history.name("t"),
-            0,
-            5,
-        )
+        history.append(OperationFunction.SEND, OperationType.OK, history.name("c\t\\n"), history.name("t"), 0, 5)
         frame = history_frame(history.path)
         assert frame["client"].to_list() == ["c\t\\n"]
         assert frame["offset"].to_list() == [5]
@@ -97,9 +88,7 @@ def test_threads_append_to_a_growing_file_without_losing_rows(tmp_path: Path) ->
 
         def work(number: int) -> None:
             for op in range(3000):
-                history.append(
-                    OperationFunction.SEND, OperationType.OK, client, topic, number, op, op
-                )
+                history.append(OperationFunction.SEND, OperationType.OK, client, topic, number, op, op)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
         for thread in threads:
@@ -149,9 +138,7 @@ def test_a_send_without_completion_becomes_info(tmp_path: Path) -> None:
         history.append(OperationFunction.SEND, OperationType.INVOKE, client, topic, -1, op=0)
         history.append(OperationFunction.SEND, OperationType.INVOKE, client, topic, -1, op=1)
         history.append(OperationFunction.SEND, OperationType.OK, client, topic, 3, 7, 1)
-        history.append(
-            OperationFunction.SEND, OperationType.OK, client, history.name("other"), 0, 0, 2
-        )
+        history.append(OperationFunction.SEND, OperationType.OK, client, history.name("other"), 0, 0, 2)
     layout = lay_out(tmp_path, ["t"])
     assert list(layout.partitions) == [("t", 3)]
     assert len(layout.pending["t"]) == 1

@@ -54,9 +54,13 @@ def test_edn_is_read_with_its_lines_and_what_jepsen_writes_beside_operations() -
     first, second, third = read_edn(text, "f.edn")
     assert (first.line, second.line, third.line) == (2, 4, 4)
     assert first.value == {
-        "index": 0, "time": 1, "error": ["crash", 'a "b"\n'], "f": "send",
-        "value": [["send", 3, [None, "a"]]], "set": [1, 2],
-    }  # fmt: skip
+        "index": 0,
+        "time": 1,
+        "error": ["crash", 'a "b"\n'],
+        "f": "send",
+        "value": [["send", 3, [None, "a"]]],
+        "set": [1, 2],
+    }
     assert second.value == [1, -2500.0, 0.25, True, None]
     assert third.value == {(1, 2): "pair"}
 
@@ -88,10 +92,8 @@ def test_edn_is_read_with_its_lines_and_what_jepsen_writes_beside_operations() -
         ("h.edn", "{:process 0 :type :ok :f :send}", "send has neither a topic nor a value"),
         ("h.jsonl", lines({"process": 1, "type": "ok", "f": "producer", "acks": 2}), "a producer with acks='2'"),
     ],
-)  # fmt: skip
-def test_an_error_names_the_line_and_the_remedy(
-    name: str, text: str, says: str, tmp_path: Path
-) -> None:
+)
+def test_an_error_names_the_line_and_the_remedy(name: str, text: str, says: str, tmp_path: Path) -> None:
     said = problem(tmp_path, name, text)
     assert says in said
     assert said.endswith("(docs/histories.md)")
@@ -102,11 +104,11 @@ def test_the_same_history_is_judged_alike_in_every_format(judge: Judge, tmp_path
         {"process": "0", "type": "ok", "f": "send", "topic": "x", "partition": 0, "offset": 0, "value": "a"},
         {"process": "0", "type": "ok", "f": "send", "topic": "x", "partition": 0, "offset": 1, "value": "b"},
         {"process": "1", "type": "ok", "f": "poll", "topic": "x", "partition": 0, "offset": 1, "value": "b"},
-    ]  # fmt: skip
+    ]
     maps = [
         {"process": 0, "type": "ok", "f": "send", "value": [["send", "x", [0, "a"]], ["send", "x", [1, "b"]]]},
         {"process": 1, "type": "ok", "f": "poll", "value": [["poll", {"x": [[1, "b"]]}]]},
-    ]  # fmt: skip
+    ]
     edn = "\n".join(
         [
             "{:process 0 :type :ok :f :send :value [[:send :x [0 :a]] [:send :x [1 :b]]]}",
@@ -114,13 +116,7 @@ def test_the_same_history_is_judged_alike_in_every_format(judge: Judge, tmp_path
         ]
     )
     cells = csv(*(",".join(str(value) for value in row.values()) for row in flat))
-    texts = {
-        "a.jsonl": lines(*flat),
-        "b.jsonl": lines(*maps),
-        "c.edn": edn,
-        "d.edn": f"[{edn}]",
-        "e.csv": cells,
-    }
+    texts = {"a.jsonl": lines(*flat), "b.jsonl": lines(*maps), "c.edn": edn, "d.edn": f"[{edn}]", "e.csv": cells}
     for name, text in texts.items():
         file = tmp_path / name
         file.write_text(text)
@@ -133,10 +129,14 @@ def test_sends_that_overlap_are_paired_by_their_number(judge: Judge) -> None:
     verdict = judge(
         "h.csv",
         csv(
-            "1,invoke,send,x,0,,a,1", "1,invoke,send,x,0,,b,2", "1,ok,send,x,0,1,b,2", "1,ok,send,x,0,0,a,1",
-            "2,ok,poll,x,0,0,a", "2,ok,poll,x,0,1,b",
+            "1,invoke,send,x,0,,a,1",
+            "1,invoke,send,x,0,,b,2",
+            "1,ok,send,x,0,1,b,2",
+            "1,ok,send,x,0,0,a,1",
+            "2,ok,poll,x,0,0,a",
+            "2,ok,poll,x,0,1,b",
         ),
-    )  # fmt: skip
+    )
     assert verdict.valid, str(verdict)
     assert verdict.operation_counts["acknowledged"] == 2
 
@@ -150,11 +150,8 @@ def test_an_invocation_without_completion_may_have_happened(tmp_path: Path) -> N
 
 def test_a_final_read_shows_a_loss_at_the_end(judge: Judge) -> None:
     verdict = judge(
-        "h.csv",
-        csv(
-            "1,ok,send,x,0,0,a", "1,ok,send,x,0,1,b", "9,ok,final-read,x,0,0,a", "9,ok,end,x,0,1,",
-        ),
-    )  # fmt: skip
+        "h.csv", csv("1,ok,send,x,0,0,a", "1,ok,send,x,0,1,b", "9,ok,final-read,x,0,0,a", "9,ok,end,x,0,1,")
+    )
     assert verdict.anomaly_counts == {"lost-write": 1}
     assert "the final high watermark is 1" in str(verdict)
 
@@ -163,13 +160,15 @@ def test_a_transaction_of_rows_has_the_outcome_of_its_own_row(judge: Judge) -> N
     verdict = judge(
         "h.csv",
         csv(
-            "1,ok,send,x,0,0,a,,,,t1", "1,ok,txn,,,,,,,,t1", "1,ok,send,x,0,2,b,,,,t2", "1,fail,txn,,,,,,,,t2",
-            "2,ok,poll,x,0,0,a", "2,ok,poll,x,0,2,b",
+            "1,ok,send,x,0,0,a,,,,t1",
+            "1,ok,txn,,,,,,,,t1",
+            "1,ok,send,x,0,2,b,,,,t2",
+            "1,fail,txn,,,,,,,,t2",
+            "2,ok,poll,x,0,0,a",
+            "2,ok,poll,x,0,2,b",
         ),
-    )  # fmt: skip
-    assert verdict.guarantees == ("exactly-once", "ordered"), (
-        "a transaction needs an idempotent producer"
     )
+    assert verdict.guarantees == ("exactly-once", "ordered"), "a transaction needs an idempotent producer"
     assert verdict.anomaly_counts == {"failed-write": 1}
 
 
@@ -184,7 +183,7 @@ def test_the_settings_of_producers_derive_the_guarantee(judge: Judge) -> None:
         {"process": 1, "type": "ok", "f": "producer", "acks": 1, "idempotent": False},
         {"process": 1, "type": "ok", "f": "send", "topic": "x", "partition": 0, "offset": 0, "value": {"n": 1}},
         {"process": 2, "type": "ok", "f": "poll", "topic": "x", "partition": 0, "offset": 0, "value": {"n": 1}},
-    ]  # fmt: skip
+    ]
     verdict = judge("h.jsonl", lines(*rows))
     assert verdict.guarantees == ("best-effort",)
     assert "acks=1" in str(verdict.guarantee_reason)
@@ -212,9 +211,7 @@ def test_rows_of_one_poll_are_compared_with_subscribe(judge: Judge) -> None:
     read = [f"3,ok,poll,x,0,{at},{at}" for at in range(3)]
     in_a_poll = ["2,ok,subscribe,x,,,", "2,ok,poll,x,0,0,0,7", "2,ok,poll,x,0,2,2,7"]
     between = ["4,ok,subscribe,x,,,", "4,ok,poll,x,0,0,0,8", "4,ok,poll,x,0,2,2,9"]
-    assert judge("h.csv", csv(*sent, *read, *in_a_poll, *between)).anomaly_counts == {
-        "poll-skip": 1
-    }
+    assert judge("h.csv", csv(*sent, *read, *in_a_poll, *between)).anomaly_counts == {"poll-skip": 1}
 
 
 def test_operations_of_other_kinds_are_counted(judge: Judge) -> None:
@@ -228,17 +225,11 @@ def test_operations_of_other_kinds_are_counted(judge: Judge) -> None:
     assert "2 rows of other kinds were not read: crash, kill" in verdict.notes
 
 
-def test_the_command_refuses_both_and_neither_and_a_file_that_it_cannot_read(
-    tmp_path: Path,
-) -> None:
+def test_the_command_refuses_both_and_neither_and_a_file_that_it_cannot_read(tmp_path: Path) -> None:
     file = tmp_path / "h.csv"
     file.write_text(csv("1,ok,send,x,0,zero,a"))
     out = ("--out", str(tmp_path / "out"))
-    for arguments in (
-        (),
-        (str(tmp_path), "--history", str(file)),
-        (str(tmp_path), "--read-uncommitted"),
-    ):
+    for arguments in ((), (str(tmp_path), "--history", str(file)), (str(tmp_path), "--read-uncommitted")):
         ran = CliRunner().invoke(cli, ["check", *arguments, *out])
         assert ran.exit_code == 2, ran.output
         assert "--history" in ran.output

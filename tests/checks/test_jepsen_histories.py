@@ -38,25 +38,13 @@ def test_there_are_at_least_forty_histories_and_each_is_in_the_table_once() -> N
 
 
 def test_a_difference_of_names_has_a_reason() -> None:
-    unexplained = [
-        case.history
-        for case in CASES
-        if not case.why and names_of(case.jepsen) != names_of(case.harrow)
-    ]
-    same = {
-        "g1a-failed-send",
-        "g1a-aborted-transaction",
-        "g1c-reads-of-each-other",
-        "read-before-send",
-    }
+    unexplained = [case.history for case in CASES if not case.why and names_of(case.jepsen) != names_of(case.harrow)]
+    same = {"g1a-failed-send", "g1a-aborted-transaction", "g1c-reads-of-each-other", "read-before-send"}
     assert set(unexplained) == same | {"nothing-happened"}, "another word for the same"
 
 
 def test_the_page_has_the_table() -> None:
-    rows = [
-        f"| `{case.history}` | {case.jepsen or 'nothing'} | {shown(case)} | {case.why} |"
-        for case in CASES
-    ]
+    rows = [f"| `{case.history}` | {case.jepsen or 'nothing'} | {shown(case)} | {case.why} |" for case in CASES]
     assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")
 
 
@@ -74,9 +62,7 @@ def test_spark_finds_the_same(name: str, spark: SparkHandle, tmp_path: Path) -> 
     assert verdict.anomaly_counts.keys() == names_of(case.harrow)
 
 
-def test_a_history_without_times_and_without_invocations_says_nothing_of_real_time(
-    tmp_path: Path,
-) -> None:
+def test_a_history_without_times_and_without_invocations_says_nothing_of_real_time(tmp_path: Path) -> None:
     """The completions alone do not say when a send began, so that no order in real time is wrong."""
     lines = (HISTORIES / "realtime-order.edn").read_text().splitlines()
     file = tmp_path / "completions.edn"

@@ -14,9 +14,7 @@ from promised_runs import PromisedRun
 def judged(run: PromisedRun, sink: object) -> PromiseFindings:
     """Return what the verdict is given; the job's outputs have the ids of its inputs."""
     run.asked_ns = run.committed(2)
-    promise = PipelinePromise.of(
-        "orders", sink, guarantee=None, record_id="order", relation=None, group=None
-    )
+    promise = PipelinePromise.of("orders", sink, guarantee=None, record_id="order", relation=None, group=None)
     run.committed(3)
     return promise.judge(run.write(), engine="inline")
 
@@ -31,9 +29,7 @@ def run_with(folder: Path, outputs: int) -> PromisedRun:
 
 
 @pytest.mark.parametrize("kind", ["topic", "rows"])
-def test_a_commit_after_the_final_read_is_no_commit_before_output(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_commit_after_the_final_read_is_no_commit_before_output(tmp_path: Path, kind: str) -> None:
     """The job wrote the third output and committed after the final read had asked for the high watermarks."""
     sink = Topic(name="bills", partitions=1) if kind == "topic" else [{"order": 0}, {"order": 1}]
     found = judged(run_with(tmp_path, 2), sink)

@@ -69,13 +69,9 @@ def added(results: list[dict[str, Any]]) -> tuple[list[int], int, Counter[int]]:
 
 @pytest.mark.parametrize("engine", ["inline", "spark"])
 @pytest.mark.parametrize("rows", [10, 100_000], ids=["one task", "several tasks"])
-def test_stages_see_all_rows_of_a_hash_together(
-    spark: SparkHandle, tmp_path: Path, engine: Engine, rows: int
-) -> None:
+def test_stages_see_all_rows_of_a_hash_together(spark: SparkHandle, tmp_path: Path, engine: Engine, rows: int) -> None:
     chunks = [Numbers(0, rows), Numbers(rows, rows), Numbers(2 * rows, 0)]
-    results = run_join(
-        chunks, Residues(residue), count_each, count_counts, folder=tmp_path, spark=spark, engine=engine
-    )  # fmt: skip
+    results = run_join(chunks, Residues(residue), count_each, count_counts, folder=tmp_path, spark=spark, engine=engine)
     counts = Counter(Counter(residue(n) for n in range(2 * rows)).values())
     assert added(results) == ([0, rows, 2 * rows], 7, counts)
 
@@ -136,8 +132,6 @@ def test_a_spark_without_repartition_by_id_brings_the_same_rows_together(
             monkeypatch.delattr(base, "repartitionById")
     assert not hasattr(DataFrame, "repartitionById")
     chunks = [Numbers(0, 100_000), Numbers(100_000, 100_000)]
-    results = run_join(
-        chunks, Residues(residue), count_each, count_counts, folder=tmp_path, spark=spark
-    )
+    results = run_join(chunks, Residues(residue), count_each, count_counts, folder=tmp_path, spark=spark)
     counts = Counter(Counter(residue(n) for n in range(200_000)).values())
     assert added(results) == ([0, 100_000], 7, counts)

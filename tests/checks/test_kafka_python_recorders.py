@@ -41,14 +41,11 @@ def reported(topic: Topic, futures: list[Any]) -> list[RecordedSend]:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_each_send_has_the_result_that_kafka_python_reports(
-    harrow: Harrow, acks: int | str
-) -> None:
+def test_each_send_has_the_result_that_kafka_python_reports(harrow: Harrow, acks: int | str) -> None:
     topic = harrow.topic(f"acks-{acks}", partitions=3)
     producer: Any = harrow.kafka_python.producer(acks=acks, linger_ms=5)
     futures = [
-        producer.send(topic.name, b"value %d" % n, key=b"%d" % (n % 4), headers=[("h", b"%d" % n)])
-        for n in range(60)
+        producer.send(topic.name, b"value %d" % n, key=b"%d" % (n % 4), headers=[("h", b"%d" % n)]) for n in range(60)
     ]
     wanted = reported(topic, futures)
     producer.close()
@@ -57,9 +54,7 @@ def test_each_send_has_the_result_that_kafka_python_reports(
     assert contents_of(harrow, producer.recorder.name) == [b"value %d" % n for n in range(60)]
     verdict = judged(harrow, topic)
     assert verdict.valid, verdict
-    assert verdict.guarantees == (
-        ("exactly-once", "ordered") if acks == "all" else ("best-effort",)
-    )
+    assert verdict.guarantees == (("exactly-once", "ordered") if acks == "all" else ("best-effort",))
     assert verdict.operation_counts["acknowledged"] == 60
     if acks != 0:  # kafka-python 2 closes its connections before everything has left
         # with acks=1 a new leader may not have them, and a busy machine can make one
@@ -71,10 +66,8 @@ def test_a_lost_response_is_retried_and_recorded_once(harrow: Harrow) -> None:
     topic = harrow.topic("lost-response")
     producer: Any = harrow.kafka_python.producer(
         request_timeout_ms=1000, client_id="shop", max_in_flight_requests_per_connection=2, enable_idempotence=True
-    )  # fmt: skip
-    with harrow.chaos(
-        lose_response("Produce", nth=3, target=leader(topic), client="shop")
-    ) as chaos:
+    )
+    with harrow.chaos(lose_response("Produce", nth=3, target=leader(topic), client="shop")) as chaos:
         futures = [producer.send(topic.name, b"first")]
         while chaos.running:
             futures.append(producer.send(topic.name, b"value %d" % len(futures)))
@@ -88,9 +81,7 @@ def test_a_lost_response_is_retried_and_recorded_once(harrow: Harrow) -> None:
     assert (described.in_flight, described.request_timeout_ms) == (2, 1000)
 
 
-def test_a_refused_request_without_retries_is_recorded_as_info_with_kafkas_code(
-    harrow: Harrow,
-) -> None:
+def test_a_refused_request_without_retries_is_recorded_as_info_with_kafkas_code(harrow: Harrow) -> None:
     topic = harrow.topic("refused")
     producer: Any = harrow.kafka_python.producer(acks="all", retries=0)
     refusal = refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=2, target=leader(topic))
@@ -100,9 +91,7 @@ def test_a_refused_request_without_retries_is_recorded_as_info_with_kafkas_code(
             futures.append(producer.send(topic.name, b"value %d" % len(futures)))
             until(lambda: futures[-1].is_done, "the send has a result")
     wanted = reported(topic, futures)
-    assert [send.error for send in wanted if send.outcome == "info"] == [
-        NotEnoughReplicasError.errno
-    ]
+    assert [send.error for send in wanted if send.outcome == "info"] == [NotEnoughReplicasError.errno]
     assert sends_of(harrow, producer.recorder.name) == wanted
     verdict = judged(harrow, topic, "no-loss")
     assert verdict.valid, verdict
@@ -112,10 +101,7 @@ def test_a_refused_request_without_retries_is_recorded_as_info_with_kafkas_code(
 def test_sends_to_a_paused_leader_end_with_a_timeout_and_may_be_in_the_log(harrow: Harrow) -> None:
     topic = harrow.topic("paused")
     producer: Any = harrow.kafka_python.producer(
-        acks="all",
-        enable_idempotence=False,
-        delivery_timeout_ms=700,
-        request_timeout_ms=500,
+        acks="all", enable_idempotence=False, delivery_timeout_ms=700, request_timeout_ms=500
     )
     producer.send(topic.name, b"before").get(DEADLINE_S)
     futures: list[Any] = []
@@ -206,21 +192,15 @@ def test_serializers_are_called_once_and_their_bytes_are_recorded(harrow: Harrow
     signed = Signed()
     producer: Any = harrow.kafka_python.producer(value_serializer=signed)
     for number in range(10):
-        producer.send(
-            topic.name, {"order": number}, key=b"%d" % number, headers=[("n", b"%d" % number)]
-        )
+        producer.send(topic.name, {"order": number}, key=b"%d" % number, headers=[("n", b"%d" % number)])
     producer.flush(DEADLINE_S)
     wanted = [f'{topic.name}:{{"order": {number}}}'.encode() for number in range(10)]
     assert contents_of(harrow, producer.recorder.name) == wanted
     assert signed.calls == 10
-    consumer: Any = harrow.kafka_python.consumer(
-        topic, value_deserializer=Read(), group_id=topic.name
-    )
+    consumer: Any = harrow.kafka_python.consumer(topic, value_deserializer=Read(), group_id=topic.name)
     got = [next(consumer) for _ in range(10)]
     assert sorted(record.value["order"] for record in got) == list(range(10))
-    assert [(r.partition, r.offset) for r in got] == [
-        row[:2] for row in reads_of(harrow, consumer.recorder.name)
-    ]
+    assert [(r.partition, r.offset) for r in got] == [row[:2] for row in reads_of(harrow, consumer.recorder.name)]
     consumer.close()
     verdict = judged(harrow, topic, "exactly-once, ordered")
     assert verdict.valid, verdict
@@ -318,9 +298,7 @@ def test_a_run_closes_its_clients_and_ends_sends_that_get_no_result(harrow: Harr
     assert [send.outcome for send in sends_of(harrow, producer.recorder.name)] == ["ok", "ok"]
 
 
-def test_a_missing_library_is_named_with_the_remedy(
-    harrow: Harrow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_named_with_the_remedy(harrow: Harrow, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

@@ -15,13 +15,7 @@ from harrow.harness.checks.kernels.inputs import (
     rows_outside,
 )
 from harrow.harness.checks.kernels.unsent_batches import SETTLED_NS
-from harrow.harness.checks.log_changes import (
-    NOT_TRACED,
-    CleaningBegun,
-    Leadership,
-    LogChanges,
-    Removal,
-)
+from harrow.harness.checks.log_changes import NOT_TRACED, CleaningBegun, Leadership, LogChanges, Removal
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
@@ -34,9 +28,10 @@ from long_runs import examples
 Row = dict[str, Any]
 OFFSETS = st.integers(-1, 6)
 SMALL = st.integers(0, 2)
-JUDGED_ELSEWHERE = frozenset(
-    {"aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"}
-) | {"stuck-transaction", "resend-in-doubt"}
+JUDGED_ELSEWHERE = frozenset({"aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"}) | {
+    "stuck-transaction",
+    "resend-in-doubt",
+}
 """By the oracle of transactions, in `test_transaction_kernels_match_oracle.py`, and in `test_resent_records.py`."""
 
 
@@ -47,62 +42,68 @@ def operations(draw: st.DrawFn) -> list[Row]:
     for number in range(draw(st.integers(0, 8))):
         kind = draw(
             st.sampled_from(
-                [
-                    OperationFunction.SEND,
-                    OperationFunction.SEND,
-                    OperationFunction.POLL,
-                    OperationFunction.BREAK,
-                ]
+                [OperationFunction.SEND, OperationFunction.SEND, OperationFunction.POLL, OperationFunction.BREAK]
             )
         )
-        outcome = draw(
-            st.sampled_from(
-                [OperationType.OK, OperationType.OK, OperationType.INFO, OperationType.FAIL]
-            )
-        )
+        outcome = draw(st.sampled_from([OperationType.OK, OperationType.OK, OperationType.INFO, OperationType.FAIL]))
         sent = kind is OperationFunction.SEND
         row = operation(
-            kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
-            outcome=OperationType.OK if kind is OperationFunction.BREAK else outcome, client=draw(st.integers(0, 1)),
-        )  # fmt: skip
+            kind,
+            number,
+            draw(OFFSETS if sent else st.integers(0, 6)),
+            draw(SMALL),
+            draw(SMALL),
+            outcome=OperationType.OK if kind is OperationFunction.BREAK else outcome,
+            client=draw(st.integers(0, 1)),
+        )
         # reads of one transaction have its begin
         begun = draw(st.sampled_from([number, number // 3 * 3]))
         ended = number + draw(st.sampled_from([0, 0, 3]))
         rows.append({**row, "invoked_ns": begun, "time_ns": ended})
     if draw(st.integers(0, 3)):
-        final = draw(
-            st.lists(
-                st.tuples(st.integers(0, 6), SMALL, SMALL), max_size=6, unique_by=lambda row: row[0]
-            )
-        )
+        final = draw(st.lists(st.tuples(st.integers(0, 6), SMALL, SMALL), max_size=6, unique_by=lambda row: row[0]))
         if draw(st.booleans()):  # mostly as it was sent
             taken = {place[0] for place in final[:2]}
             own = {r["offset"]: r for r in rows if r["kind"] == OperationFunction.SEND}
             final = final[:2] + [
                 (at, r["key_hash"], r["value_hash"]) for at, r in own.items() if at >= 0 and at not in taken
-            ]  # fmt: skip
+            ]
         rows += [operation(OperationFunction.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
         low = draw(st.sampled_from([0, 0, 0, 2]))
         to_the_end = draw(st.sampled_from([OperationType.OK, OperationType.OK, OperationType.INFO]))
         bounds = operation(
             OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, outcome=to_the_end, source=DRAINED
-        )  # fmt: skip
-        # the last batches may still wait for their responses
-        rows.append(
-            {**bounds, "time_ns": draw(st.sampled_from([low, SETTLED_NS + 2, SETTLED_NS + 9]))}
         )
+        # the last batches may still wait for their responses
+        rows.append({**bounds, "time_ns": draw(st.sampled_from([low, SETTLED_NS + 2, SETTLED_NS + 9]))})
     return rows
 
 
 def operation(
-    kind: OperationFunction, op: int, offset: int, key: int, value: int, *, outcome: OperationType =
-    OperationType.OK, client: int = 0, source: int = RECORDED,
-) -> Row:  # fmt: skip
+    kind: OperationFunction,
+    op: int,
+    offset: int,
+    key: int,
+    value: int,
+    *,
+    outcome: OperationType = OperationType.OK,
+    client: int = 0,
+    source: int = RECORDED,
+) -> Row:
     return {
-        "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": key,
-        "value_hash": value, "timestamp_ms": op % 3 - 1, "invoked_ns": op, "time_ns": op, "client": client,
+        "kind": int(kind),
+        "outcome": int(outcome),
+        "error": 0,
+        "offset": offset,
+        "op": op,
+        "key_hash": key,
+        "value_hash": value,
+        "timestamp_ms": op % 3 - 1,
+        "invoked_ns": op,
+        "time_ns": op,
+        "client": client,
         "source": source,
-    }  # fmt: skip
+    }
 
 
 @st.composite
@@ -115,13 +116,26 @@ def tapped(draw: st.DrawFn) -> list[Row]:
         base, last = (-1, -1) if error else (max(base, 0), max(base, 0) + draw(st.integers(0, 1)))
         rows.append(
             {
-                "kind": kind, "flags": draw(st.sampled_from([0, 0, 1])), "error": error, "client": 0,
-                "base_offset": base, "last_offset": last, "crc": draw(SMALL), "count": 1,
-                "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": 0, "acks": -1,
-                "base_sequence": draw(st.integers(0, 3)), "invoked_ns": number, "completed_ns": number,
-                "created_ns": number, "base_timestamp_ms": 0, "max_timestamp_ms": 0, "node": 1,
+                "kind": kind,
+                "flags": draw(st.sampled_from([0, 0, 1])),
+                "error": error,
+                "client": 0,
+                "base_offset": base,
+                "last_offset": last,
+                "crc": draw(SMALL),
+                "count": 1,
+                "producer_id": draw(st.sampled_from([-1, 5])),
+                "producer_epoch": 0,
+                "acks": -1,
+                "base_sequence": draw(st.integers(0, 3)),
+                "invoked_ns": number,
+                "completed_ns": number,
+                "created_ns": number,
+                "base_timestamp_ms": 0,
+                "max_timestamp_ms": 0,
+                "node": 1,
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -135,14 +149,21 @@ def log(draw: st.DrawFn) -> list[Row]:
         pid = draw(st.sampled_from([-1, 5]))
         rows.append(
             {
-                "base_offset": offset, "last_offset": last, "leader_epoch": draw(st.sampled_from([1, 1, 1, 2])),
-                "crc": draw(SMALL), "crc_good": draw(st.sampled_from([True, True, True, False])),
+                "base_offset": offset,
+                "last_offset": last,
+                "leader_epoch": draw(st.sampled_from([1, 1, 1, 2])),
+                "crc": draw(SMALL),
+                "crc_good": draw(st.sampled_from([True, True, True, False])),
                 "attributes": draw(st.sampled_from([0, 0, 0, 0x10])),
-                "max_timestamp_ms": 0, "producer_id": pid, "producer_epoch": draw(st.integers(0, 1)),
-                "base_sequence": draw(st.integers(0, 3)) if pid >= 0 else -1, "count": last - offset + 1,
-                "position": 0, "segment": 0,
+                "max_timestamp_ms": 0,
+                "producer_id": pid,
+                "producer_epoch": draw(st.integers(0, 1)),
+                "base_sequence": draw(st.integers(0, 3)) if pid >= 0 else -1,
+                "count": last - offset + 1,
+                "position": 0,
+                "segment": 0,
             }
-        )  # fmt: skip
+        )
         offset = last + draw(st.sampled_from([1, 1, 1, 2]))
     return rows
 
@@ -157,9 +178,7 @@ TIME_MS = st.sampled_from([0, 1_500, 4_000])
 LIMIT_MS = st.sampled_from([-1, 0, 2_000, 4_500, NOT_TRACED])
 
 
-def removal(
-    node: int, base: int, size: int, reason: str, ms: int, keep_ms: int, keep_bytes: int, left: int
-) -> Removal:
+def removal(node: int, base: int, size: int, reason: str, ms: int, keep_ms: int, keep_bytes: int, left: int) -> Removal:
     return Removal(node, base, base + size, reason, ms * 1_000_000, ms, keep_ms, keep_bytes, left)
 
 
@@ -167,9 +186,16 @@ def removals() -> st.SearchStrategy[Removal]:
     """Segments that a replica removed, for each reason, too early and in time."""
     reasons = st.sampled_from(["retention.ms", "retention.bytes", "log start offset"])
     return st.builds(
-        removal, st.integers(0, 2), st.integers(0, 4), st.integers(1, 3), reasons, TIME_MS, LIMIT_MS,
-        st.sampled_from([-1, 0, 100]), st.sampled_from([50, 150]),
-    )  # fmt: skip
+        removal,
+        st.integers(0, 2),
+        st.integers(0, 4),
+        st.integers(1, 3),
+        reasons,
+        TIME_MS,
+        LIMIT_MS,
+        st.sampled_from([-1, 0, 100]),
+        st.sampled_from([50, 150]),
+    )
 
 
 def cleaning(end: int, ms: int, tombstone_ms: int, lag_ms: int) -> CleaningBegun:
@@ -184,18 +210,20 @@ def cleanings() -> st.SearchStrategy[CleaningBegun]:
 def leaderships() -> st.SearchStrategy[list[Leadership]]:
     """Elections; one with an older epoch may come late."""
     return st.lists(
-        st.builds(
-            Leadership, st.integers(0, 3), st.integers(0, 2), st.integers(0, 7), st.integers(0, 8)
-        ),
-        max_size=4,
+        st.builds(Leadership, st.integers(0, 3), st.integers(0, 2), st.integers(0, 7), st.integers(0, 8)), max_size=4
     )
 
 
 def decision(state: int, at: int) -> Row:
     return {
-        "state": state, "transactional_id": 0, "producer_id": 5, "producer_epoch": 0, "timeout_ms": 1, "time_ns": at,
+        "state": state,
+        "transactional_id": 0,
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "timeout_ms": 1,
+        "time_ns": at,
         "node": 1,
-    }  # fmt: skip
+    }
 
 
 def decisions() -> st.SearchStrategy[list[Row]]:
@@ -291,33 +319,30 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
     kernels = {
-        (row["name"], tuple(sorted(row["offsets"])))
-        for row in found.shown
-        if row["name"] not in JUDGED_ELSEWHERE
+        (row["name"], tuple(sorted(row["offsets"]))) for row in found.shown if row["name"] not in JUDGED_ELSEWHERE
     }
     oracle = Oracle(
-        ops, pending, batches, replicas, changes=changes, epochs=inputs.epochs, decisions=decided, all_sends=all_sends,
-        reads_committed=reads_committed, whole_taps=whole_taps,
-    )  # fmt: skip
+        ops,
+        pending,
+        batches,
+        replicas,
+        changes=changes,
+        epochs=inputs.epochs,
+        decisions=decided,
+        all_sends=all_sends,
+        reads_committed=reads_committed,
+        whole_taps=whole_taps,
+    )
     assert kernels == oracle.judge()
-    for doubt in (
-        "below the log start offset",
-        "compaction has cleaned",
-        "in the log several times",
-    ):
+    for doubt in ("below the log start offset", "compaction has cleaned", "in the log several times"):
         assert any(doubt in text for _, text in found.doubts) == (doubt in oracle.doubts())
 
 
 RANGES = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair)))
 
 
-@given(
-    ranges=st.lists(RANGES, max_size=6).map(sorted),
-    offsets=st.lists(st.integers(-2, 30), max_size=12).map(sorted),
-)
-def test_rows_within_ranges_of_offsets_are_left_out(
-    ranges: list[tuple[int, int]], offsets: list[int]
-) -> None:
+@given(ranges=st.lists(RANGES, max_size=6).map(sorted), offsets=st.lists(st.integers(-2, 30), max_size=12).map(sorted))
+def test_rows_within_ranges_of_offsets_are_left_out(ranges: list[tuple[int, int]], offsets: list[int]) -> None:
     left = rows_outside(ranges, pl.DataFrame({"offset": offsets}, schema={"offset": pl.Int64}))
     outside = [at for at in offsets if not any(first <= at <= last for first, last in ranges)]
     assert left["offset"].to_list() == outside

@@ -46,9 +46,7 @@ def with_aiokafka(harrow: Harrow, running: Callable[[], bool]) -> None:
 
 @pytest.mark.harrow(config={"zookeeper.session.timeout.ms": 500})
 @pytest.mark.parametrize("send", [with_confluent, with_kafka_python, with_aiokafka])
-def test_an_acknowledged_record_that_is_lost_is_shown_with_its_value(
-    harrow: Harrow, send: Send
-) -> None:
+def test_an_acknowledged_record_that_is_lost_is_shown_with_its_value(harrow: Harrow, send: Send) -> None:
     orders = harrow.topic("orders")
     with harrow.chaos(isolate(leader(orders, 0), seconds=1.2, heals_by="reset")) as chaos:
         send(harrow, lambda: chaos.running)

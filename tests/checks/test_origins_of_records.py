@@ -128,9 +128,7 @@ def story_without_recorders(run: RunFolder, *, unanswered: bool = False, starts:
 
 def verdict_with_replicas(run: RunFolder) -> Verdict:
     replicas = {(TOPIC, 0): [1, 2, 3]}
-    return judge(
-        run.done(), topics=[TOPIC], guarantee="best-effort", engine="inline", replicas=replicas
-    )
+    return judge(run.done(), topics=[TOPIC], guarantee="best-effort", engine="inline", replicas=replicas)
 
 
 def test_a_batch_that_no_request_has_is_of_unknown_origin(run: RunFolder) -> None:
@@ -149,33 +147,28 @@ def test_a_batch_of_which_every_request_was_refused_is_a_failed_write(run: RunFo
 
 
 @pytest.mark.parametrize(
-    ("unanswered", "starts"), [(True, 1), (False, 2), (False, 0)],
+    ("unanswered", "starts"),
+    [(True, 1), (False, 2), (False, 0)],
     ids=["a request without response", "a broker that started again", "a broker without trace"],
-)  # fmt: skip
-def test_a_tap_that_may_lack_requests_makes_no_batch_suspect(
-    run: RunFolder, unanswered: bool, starts: int
-) -> None:
+)
+def test_a_tap_that_may_lack_requests_makes_no_batch_suspect(run: RunFolder, unanswered: bool, starts: int) -> None:
     story_without_recorders(run, unanswered=unanswered, starts=starts)
     assert not verdict_with_replicas(run).anomaly_counts
 
 
-def test_a_request_with_an_error_that_may_follow_its_append_explains_the_batch(
-    run: RunFolder,
-) -> None:
+def test_a_request_with_an_error_that_may_follow_its_append_explains_the_batch(run: RunFolder) -> None:
     story_without_recorders(run)
     run.tapped(record_batch(["b"], base_offset=1), -1, error=NOT_LEADER)
     assert not verdict_with_replicas(run).anomaly_counts
 
 
-def test_batches_of_plain_clients_have_an_order_in_real_time(
-    runs: Callable[[str], RunFolder],
-) -> None:
+def test_batches_of_plain_clients_have_an_order_in_real_time(runs: Callable[[str], RunFolder]) -> None:
     right, wrong, retried = runs("right"), runs("wrong"), runs("retried")
     for run, order, producer_id in ((right, (0, 1), -1), (wrong, (1, 0), -1), (retried, (1, 0), 7)):
         batches = [
             record_batch([text], base_offset=at, producer_id=producer_id, sequence=at if producer_id >= 0 else -1)
             for at, text in enumerate("ab")
-        ]  # fmt: skip
+        ]
         for at in order:
             run.tapped(batches[at], at)
         run.logs(*batches)

@@ -35,8 +35,9 @@ def a_release_that_its_coordinator_writes_late(h: PartitionHistory) -> None:
 
 GOOD = (
     a_static_member_that_restarts_while_its_coordinator_is_deposed,
-    a_static_member_whose_coordinator_dies_before_its_row, a_release_that_its_coordinator_writes_late,
-)  # fmt: skip
+    a_static_member_whose_coordinator_dies_before_its_row,
+    a_release_that_its_coordinator_writes_late,
+)
 
 
 @pytest.mark.parametrize("story", GOOD, ids=lambda story: str(story.__name__))
@@ -67,9 +68,11 @@ def a_static_member_and_its_next_incarnation_at_one_coordinator(h: PartitionHist
 
 
 WRONG = (
-    two_members_of_one_generation, two_coordinators_that_give_one_generation_twice,
-    two_static_members_of_one_generation, a_static_member_and_its_next_incarnation_at_one_coordinator,
-)  # fmt: skip
+    two_members_of_one_generation,
+    two_coordinators_that_give_one_generation_twice,
+    two_static_members_of_one_generation,
+    a_static_member_and_its_next_incarnation_at_one_coordinator,
+)
 
 
 @pytest.mark.parametrize("story", WRONG, ids=lambda story: str(story.__name__))

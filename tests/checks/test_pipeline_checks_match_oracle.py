@@ -99,21 +99,20 @@ def placed(draw: st.DrawFn, values: st.SearchStrategy[Any], topic: str, most: in
         partition = draw(st.integers(0, partitions - 1))
         records.append(
             record(
-                value, partition=partition, offset=ends[partition], topic=topic,
+                value,
+                partition=partition,
+                offset=ends[partition],
+                topic=topic,
                 key=value.get("customer", draw(st.sampled_from([None, "a"]))),
                 timestamp_ms=draw(st.sampled_from([0, 900, 1000, 1500])),
             )
-        )  # fmt: skip
+        )
         ends[partition] += 1
     return records
 
 
 ORDERS = st.fixed_dictionaries(
-    {
-        "order": st.integers(0, 3),
-        "amount": st.integers(0, 2),
-        "customer": st.sampled_from(["a", "b"]),
-    }
+    {"order": st.integers(0, 3), "amount": st.integers(0, 2), "customer": st.sampled_from(["a", "b"])}
 )
 OUTPUTS = st.one_of(
     ORDERS,
@@ -146,9 +145,7 @@ def _saved(path: Path, times: dict[tuple[int, int], int]) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "relation", "record_id"), RELATIONS, ids=[r[0] for r in RELATIONS]
-)
+@pytest.mark.parametrize(("name", "relation", "record_id"), RELATIONS, ids=[r[0] for r in RELATIONS])
 @pytest.mark.parametrize("loose", [False, True], ids=["topic", "rows"])
 @FEW
 @given(data=st.data())
@@ -162,9 +159,12 @@ def test_stages_find_what_the_oracle_finds(
     chosen = OUTPUTS if not right else st.one_of(st.sampled_from(right), OUTPUTS)
     outputs = data.draw(placed(chosen, "bills", 5))
     commit = st.builds(
-        Commit, group=st.sampled_from("gh"), partition=st.integers(0, 1), offset=st.integers(0, 6),
+        Commit,
+        group=st.sampled_from("gh"),
+        partition=st.integers(0, 1),
+        offset=st.integers(0, 6),
         completed_ns=st.integers(1, 9),
-    )  # fmt: skip
+    )
     commits = data.draw(st.lists(commit, max_size=3))
     times = {(output.partition, output.offset): data.draw(st.integers(1, 9)) for output in outputs}
     pairing = Pairing(relation=relation, record_id=record_id, rows=Rows(loose))
@@ -175,14 +175,24 @@ def test_stages_find_what_the_oracle_finds(
     with tempfile.TemporaryDirectory() as folder:
         files = [_saved(Path(folder) / name, of) for name, of in (("a", times), ("b", retried))]
         found = checked(
-            orders, outputs, pairing, Path(folder), commits=commits, times=files[0], retries=retries,
+            orders,
+            outputs,
+            pairing,
+            Path(folder),
+            commits=commits,
+            times=files[0],
+            retries=retries,
             topic_times={"retries": files[1]},
             promise=None if record_id is None else RetryPromise.of(retry_topics="retries"),
-        )  # fmt: skip
+        )
     expected = judge_pipeline(
-        orders, outputs, pairing, commits=commits, retries=retries,
+        orders,
+        outputs,
+        pairing,
+        commits=commits,
+        retries=retries,
         time_of=lambda r: (retried if r.topic == "retries" else times)[r.partition, r.offset],
-    )  # fmt: skip
+    )
     assert anomalies(found) == anomalies(expected)
     assert +Counter(found.late) == +expected.late
     assert not (found.problems or found.raised or found.doubts)
@@ -200,16 +210,18 @@ def test_keyed_stages_find_what_the_oracle_finds(
     orders = data.draw(placed(ORDERS, "orders", 6))
     rows: st.SearchStrategy[Any] = st.fixed_dictionaries(
         {
-            "customer": st.sampled_from(["a", "b", "c"]), "total": st.integers(0, 6),
-            "start": st.sampled_from([0, 1000]), "count": st.integers(1, 3),
+            "customer": st.sampled_from(["a", "b", "c"]),
+            "total": st.integers(0, 6),
+            "start": st.sampled_from([0, 1000]),
+            "count": st.integers(1, 3),
         }
-    )  # fmt: skip
+    )
     outputs = data.draw(placed(rows, "totals", 5))
     if name == "folded by key":
         outputs = [
             record(output["total"], partition=output.partition, offset=output.offset, key=output["customer"])
             for output in outputs
-        ]  # fmt: skip
+        ]
     pairing = Pairing(relation=relation, record_id=record_id, rows=Rows(loose, "customer"))
     with tempfile.TemporaryDirectory() as folder:
         found = checked(orders, outputs, pairing, Path(folder))
@@ -228,7 +240,7 @@ def test_stages_find_the_same_on_spark(
     orders = [
         record({"order": n, "amount": n % 3, "customer": f"c{n % 2}"}, offset=n, key=f"c{n % 2}", topic="orders")
         for n in range(20)
-    ]  # fmt: skip
+    ]
     bills = [bill_of(order) for order in orders]
     bills[3]["total"] = 9
     bills[6], bills[4] = bills[4], bills[6]

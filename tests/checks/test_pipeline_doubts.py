@@ -25,9 +25,7 @@ from pipelines_by_hand import chunks_of, record
 
 def order(number: int, *, partition: int = 0, offset: int | None = None, **more: Any) -> Record:
     at = number if offset is None else offset
-    return record(
-        {"order": number, **more}, partition=partition, offset=at, key="k", topic="orders"
-    )
+    return record({"order": number, **more}, partition=partition, offset=at, key="k", topic="orders")
 
 
 def bill(number: int, *, offset: int | None = None, **more: Any) -> Record:
@@ -41,42 +39,55 @@ def read(topic: str, records: list[Record], low: int = 0) -> list[FinalRead]:
     for partition in {r.partition for r in records} or {0}:
         offsets = [r.offset for r in records if r.partition == partition]
         high = max(offsets, default=low - 1) + 1
-        parts.append(
-            FinalRead(topic=topic, partition=partition, low=low, high=high, records=len(offsets))
-        )
+        parts.append(FinalRead(topic=topic, partition=partition, low=low, high=high, records=len(offsets)))
     return parts
 
 
 def verdict_part(
-    folder: Path, orders: list[Record], bills: list[Record], *, relation: Relation | None = None,
-    record_id: Any = "order", commits: list[Commit] | None = None, times: dict[int, int] | None = None,
-    loose: bool = False, **more: Any,
-) -> PromiseFindings:  # fmt: skip
+    folder: Path,
+    orders: list[Record],
+    bills: list[Record],
+    *,
+    relation: Relation | None = None,
+    record_id: Any = "order",
+    commits: list[Commit] | None = None,
+    times: dict[int, int] | None = None,
+    loose: bool = False,
+    **more: Any,
+) -> PromiseFindings:
     """Return what the verdict is given, for one partition of each topic."""
     pairing = Pairing(relation=relation, record_id=record_id, rows=Rows(loose, None))
     folder.mkdir(exist_ok=True)
     path = folder / "times.npy"
-    np.save(
-        path,
-        np.array([(0, at, at, ns) for at, ns in sorted((times or {}).items())], np.int64).reshape(
-            -1, 4
-        ),
-    )
+    np.save(path, np.array([(0, at, at, ns) for at, ns in sorted((times or {}).items())], np.int64).reshape(-1, 4))
     given = commit_times(commits or [])
     inputs = PipelineInputs(
-        pairing=pairing, source=chunks_of(orders, folder / "source", 2), sink=chunks_of(bills, folder / "sink", 2),
-        commits=given, times=str(path), ordered=more.get("ordered", False),
-    )  # fmt: skip
+        pairing=pairing,
+        source=chunks_of(orders, folder / "source", 2),
+        sink=chunks_of(bills, folder / "sink", 2),
+        commits=given,
+        times=str(path),
+        ordered=more.get("ordered", False),
+    )
     found = check_pipeline(inputs, folder=folder / "join", engine="inline")
     partitions = read("orders", orders, more.pop("source_low", 0))
     words = PipelineWords(
-        pairing=pairing, source="orders", sink="bills", commits=given, partitions=partitions,
+        pairing=pairing,
+        source="orders",
+        sink="bills",
+        commits=given,
+        partitions=partitions,
         chunks=[numbered.chunk for numbered in inputs.chunks()],
-    )  # fmt: skip
+    )
     run = PipelineRun(
-        pairing=pairing, source="orders", sink="bills", commits=given, source_partitions=partitions,
-        sink_partitions=read("bills", bills, more.pop("sink_low", 0)), **more,
-    )  # fmt: skip
+        pairing=pairing,
+        source="orders",
+        sink="bills",
+        commits=given,
+        source_partitions=partitions,
+        sink_partitions=read("bills", bills, more.pop("sink_low", 0)),
+        **more,
+    )
     return PipelineResults(run, found, words, 20).findings()
 
 
@@ -96,9 +107,7 @@ def test_outputs_of_removed_inputs_are_a_doubt_and_no_anomaly(tmp_path: Path) ->
 
 
 def test_removed_outputs_are_a_doubt_and_no_loss(tmp_path: Path) -> None:
-    found = verdict_part(
-        tmp_path, [order(0), order(1)], [bill(1)], sink_low=1, commits=[commit(2, 9)], times={1: 5}
-    )
+    found = verdict_part(tmp_path, [order(0), order(1)], [bill(1)], sink_low=1, commits=[commit(2, 9)], times={1: 5})
     assert found.anomaly_counts == {}
     assert "1 missing-output found" in found.doubts["missing-output"]
     assert "duplicate-output cannot be excluded" in found.doubts["duplicate-output"]
@@ -120,9 +129,7 @@ def test_final_states_in_a_compacted_sink_are_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factor", [1, 2], ids=["commutative", "depends on the order"])
-def test_final_state_across_partitions_is_unknown_only_where_the_order_matters(
-    tmp_path: Path, factor: int
-) -> None:
+def test_final_state_across_partitions_is_unknown_only_where_the_order_matters(tmp_path: Path, factor: int) -> None:
     relation = folded(lambda state, given: state * factor + given["amount"], 0)
     orders = [order(0, amount=1), order(1, partition=1, offset=0, amount=5)]
     wrong = record(b"99", offset=0, key="k", topic="bills")
@@ -159,9 +166,7 @@ def test_offsets_that_were_written_twice_have_no_certain_time(tmp_path: Path) ->
     found = verdict_part(tmp_path, [order(0)], [bill(0)], rewritten=["orders-0"], **given)
     assert found.anomaly_counts == {}
     assert "written twice" in found.doubts["commit-before-output"]
-    batches = np.array(
-        [(0, 0, 4, 10, 7), (0, 0, 4, 12, 7), (1, 0, 4, 10, 7), (1, 0, 4, 20, 8)], np.int64
-    )
+    batches = np.array([(0, 0, 4, 10, 7), (0, 0, 4, 12, 7), (1, 0, 4, 10, 7), (1, 0, 4, 20, 8)], np.int64)
     assert rewritten(batches) == [1]
     assert rewritten(batches[:0]) == []
 
@@ -170,7 +175,7 @@ def test_function_that_raises_for_an_input_leaves_its_output_unjudged(tmp_path: 
     broken = Record(topic="orders", partition=0, offset=1, value=b"{not json", key=b"k")
     found = verdict_part(
         tmp_path, [order(0), broken], [bill(0), bill(1)], relation=mapped(lambda given: {"order": given["order"]})
-    )  # fmt: skip
+    )
     assert found.anomaly_counts == {}
     assert "NotJsonError" in found.reasons[0]
     assert "orders-0@1" in found.reasons[0]
@@ -178,19 +183,14 @@ def test_function_that_raises_for_an_input_leaves_its_output_unjudged(tmp_path: 
 
 def test_function_that_raises_for_an_output_calls_nothing_missing(tmp_path: Path) -> None:
     broken = Record(topic="bills", partition=0, offset=1, value=b"\xff\x00", key=b"k")
-    found = verdict_part(
-        tmp_path, [order(0), order(1)], [bill(0), broken], commits=[commit(2, 9)], times={0: 5}
-    )
+    found = verdict_part(tmp_path, [order(0), order(1)], [bill(0), broken], commits=[commit(2, 9)], times={0: 5})
     assert found.anomaly_counts == {}
     assert "record_id raised NotJsonError" in found.reasons[0]
 
 
 def test_record_id_that_returns_none_leaves_a_record_out(tmp_path: Path) -> None:
     heartbeat = Record(topic="bills", partition=0, offset=1, value=None, key=b"heartbeat")
-    found = verdict_part(
-        tmp_path, [order(0)], [bill(0), heartbeat],
-        record_id=order_of,
-    )  # fmt: skip
+    found = verdict_part(tmp_path, [order(0)], [bill(0), heartbeat], record_id=order_of)
     assert not (found.anomaly_counts or found.doubts)
     assert found.operation_counts["pipeline_outputs_not_judged"] == 1
 
@@ -204,24 +204,18 @@ def test_empty_sink_is_never_valid(tmp_path: Path) -> None:
 
 def test_values_of_several_shapes_cannot_be_paired_without_record_id(tmp_path: Path) -> None:
     relation = mapped(lambda given: {"a": 1} if given["order"] else {"b": 1})
-    found = verdict_part(
-        tmp_path, [order(0), order(1)], [bill(0)], relation=relation, record_id=None
-    )
+    found = verdict_part(tmp_path, [order(0), order(1)], [bill(0)], relation=relation, record_id=None)
     assert "give record_id=" in found.reasons[0]
 
 
 def test_job_that_writes_the_json_in_another_form_is_right(tmp_path: Path) -> None:
-    spaced = Record(
-        topic="bills", offset=0, partition=0, key=b"k", value=b'{ "amount": 1.50, "order": 0.0 }'
-    )
+    spaced = Record(topic="bills", offset=0, partition=0, key=b"k", value=b'{ "amount": 1.50, "order": 0.0 }')
     orders = [order(0, amount=1.5)]
     for record_id in ("order", None):
         folder = tmp_path / str(record_id)
         found = verdict_part(folder, orders, [spaced], relation=identity, record_id=record_id)
         assert found.anomaly_counts == {}
-    keyless = Record(
-        topic="bills", offset=0, partition=0, value=json.dumps(dict(orders[0])).encode()
-    )
+    keyless = Record(topic="bills", offset=0, partition=0, value=json.dumps(dict(orders[0])).encode())
     found = verdict_part(tmp_path / "keyless", orders, [keyless], relation=identity)
     assert found.anomaly_counts == {"wrong-output": 1}
     assert "is key null" in found.anomalies[0]["explanation"]

@@ -38,19 +38,19 @@ ORDERS = [{"order": n, "amount": n * 1.25, "paid": n % 2 == 0, "note": None} for
 
 def rows(wrong: int = -1) -> list[dict[str, Any]]:
     return [
-        {"order": order["order"], "total": 99.5 if order["order"] == wrong else order["amount"],
-         "paid": order["paid"], "note": None, "extra": "x"}
+        {
+            "order": order["order"],
+            "total": 99.5 if order["order"] == wrong else order["amount"],
+            "paid": order["paid"],
+            "note": None,
+            "extra": "x",
+        }
         for order in ORDERS
-    ]  # fmt: skip
+    ]
 
 
 def bill_of(order: Record) -> dict[str, Any]:
-    return {
-        "order": order["order"],
-        "total": order["amount"],
-        "paid": order["paid"],
-        "note": order["note"],
-    }
+    return {"order": order["order"], "total": order["amount"], "paid": order["paid"], "note": order["note"]}
 
 
 @dataclass
@@ -91,9 +91,7 @@ def closed_connections() -> Iterator[None]:
 
 def _sqlite(path: Path, given: list[dict[str, Any]]) -> Any:
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(
-            "create table bills (`order` integer, total numeric, paid boolean, note text)"
-        )
+        connection.execute("create table bills (`order` integer, total numeric, paid boolean, note text)")
         values = [(r["order"], r["total"], r["paid"], r["note"]) for r in given]
         connection.executemany("insert into bills values (?, ?, ?, ?)", values)
         connection.commit()
@@ -143,9 +141,7 @@ def _gz(path: Path, given: list[dict[str, Any]]) -> Any:
 SINKS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
     "mappings": lambda _, given: given,
     "a generator": lambda _, given: (dict(row) for row in given),
-    "dataclasses": lambda _, given: [
-        Bill(r["order"], Decimal(str(r["total"])), r["paid"]) for r in given
-    ],
+    "dataclasses": lambda _, given: [Bill(r["order"], Decimal(str(r["total"])), r["paid"]) for r in given],
     "named tuples": lambda _, given: [BillTuple(r["order"], r["total"], r["paid"]) for r in given],
     "records": lambda _, given: [record(row, topic="") for row in given],
     "pandas": lambda _, given: pd.DataFrame(given),
@@ -153,12 +149,8 @@ SINKS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
     "polars, lazy": lambda _, given: pl.LazyFrame(given),
     "Arrow": lambda _, given: pa.Table.from_pylist(given),
     "SQLite path": lambda folder, given: table(_sqlite(folder / "shop.db", given), "bills"),
-    "SQLite URL": lambda folder, given: table(
-        f"sqlite:///{_sqlite(folder / 'shop.db', given)}", "select * from bills"
-    ),
-    "connection": lambda folder, given: table(
-        _connection(_sqlite(folder / "shop.db", given)), "select * from bills"
-    ),
+    "SQLite URL": lambda folder, given: table(f"sqlite:///{_sqlite(folder / 'shop.db', given)}", "select * from bills"),
+    "connection": lambda folder, given: table(_connection(_sqlite(folder / "shop.db", given)), "select * from bills"),
     "SQLAlchemy engine": lambda folder, given: table(_engine(folder, given), "bills"),
     "SQLAlchemy connection": lambda folder, given: table(
         _opened(_engine(folder, given)), "select *, ' :note 5%' as extra from bills"
@@ -166,9 +158,7 @@ SINKS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
     "SQLAlchemy URL": lambda folder, given: table(
         f"sqlite+pysqlite:///{_sqlite(folder / 'shop.db', given)}", "select * from bills"
     ),
-    "JSON lines": lambda folder, given: _file(
-        folder / "a.jsonl", "\n".join(map(json.dumps, given))
-    ),
+    "JSON lines": lambda folder, given: _file(folder / "a.jsonl", "\n".join(map(json.dumps, given))),
     "JSON array": lambda folder, given: _file(folder / "a.json", json.dumps(given)),
     "compressed JSON lines": lambda folder, given: _gz(folder / "a.jsonl.gz", given),
     "CSV": lambda folder, given: _csv(folder / "a.csv", given),
@@ -194,12 +184,7 @@ def test_rows_of_every_sink_are_compared(tmp_path: Path, kind: str, wrong: int) 
 
 
 def test_types_of_databases_and_texts_are_compared_loosely(tmp_path: Path) -> None:
-    expected = {
-        "id": 1,
-        "at": datetime(2026, 11, 22, 10, 30),
-        "price": Decimal("10.50"),
-        "raw": b"ab",
-    }
+    expected = {"id": 1, "at": datetime(2026, 11, 22, 10, 30), "price": Decimal("10.50"), "raw": b"ab"}
     sink = [{"id": "1", "at": "2026-11-22 10:30:00", "price": "10.5", "raw": "ab"}]
     pairing = Pairing(relation=mapped(lambda _: expected), record_id="id", rows=Rows(loose=True))
     inputs = PipelineInputs(
@@ -219,9 +204,7 @@ def test_sink_without_files_or_rows_is_empty(tmp_path: Path) -> None:
     assert stage([], tmp_path / "b").rows == 0
 
 
-def test_rows_keep_their_numbers_across_chunks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_keep_their_numbers_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harrow.harness.promises.sink_rows.CHUNK_ROWS", 2)
     for sink in (rows(), pl.DataFrame(rows())):
         staged = stage(sink, tmp_path / "staged")
@@ -232,27 +215,25 @@ def test_rows_keep_their_numbers_across_chunks(
 
 
 WRONG_SINKS: list[tuple[Callable[[Path], Any], str]] = [
-        (lambda _: "out/bills.csv", "use files"),
-        (lambda folder: folder / "bills.csv", "use files"),
-        (lambda _: 7, "expected a topic, table"),
-        (lambda _: {"order": 1}, "expected a topic, table"),
-        (lambda _: [1, 2], "make each row a dict"),
-        (lambda _: [record({}), {"order": 1}], "give one kind"),
-        (lambda folder: _file(folder / "bills.txt", "x"), "no known format"),
-        (lambda folder: _file(folder / "bills.parquet", "x"), "cannot be read"),
-        (lambda folder: table(folder / "no.db", "bills"), "there is no file"),
-        (lambda folder: table(_sqlite(folder / "s.db", rows()), "select nothing from x"), "the query is"),
-        (lambda _: table("nonsense://host/db", "bills"), "SQLAlchemy cannot use this URL"),
-        (lambda folder: table(_engine(folder, rows()), "select nothing from x"), "the query is"),
-        (lambda folder: table(_engine(folder, rows()), "delete from bills where 0"), "returns no rows"),
-        (lambda _: table(object(), "bills"), "a DB-API connection"),
-    ]  # fmt: skip
+    (lambda _: "out/bills.csv", "use files"),
+    (lambda folder: folder / "bills.csv", "use files"),
+    (lambda _: 7, "expected a topic, table"),
+    (lambda _: {"order": 1}, "expected a topic, table"),
+    (lambda _: [1, 2], "make each row a dict"),
+    (lambda _: [record({}), {"order": 1}], "give one kind"),
+    (lambda folder: _file(folder / "bills.txt", "x"), "no known format"),
+    (lambda folder: _file(folder / "bills.parquet", "x"), "cannot be read"),
+    (lambda folder: table(folder / "no.db", "bills"), "there is no file"),
+    (lambda folder: table(_sqlite(folder / "s.db", rows()), "select nothing from x"), "the query is"),
+    (lambda _: table("nonsense://host/db", "bills"), "SQLAlchemy cannot use this URL"),
+    (lambda folder: table(_engine(folder, rows()), "select nothing from x"), "the query is"),
+    (lambda folder: table(_engine(folder, rows()), "delete from bills where 0"), "returns no rows"),
+    (lambda _: table(object(), "bills"), "a DB-API connection"),
+]
 
 
 @pytest.mark.parametrize(("sink", "remedy"), WRONG_SINKS)
-def test_wrong_sinks_are_refused_with_a_remedy(
-    tmp_path: Path, sink: Callable[[Path], Any], remedy: str
-) -> None:
+def test_wrong_sinks_are_refused_with_a_remedy(tmp_path: Path, sink: Callable[[Path], Any], remedy: str) -> None:
     given = sink(tmp_path)
 
     def use() -> None:
@@ -277,16 +258,19 @@ def test_wrong_sinks_are_refused_with_a_remedy(
 )
 def test_wrong_arguments_are_refused_with_a_remedy(arguments: dict[str, Any], remedy: str) -> None:
     given: dict[str, Any] = {
-        "source": Topic(name="orders"), "sink": "bills", "guarantee": None, "record_id": None, "relation": None,
-        "group": None, **arguments,
-    }  # fmt: skip
+        "source": Topic(name="orders"),
+        "sink": "bills",
+        "guarantee": None,
+        "record_id": None,
+        "relation": None,
+        "group": None,
+        **arguments,
+    }
     with pytest.raises(ConfigError, match=remedy):
         PipelinePromise.of(given.pop("source"), given.pop("sink"), **given)
 
 
-def test_a_url_without_sqlalchemy_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_url_without_sqlalchemy_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_found(_: str) -> None:
         return None
 
@@ -298,14 +282,10 @@ def test_a_url_without_sqlalchemy_says_what_to_install(
 @pytest.mark.parametrize("wrong", [-1, 3], ids=["right", "wrong"])
 def test_a_frame_of_spark_is_a_sink(tmp_path: Path, spark: SparkHandle, wrong: int) -> None:
     with quiet():
-        sink = spark.session().createDataFrame(
-            pa.Table.from_pylist(rows(wrong)).drop_columns("note")
-        )
+        sink = spark.session().createDataFrame(pa.Table.from_pylist(rows(wrong)).drop_columns("note"))
         staged = stage(sink, tmp_path / "staged")
     assert staged.name == "the pyspark frame"
-    pairing = Pairing(
-        relation=mapped(total_of), record_id="order", rows=Rows(staged.loose, "order")
-    )
+    pairing = Pairing(relation=mapped(total_of), record_id="order", rows=Rows(staged.loose, "order"))
     source = chunks_of([record(order) for order in ORDERS], tmp_path / "source", 2)
     inputs = PipelineInputs(pairing=pairing, source=source, sink=staged.chunks)
     found = check_pipeline(inputs, folder=tmp_path / "join", engine="inline")

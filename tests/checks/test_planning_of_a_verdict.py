@@ -8,13 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harrow.harness.checks.fault_windows import (
-    FOREVER_NS,
-    FaultWindow,
-    Traffic,
-    overlap_doubts,
-    read_fault_windows,
-)
+from harrow.harness.checks.fault_windows import FOREVER_NS, FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.log_changes import Leadership
 from harrow.harness.checks.plans import JOB_BYTES, TASK_BYTES, PartitionJob, pack
@@ -31,9 +25,7 @@ def fault_file(folder: Path, *rows: tuple[str, int, int]) -> Path:
     return folder
 
 
-def test_fault_windows_are_ordered_by_start_and_an_unhealed_fault_has_no_end(
-    tmp_path: Path,
-) -> None:
+def test_fault_windows_are_ordered_by_start_and_an_unhealed_fault_has_no_end(tmp_path: Path) -> None:
     run = fault_file(
         tmp_path,
         *(("inject", 1, 10), ("inject", 2, 20), ("effect", 2, 21), ("heal", 2, 29)),
@@ -49,12 +41,8 @@ def test_fault_windows_are_ordered_by_start_and_an_unhealed_fault_has_no_end(
     assert problems == []
 
 
-def test_fault_that_was_healed_before_its_injection_is_a_problem_of_the_file(
-    tmp_path: Path,
-) -> None:
-    windows, problems = read_fault_windows(
-        fault_file(tmp_path, ("inject", 1, 10), ("healed", 1, 9))
-    )
+def test_fault_that_was_healed_before_its_injection_is_a_problem_of_the_file(tmp_path: Path) -> None:
+    windows, problems = read_fault_windows(fault_file(tmp_path, ("inject", 1, 10), ("healed", 1, 9)))
     assert windows == []
     assert "fault 1 was healed at 9 ns, before its injection at 10 ns" in problems[0]
 
@@ -68,29 +56,24 @@ SECOND = 10**9
 
 def window(number: int, start_s: float, end_s: float, *, took_effect: bool = True) -> FaultWindow:
     return FaultWindow(
-        id=str(number), label="pause(leader('orders', 0))", nodes=(3,), start_ns=round(start_s * SECOND),
-        end_ns=round(end_s * SECOND), took_effect=took_effect,
-    )  # fmt: skip
+        id=str(number),
+        label="pause(leader('orders', 0))",
+        nodes=(3,),
+        start_ns=round(start_s * SECOND),
+        end_ns=round(end_s * SECOND),
+        took_effect=took_effect,
+    )
 
 
 def traffic(began_s: float, ended_s: float, *met: int) -> Traffic:
     found = Traffic()
-    found.add(
-        {
-            "began_ns": round(began_s * SECOND),
-            "ended_ns": round(ended_s * SECOND),
-            "met": list(met),
-        }
-    )
+    found.add({"began_ns": round(began_s * SECOND), "ended_ns": round(ended_s * SECOND), "met": list(met)})
     return found
 
 
 def test_fault_that_met_nothing_is_named_with_its_time_and_a_remedy() -> None:
     doubts = overlap_doubts(
-        [window(1, 10.3, 10.6), window(2, 11.2, 11.7)],
-        traffic(10.2, 10.8, 5, 0),
-        ["orders"],
-        RunTimes(10 * SECOND),
+        [window(1, 10.3, 10.6), window(2, 11.2, 11.7)], traffic(10.2, 10.8, 5, 0), ["orders"], RunTimes(10 * SECOND)
     )
     assert doubts == [
         "fault 2, pause(leader('orders', 0)) on broker 3, from 1.20 s to 1.70 s, met no operation",
@@ -112,9 +95,7 @@ def test_fault_without_proved_effect_need_not_meet_an_operation() -> None:
 
 def test_optional_fault_after_the_end_of_the_traffic_is_no_doubt_when_others_were_met() -> None:
     late = replace(window(2, 3, 4), required=False)
-    assert (
-        overlap_doubts([window(1, 1, 2), late], traffic(0, 2.5, 5, 0), ["orders"], RunTimes()) == []
-    )
+    assert overlap_doubts([window(1, 1, 2), late], traffic(0, 2.5, 5, 0), ["orders"], RunTimes()) == []
     alone = overlap_doubts([late], traffic(0, 2.5, 0), ["orders"], RunTimes())
     assert alone[0].startswith("fault 2, ")
     amid = replace(window(2, 2.2, 2.3), required=False)
@@ -189,7 +170,12 @@ def test_job_larger_than_a_task_is_a_task_of_its_own() -> None:
 
 def test_job_is_the_same_after_it_was_written_and_read_as_json() -> None:
     job = PartitionJob(
-        topic="t", partition=3, ops=[RowRange("0.rows", 5, 7)], logs={"1": "/log"}, windows=[(1, 2)],
-        leaderships=[Leadership(5, 1, 2, 3)], size=9,
-    )  # fmt: skip
+        topic="t",
+        partition=3,
+        ops=[RowRange("0.rows", 5, 7)],
+        logs={"1": "/log"},
+        windows=[(1, 2)],
+        leaderships=[Leadership(5, 1, 2, 3)],
+        size=9,
+    )
     assert PartitionJob.from_dict(json.loads(json.dumps(job.to_dict()))) == job

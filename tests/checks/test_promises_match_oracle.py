@@ -44,14 +44,12 @@ def cases(draw: st.DrawFn) -> Case:
         usual = ("orders", key % 2, identity, key)
         odd = st.tuples(
             st.sampled_from(TOPICS), st.integers(0, 1), st.none() | st.integers(0, 12), st.none() | st.integers(0, 2)
-        )  # fmt: skip
+        )
         records.append(draw(st.just(usual) | st.just(usual) | odd))
     believed = st.just(ids) | st.permutations(ids) | st.lists(st.integers(0, 12), max_size=16)
     expected = draw(st.none() | believed)
     times = st.lists(st.integers(-1, 20), max_size=len(records))
-    return Case(
-        records, None if expected is None else list(expected), draw(st.booleans()), draw(times)
-    )
+    return Case(records, None if expected is None else list(expected), draw(st.booleans()), draw(times))
 
 
 def write(case: Case, folder: Path) -> list[tuple[PlainRecord, int]]:
@@ -61,9 +59,7 @@ def write(case: Case, folder: Path) -> list[tuple[PlainRecord, int]]:
     for at, (topic, partition, identity, key) in enumerate(case.records):
         text = None if key is None else f"key-{key}"
         offset = run.record({"order": identity}, key=text, partition=partition, topic=topic)
-        record = PlainRecord(
-            topic, partition, offset, None if identity is None else str(identity), text
-        )
+        record = PlainRecord(topic, partition, offset, None if identity is None else str(identity), text)
         time = case.sends[at] if at < len(case.sends) else -1
         if time >= 0:
             run.acknowledged(offset, time + 1, partition=partition, topic=topic)
@@ -90,10 +86,7 @@ def judged(case: Case, folder: Path, **engine: Any) -> PromiseFindings:
     if expected is not None and not case.ordered:
         expected = set(expected)
     promise = TopicPromise.of(
-        guarantee="ordered",
-        record_id=lambda record: record["order"],
-        expected=expected,
-        order_key=None,
+        guarantee="ordered", record_id=lambda record: record["order"], expected=expected, order_key=None
     )
     assert promise is not None
     return judge_topics(folder, TOPICS, promise, limit=1_000, **engine)
@@ -132,11 +125,18 @@ def test_reducers_and_oracle_find_the_same_anomalies(case: Case) -> None:
 
 FAULTY = Case(
     records=[
-        ("orders", 0, 0, 0), ("orders", 1, 1, 1), ("orders", 1, 1, 1), ("orders", 0, 6, 0), ("orders", 0, 3, 0),
-        ("orders", 1, 9, 0), ("bills", 0, 2, 2), ("bills", 0, None, None), ("orders", 0, 11, 2),
+        ("orders", 0, 0, 0),
+        ("orders", 1, 1, 1),
+        ("orders", 1, 1, 1),
+        ("orders", 0, 6, 0),
+        ("orders", 0, 3, 0),
+        ("orders", 1, 9, 0),
+        ("bills", 0, 2, 2),
+        ("bills", 0, None, None),
+        ("orders", 0, 11, 2),
     ],
     expected=[0, 1, 2, 3, 6, 9, 7, 7],
-)  # fmt: skip
+)
 FAULTY_NAMES = {"missing", "unexpected", "duplicate", "out-of-order", "split-key"}
 
 

@@ -28,9 +28,7 @@ def applications(draw: st.DrawFn) -> list[Sent]:
 def appended(sent: list[Sent], shuffle: list[int]) -> list[Sent]:
     """The order of appending: partitions progress at different speeds, each in the order of sending."""
     waiting = {p: [record for record in sent if record[2] == p] for p in range(PARTITIONS)}
-    log = [
-        waiting[choice % PARTITIONS].pop(0) for choice in shuffle if waiting[choice % PARTITIONS]
-    ]
+    log = [waiting[choice % PARTITIONS].pop(0) for choice in shuffle if waiting[choice % PARTITIONS]]
     return log + [record for rest in waiting.values() for record in rest]
 
 
@@ -77,9 +75,7 @@ def test_a_single_mistake_has_its_name(sent: list[Sent], data: st.DataObject) ->
 
 @examples(20, 300)
 @given(applications(), st.data())
-def test_swapped_neighbours_of_a_key_are_out_of_order(
-    sent: list[Sent], data: st.DataObject
-) -> None:
+def test_swapped_neighbours_of_a_key_are_out_of_order(sent: list[Sent], data: st.DataObject) -> None:
     unique = list(dict.fromkeys(sent))
     pairs = [
         (first, second)

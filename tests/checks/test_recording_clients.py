@@ -15,13 +15,7 @@ from confluent_kafka import Producer as PlainProducer
 from harrow.harness.checks import judge
 from harrow.harness.clients import Consumer, Producer
 from harrow.harness.clients.final_read import FinalReadError, read_all
-from harrow.harness.histories.format import (
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    history_frame,
-    value_hash,
-)
+from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType, history_frame, value_hash
 from judged_runs import write_run_file
 
 TOPIC = "orders"
@@ -39,9 +33,7 @@ def bootstrap() -> Iterator[str]:
 def produce(history: HistoryWriter, bootstrap: str, count: int, **config: Any) -> None:
     with Producer({"bootstrap.servers": bootstrap, **config}, history=history) as producer:
         for number in range(count):
-            producer.produce(
-                TOPIC, value=f"value {number}", key=f"key {number % 5}", headers=[("n", b"1")]
-            )
+            producer.produce(TOPIC, value=f"value {number}", key=f"key {number % 5}", headers=[("n", b"1")])
             producer.poll(0)
 
 
@@ -54,9 +46,7 @@ def poll_all(consumer: Consumer, count: int) -> None:
             count -= 1
 
 
-def test_operations_of_real_clients_are_recorded_read_back_and_judged(
-    tmp_path: Path, bootstrap: str
-) -> None:
+def test_operations_of_real_clients_are_recorded_read_back_and_judged(tmp_path: Path, bootstrap: str) -> None:
     with HistoryWriter(tmp_path / "history") as history:
         produce(history, bootstrap, 200, **{"enable.idempotence": True})
         settings = {
@@ -71,9 +61,7 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
             consumer.commit(asynchronous=False)
     frame = history_frame(history.path)
     sends = frame.filter(pl.col("kind") == OperationFunction.SEND)
-    assert sends.filter(pl.col("outcome") == OperationType.INVOKE)["op"].to_list() == list(
-        range(200)
-    )
+    assert sends.filter(pl.col("outcome") == OperationType.INVOKE)["op"].to_list() == list(range(200))
     acked = sends.filter(pl.col("outcome") == OperationType.OK)
     assert sorted(acked["op"]) == list(range(200))
     assert (acked["offset"] >= 0).all()
@@ -98,13 +86,9 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
     )
 
 
-def test_a_record_that_was_never_sent_is_recorded_as_fail_and_raises(
-    tmp_path: Path, bootstrap: str
-) -> None:
+def test_a_record_that_was_never_sent_is_recorded_as_fail_and_raises(tmp_path: Path, bootstrap: str) -> None:
     with HistoryWriter(tmp_path) as history:
-        producer = Producer(
-            {"bootstrap.servers": bootstrap, "message.max.bytes": 1000}, history=history
-        )
+        producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 1000}, history=history)
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
             producer.produce(TOPIC, value=b"x" * 5000)
         producer.close()
@@ -126,9 +110,7 @@ def test_a_delivery_error_is_recorded_as_info(tmp_path: Path) -> None:
 def test_seeking_and_assigning_allow_a_jump_of_the_position(tmp_path: Path, bootstrap: str) -> None:
     with HistoryWriter(tmp_path / "history") as history:
         produce(history, bootstrap, 20)
-        with Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "g"}, history=history
-        ) as consumer:
+        with Consumer({"bootstrap.servers": bootstrap, "group.id": "g"}, history=history) as consumer:
             consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(4)])
             poll_all(consumer, 20)
             for partition in range(4):
@@ -210,19 +192,14 @@ class RebalancingConsumer:
 )
 def test_records_that_were_fetched_before_a_rebalance_are_not_judged_with_those_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], wanted: list[int | str]
-) -> None:  # fmt: skip
+) -> None:
     calls = len(batches)
     monkeypatch.setattr(confluent_kafka, "Consumer", RebalancingConsumer)
-    with (
-        HistoryWriter(tmp_path / "history") as history,
-        Consumer({"batches": batches}, history=history) as consumer,
-    ):
+    with HistoryWriter(tmp_path / "history") as history, Consumer({"batches": batches}, history=history) as consumer:
         consumer.subscribe([TOPIC])
         for _ in range(calls):
             consumer.consume(10, 1)
     rows = history_frame(history.path).sort("op")
     polled = rows["kind"] == OperationFunction.POLL
-    shown = [
-        offset if poll else "break" for offset, poll in zip(rows["offset"], polled, strict=True)
-    ]
+    shown = [offset if poll else "break" for offset, poll in zip(rows["offset"], polled, strict=True)]
     assert shown == wanted

@@ -32,33 +32,26 @@ def orders(*numbers: int) -> list[bytes]:
 
 
 def refuse(
-    run: Path, *values: bytes, error: int = NOT_LEADER, timestamp_ms: int = NOW_MS, topic: str = TOPIC,
+    run: Path,
+    *values: bytes,
+    error: int = NOT_LEADER,
+    timestamp_ms: int = NOW_MS,
+    topic: str = TOPIC,
     transactional: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Broker 1 refuses a batch of these records."""
     folder = run / run_folder.CLUSTER / broker_folder.broker_name(1)
     folder.mkdir(parents=True, exist_ok=True)
     batch = build_batch(
-        [(b"k", value, ()) for value in values],
-        timestamp_ms=timestamp_ms,
-        is_transactional=transactional,
+        [(b"k", value, ()) for value in values], timestamp_ms=timestamp_ms, is_transactional=transactional
     )
     tap = RealTap(str(folder), RealClock())
-    tap.produced(
-        "app", topic, 0, base_offset=-1, error=error, acks=-1, invoked_ns=1, batches=batch, lost=False
-    )  # fmt: skip
+    tap.produced("app", topic, 0, base_offset=-1, error=error, acks=-1, invoked_ns=1, batches=batch, lost=False)
     tap.close()
 
 
-def judged(
-    run: PromisedRun, *, topics: Sequence[str] = (TOPIC,), **arguments: Any
-) -> PromiseFindings:
-    given: dict[str, Any] = {
-        "record_id": "order",
-        "expected": None,
-        "order_key": None,
-        "guarantee": None,
-    }
+def judged(run: PromisedRun, *, topics: Sequence[str] = (TOPIC,), **arguments: Any) -> PromiseFindings:
+    given: dict[str, Any] = {"record_id": "order", "expected": None, "order_key": None, "guarantee": None}
     promise = TopicPromise.of(**{**given, **arguments})
     assert promise is not None
     return judge_topics(run.write(), topics, promise, engine="inline")
@@ -110,9 +103,7 @@ def fill(path: Path) -> None:
         file.truncate(REFUSED_BYTES_MOST)
 
 
-@pytest.mark.parametrize(
-    "damage", [cut, fill, Path.unlink], ids=["cut off", "full", "of an earlier Harrow"]
-)
+@pytest.mark.parametrize("damage", [cut, fill, Path.unlink], ids=["cut off", "full", "of an earlier Harrow"])
 def test_nothing_is_said_by_id_where_not_all_refused_records_are_known(
     run: PromisedRun, damage: Callable[[Path], None]
 ) -> None:
@@ -123,9 +114,7 @@ def test_nothing_is_said_by_id_where_not_all_refused_records_are_known(
     assert not judged(run).refused_ids
 
 
-def test_a_refused_record_without_a_readable_id_leaves_all_of_them_unknown(
-    run: PromisedRun,
-) -> None:
+def test_a_refused_record_without_a_readable_id_leaves_all_of_them_unknown(run: PromisedRun) -> None:
     refuse(run.folder, *orders(1), b"no json")
     assert not judged(run).refused_ids
 
@@ -143,11 +132,9 @@ def test_the_bytes_of_a_batch_are_kept_once(tmp_path: Path) -> None:
     for partition in (0, 0, 1):
         tap.produced(
             "app", TOPIC, partition, base_offset=-1, error=NOT_LEADER, acks=-1, invoked_ns=1, batches=batch, lost=False
-        )  # fmt: skip
+        )
         sizes.append((tmp_path / broker_folder.TAP_REFUSED).stat().st_size)
-    tap.produced(
-        "app", TOPIC, 0, base_offset=5, error=0, acks=-1, invoked_ns=1, batches=batch, lost=False
-    )
+    tap.produced("app", TOPIC, 0, base_offset=5, error=0, acks=-1, invoked_ns=1, batches=batch, lost=False)
     tap.close()
     assert sizes == [sizes[0], sizes[0], 2 * sizes[0]]
     assert (tmp_path / broker_folder.TAP_REFUSED).stat().st_size == sizes[-1]
@@ -165,9 +152,7 @@ def verdict_with(run: RunFolder, *, lacking: Sequence[str], recorded: bool = Fal
     row: Mapping[str, Any] = {"ids": 2, "lacking": len(lacking), "shown": list(lacking)}
     promised = PromiseFindings(refused_ids={TOPIC: row})
     assert asdict(promised)["refused_ids"] == {TOPIC: row}
-    return judge(
-        run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", promised=promised
-    )
+    return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", promised=promised)
 
 
 def test_refused_ids_that_the_topic_has_are_a_note(tmp_path: Path) -> None:
@@ -178,9 +163,7 @@ def test_refused_ids_that_the_topic_has_are_a_note(tmp_path: Path) -> None:
     ]
 
 
-def test_refused_ids_that_the_topic_does_not_have_are_a_doubt_that_names_them(
-    tmp_path: Path,
-) -> None:
+def test_refused_ids_that_the_topic_does_not_have_are_a_doubt_that_names_them(tmp_path: Path) -> None:
     verdict = verdict_with(RunFolder(tmp_path), lacking=["17"])
     assert verdict.status is Status.UNKNOWN
     assert verdict.reasons[0].startswith(

@@ -19,9 +19,7 @@ def refuse(run: RunFolder, values: str, *, at_ms: int, client: str = "app") -> N
     run.tapped(batch, -1, error=NOT_LEADER, client=client)
 
 
-def append(
-    run: RunFolder, values: str, offset: int, *, at_ms: int, client: str = "app", partition: int = 0
-) -> bytes:
+def append(run: RunFolder, values: str, offset: int, *, at_ms: int, client: str = "app", partition: int = 0) -> bytes:
     """A broker appends a batch of the records `values`; return its bytes."""
     batch = record_batch(list(values), base_offset=offset, timestamp_ms=NOW_MS + at_ms)
     run.tapped(batch, offset, client=client, partition=partition)
@@ -82,9 +80,7 @@ def test_attempts_with_the_same_sequence_count_once(run: RunFolder) -> None:
     """Sarama repeats a batch many times with the same sequence; in the end nothing was appended."""
     run.logs(append(run, "x", 0, at_ms=0))
     for attempt in range(50):
-        batch = record_batch(
-            ["a", "b"], producer_id=7, sequence=0, timestamp_ms=NOW_MS + 10 + attempt
-        )
+        batch = record_batch(["a", "b"], producer_id=7, sequence=0, timestamp_ms=NOW_MS + 10 + attempt)
         run.tapped(batch, -1, error=NOT_LEADER)
     final(run, "x", at_ms={})
     verdict = judged(run)

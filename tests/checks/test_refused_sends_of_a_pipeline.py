@@ -28,9 +28,7 @@ def judged(topic: str, promised: PromiseFindings) -> Doubts:
 
 
 @pytest.mark.parametrize(("topic", "is_doubt"), [("bills", False), ("orders", True)])
-def test_refused_sends_to_the_sink_are_a_note_and_those_to_the_source_a_doubt(
-    topic: str, is_doubt: bool
-) -> None:
+def test_refused_sends_to_the_sink_are_a_note_and_those_to_the_source_a_doubt(topic: str, is_doubt: bool) -> None:
     found = judged(topic, PromiseFindings(accounted_topics=("bills",)))
     assert [bool(found.reasons), bool(found.notes)] == [is_doubt, not is_doubt]
     (line,) = found.reasons or found.notes

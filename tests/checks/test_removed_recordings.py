@@ -27,23 +27,36 @@ from run_stories import BAD, GOOD, Story
 
 NODES = (1, 2, 3)
 BROKER_FILES = (
-    broker_folder.TAP, broker_folder.TAP_NAMES, broker_folder.TAP_COMMITS, broker_folder.TAP_TRANSACTIONS,
-    broker_folder.TAP_MEMBERS, broker_folder.TAP_WATERMARKS, broker_folder.TRACE, broker_folder.DATA,
-)  # fmt: skip
+    broker_folder.TAP,
+    broker_folder.TAP_NAMES,
+    broker_folder.TAP_COMMITS,
+    broker_folder.TAP_TRANSACTIONS,
+    broker_folder.TAP_MEMBERS,
+    broker_folder.TAP_WATERMARKS,
+    broker_folder.TRACE,
+    broker_folder.DATA,
+)
 PARTS = (
-    run_folder.RUN, run_folder.GROUPS, run_folder.FAULTS, run_folder.HISTORY, run_folder.DRAIN, run_folder.CLUSTER,
+    run_folder.RUN,
+    run_folder.GROUPS,
+    run_folder.FAULTS,
+    run_folder.HISTORY,
+    run_folder.DRAIN,
+    run_folder.CLUSTER,
     run_folder.PROMISE_FINDINGS,
     *(f"{run_folder.CLUSTER}/{broker_folder.broker_name(node)}" for node in NODES),
     *(f"{run_folder.CLUSTER}/{broker_folder.broker_name(2)}/{name}" for name in BROKER_FILES),
-)  # fmt: skip
+)
 OF_A_BROKER = f"{run_folder.CLUSTER}/{broker_folder.broker_name(2)}"
 NOT_NEEDED = {
     "best-effort": {
-        run_folder.GROUPS, run_folder.PROMISE_FINDINGS,
-        f"{OF_A_BROKER}/{broker_folder.TAP}", f"{OF_A_BROKER}/{broker_folder.TAP_NAMES}",
+        run_folder.GROUPS,
+        run_folder.PROMISE_FINDINGS,
+        f"{OF_A_BROKER}/{broker_folder.TAP}",
+        f"{OF_A_BROKER}/{broker_folder.TAP_NAMES}",
     },
     "at-most-once": {run_folder.GROUPS},
-}  # fmt: skip
+}
 """By guarantee, what none of its anomalies needs; every part is needed for the other guarantees."""
 STRICTEST = "exactly-once, ordered"
 BY_HAND = {Recording.REPLICA_LOGS, Recording.LOG}
@@ -65,12 +78,15 @@ def complete(run: RunFolder, story: Story) -> Path:
     folder = run.done()
     logs = list((folder / run_folder.CLUSTER).glob(f"*/{broker_folder.DATA}/{TOPIC}-0"))
     run_folder.write_run(
-        folder, seed=1, brokers=3, config={}, log_dirs=dict.fromkeys(NODES, ()), started_ns=1,
+        folder,
+        seed=1,
+        brokers=3,
+        config={},
+        log_dirs=dict.fromkeys(NODES, ()),
+        started_ns=1,
         unrecorded=() if logs else sorted(BY_HAND),
-    )  # fmt: skip
-    run_folder.note(
-        folder, histories=1, promised=True, chaos_blocks=int((folder / run_folder.FAULTS).exists())
     )
+    run_folder.note(folder, histories=1, promised=True, chaos_blocks=int((folder / run_folder.FAULTS).exists()))
     return folder
 
 
@@ -122,9 +138,7 @@ def test_without_a_part_the_verdict_is_unknown_and_names_what_is_missing(
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_wrong_run_is_never_valid_whatever_part_is_removed(
-    name: str, run: RunFolder, tmp_path: Path
-) -> None:
+def test_a_wrong_run_is_never_valid_whatever_part_is_removed(name: str, run: RunFolder, tmp_path: Path) -> None:
     story, guarantee, _ = BAD[name]
     folder = complete(run, story)
     parts = list(PARTS)
@@ -169,9 +183,7 @@ def test_what_a_backend_does_not_record_is_a_note(run: RunFolder) -> None:
     verdict = judge(folder, topics=[TOPIC], guarantee="no-loss", engine="inline")
     assert verdict.status is Status.VALID, verdict
     assert any("the logs on the brokers' disks were not judged" in note for note in verdict.notes)
-    assert any(
-        "two-leaders" in note and "does not record the trace" in note for note in verdict.notes
-    )
+    assert any("two-leaders" in note and "does not record the trace" in note for note in verdict.notes)
 
 
 def test_a_part_of_a_partition_is_enough_for_a_doubt_that_names_it() -> None:

@@ -22,32 +22,47 @@ FIRST, SECOND = 3, 4
 """Clients."""
 
 
-def send(
-    number: int, value: int, outcome: OperationType, *, offset: int = -1, client: int = FIRST
-) -> Row:
+def send(number: int, value: int, outcome: OperationType, *, offset: int = -1, client: int = FIRST) -> Row:
     """The `number`-th send, which ends before the next begins."""
     return {
-        "kind": int(OperationFunction.SEND), "outcome": int(outcome), "error": 0, "offset": offset, "op": number,
-        "key_hash": 1, "value_hash": value, "timestamp_ms": 0, "invoked_ns": 10 * number, "time_ns": 10 * number + 5,
-        "client": client, "source": 0,
-    }  # fmt: skip
+        "kind": int(OperationFunction.SEND),
+        "outcome": int(outcome),
+        "error": 0,
+        "offset": offset,
+        "op": number,
+        "key_hash": 1,
+        "value_hash": value,
+        "timestamp_ms": 0,
+        "invoked_ns": 10 * number,
+        "time_ns": 10 * number + 5,
+        "client": client,
+        "source": 0,
+    }
 
 
 def batch(base: int, *, producer: int = 7, attributes: int = 0) -> Row:
     return {
-        **dict.fromkeys(LOG_COLUMNS, 0), "base_offset": base, "last_offset": base, "producer_id": producer,
-        "attributes": attributes, "count": 1, "crc_good": True,
-    }  # fmt: skip
+        **dict.fromkeys(LOG_COLUMNS, 0),
+        "base_offset": base,
+        "last_offset": base,
+        "producer_id": producer,
+        "attributes": attributes,
+        "count": 1,
+        "crc_good": True,
+    }
 
 
 def found(sends: list[Row], log: list[Row], pending: list[Row] | None = None) -> list[Row]:
     """What the kernel finds."""
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
-        PartitionJob(topic="t", partition=0, limit=1000), pl.DataFrame(sends, OPS_SCHEMA, orient="row"),
-        pl.DataFrame(pending or [], OPS_SCHEMA, orient="row"), pl.DataFrame([], BATCH_SCHEMA),
-        {1: pl.DataFrame(log, columns, orient="row")} if log else {}, [],
-    )  # fmt: skip
+        PartitionJob(topic="t", partition=0, limit=1000),
+        pl.DataFrame(sends, OPS_SCHEMA, orient="row"),
+        pl.DataFrame(pending or [], OPS_SCHEMA, orient="row"),
+        pl.DataFrame([], BATCH_SCHEMA),
+        {1: pl.DataFrame(log, columns, orient="row")} if log else {},
+        [],
+    )
     findings = PartitionFindings("t", 0, 1000)
     resent_records.records_sent_again(inputs, findings)
     rows: list[Row] = findings.result()["anomalies"]
@@ -87,7 +102,7 @@ def test_correct_applications_have_none() -> None:
 SENDS = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from([OK, OK, INFO, INFO, OperationType.FAIL]), st.integers(FIRST, SECOND)),
     max_size=7,
-)  # fmt: skip
+)
 
 
 @examples(60, 1_000)

@@ -16,23 +16,14 @@ from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
 from harrow.harness.promises.pipeline_results import PipelineResults, PipelineRun
 from harrow.harness.promises.pipeline_words import PipelineWords
 from harrow.harness.promises.record import Record
-from harrow.harness.promises.retries import (
-    ATTEMPTS_HEADER,
-    DUE_HEADER,
-    REASON_HEADERS,
-    RetryPromise,
-)
+from harrow.harness.promises.retries import ATTEMPTS_HEADER, DUE_HEADER, REASON_HEADERS, RetryPromise
 from harrow.harness.promises.retry_columns import RetryColumns
 from harrow.harness.promises.retry_words import RetryWords
 from harrow.harness.promises.shapes import Rows
 from pipelines_by_hand import chunks_of, record
 
-WITH_DELAY = RetryPromise.of(
-    retry_topics=("orders-delay", "orders-retry"), dead_letters="orders-dead", attempts=3
-)
-BY_DELAY = RetryPromise.of(
-    retry_topics=("orders-retry-1s", "orders-retry-1m"), dead_letters="orders-dead", attempts=3
-)
+WITH_DELAY = RetryPromise.of(retry_topics=("orders-delay", "orders-retry"), dead_letters="orders-dead", attempts=3)
+BY_DELAY = RetryPromise.of(retry_topics=("orders-retry-1s", "orders-retry-1m"), dead_letters="orders-dead", attempts=3)
 
 
 def order(number: int = 17, *, offset: int = 0, **more: Any) -> Record:
@@ -45,32 +36,48 @@ def bill(number: int = 17, *, offset: int = 0) -> Record:
 
 def retry(
     topic: str, attempts: int | None, due_ms: int | None, at_ms: int, *, offset: int = 0, number: int = 17
-) -> Record:  # fmt: skip
+) -> Record:
     """A record of a retry topic that was written `at_ms`."""
     headers = {ATTEMPTS_HEADER: attempts, DUE_HEADER: due_ms}
     known = {name: value for name, value in headers.items() if value is not None}
-    return record(
-        {"order": number}, offset=offset, key="ada", topic=topic, timestamp_ms=at_ms, headers=known
-    )
+    return record({"order": number}, offset=offset, key="ada", topic=topic, timestamp_ms=at_ms, headers=known)
 
 
 def dead(
-    at_ms: int = 9_000, *, offset: int = 0, key: str | None = "ada", number: int = 17,
-    attempts: int | None = None, reason: str | None = "no such customer",
-) -> Record:  # fmt: skip
+    at_ms: int = 9_000,
+    *,
+    offset: int = 0,
+    key: str | None = "ada",
+    number: int = 17,
+    attempts: int | None = None,
+    reason: str | None = "no such customer",
+) -> Record:
     given: dict[str, Any] = {REASON_HEADERS[0]: reason, ATTEMPTS_HEADER: attempts}
     return record(
-        {"order": number}, offset=offset, key=key, topic="orders-dead", timestamp_ms=at_ms,
+        {"order": number},
+        offset=offset,
+        key=key,
+        topic="orders-dead",
+        timestamp_ms=at_ms,
         headers={name: value for name, value in given.items() if value is not None},
-    )  # fmt: skip
+    )
 
 
 def judged(
-    folder: Path, orders: list[Record], bills: list[Record], others: list[Record],
-    promise: RetryPromise = WITH_DELAY, *, commits: list[Commit] | None = None, removed: str = "", reads: str = "",
-    times: dict[str, str] | None = None, taken: dict[str, Any] | None = None, ordered: bool = False,
+    folder: Path,
+    orders: list[Record],
+    bills: list[Record],
+    others: list[Record],
+    promise: RetryPromise = WITH_DELAY,
+    *,
+    commits: list[Commit] | None = None,
+    removed: str = "",
+    reads: str = "",
+    times: dict[str, str] | None = None,
+    taken: dict[str, Any] | None = None,
+    ordered: bool = False,
     order_key: str | None = None,
-) -> PromiseFindings:  # fmt: skip
+) -> PromiseFindings:
     """Return what the verdict is given. `others`: the records of retry topics and dead letters."""
     pairing = Pairing(relation=None, record_id="order", rows=Rows())
     by_topic: dict[str, list[Record]] = {name: [] for name in promise.all_topics}
@@ -80,22 +87,39 @@ def judged(
     letters = chunks.pop(promise.dead_letters or "", [])
     given_commits = commit_times(commits or [])
     inputs = PipelineInputs(
-        pairing=pairing, source=chunks_of(orders, folder / "source", 2), sink=chunks_of(bills, folder / "sink", 2),
-        commits=given_commits, retries=[chunk for own in chunks.values() for chunk in own], letters=letters,
-        retry=RetryColumns(promise=promise), reads=reads, topic_times=times or {}, ordered=ordered, order_key=order_key,
-    )  # fmt: skip
+        pairing=pairing,
+        source=chunks_of(orders, folder / "source", 2),
+        sink=chunks_of(bills, folder / "sink", 2),
+        commits=given_commits,
+        retries=[chunk for own in chunks.values() for chunk in own],
+        letters=letters,
+        retry=RetryColumns(promise=promise),
+        reads=reads,
+        topic_times=times or {},
+        ordered=ordered,
+        order_key=order_key,
+    )
     found = check_pipeline(inputs, folder=folder / "join", engine="inline")
     words = PipelineWords(
-        pairing=pairing, source="orders", sink="bills", commits=given_commits, partitions=(),
+        pairing=pairing,
+        source="orders",
+        sink="bills",
+        commits=given_commits,
+        partitions=(),
         chunks=[numbered.chunk for numbered in inputs.chunks()],
         retries=RetryWords(promise=promise, sink="bills", asked_ns=20_000_000_000, commits=taken or {}),
         order_key=order_key,
-    )  # fmt: skip
+    )
     lost = [FinalRead(topic=removed, partition=0, low=1, high=2, records=1)] if removed else []
     run = PipelineRun(
-        pairing=pairing, source="orders", sink="bills", commits=given_commits, retry=promise,
-        retry_partitions=lost, ordered=ordered,
-    )  # fmt: skip
+        pairing=pairing,
+        source="orders",
+        sink="bills",
+        commits=given_commits,
+        retry=promise,
+        retry_partitions=lost,
+        ordered=ordered,
+    )
     return PipelineResults(run, found, words, 20).findings()
 
 
@@ -104,9 +128,11 @@ def texts(found: PromiseFindings) -> dict[str, str]:
 
 
 FLOW = [
-    retry("orders-delay", 1, 1_000, 500), retry("orders-retry", 1, 1_000, 1_001),
-    retry("orders-delay", 2, 3_000, 1_100, offset=1), retry("orders-retry", 2, 3_000, 3_002, offset=1),
-]  # fmt: skip
+    retry("orders-delay", 1, 1_000, 500),
+    retry("orders-retry", 1, 1_000, 1_001),
+    retry("orders-delay", 2, 3_000, 1_100, offset=1),
+    retry("orders-retry", 2, 3_000, 3_002, offset=1),
+]
 LEVELS = [retry("orders-retry-1s", 1, 1_000, 500), retry("orders-retry-1m", 2, 61_000, 1_001)]
 SPRING = [retry("orders-retry-1s", 2, 1_000, 500), retry("orders-retry-1m", 3, 61_000, 1_001)]
 
@@ -148,11 +174,7 @@ def test_an_output_and_a_dead_letter_are_both_shown(tmp_path: Path) -> None:
     assert found.anomaly_counts == {"output-and-dead-letter": 1}
     (row,) = found.anomalies
     assert (row["topic"], row["offsets"]) == ("orders-dead", [0])
-    assert [shown["operation"] for shown in row["operations"]] == [
-        "record",
-        "output",
-        "dead letter",
-    ]
+    assert [shown["operation"] for shown in row["operations"]] == ["record", "output", "dead letter"]
     assert "order 17 has an output in bills, and lies in orders-dead" in row["explanation"]
     replayed = judged(tmp_path, [order(), order(offset=1)], [bill()], [dead()])
     assert not replayed.anomaly_counts
@@ -172,14 +194,14 @@ def test_a_dead_letter_of_no_input_is_unexpected(tmp_path: Path) -> None:
     [
         (dead(reason=None), "no reason"),
         (dead(key=None), "the key null, and its input has ada"),
-        (record({"order": 17, "paid": True}, key="ada", topic="orders-dead", headers={REASON_HEADERS[1]: "x"}),
-         "another value than its input orders-0@0"),
+        (
+            record({"order": 17, "paid": True}, key="ada", topic="orders-dead", headers={REASON_HEADERS[1]: "x"}),
+            "another value than its input orders-0@0",
+        ),
     ],
     ids=["reason", "key", "value"],
-)  # fmt: skip
-def test_a_dead_letter_has_its_reason_and_its_input(
-    tmp_path: Path, letter: Record, words: str
-) -> None:
+)
+def test_a_dead_letter_has_its_reason_and_its_input(tmp_path: Path, letter: Record, words: str) -> None:
     found = judged(tmp_path, [order()], [], [letter])
     assert found.anomaly_counts == {"dead-letter-without-reason": 1}
     assert words in texts(found)["dead-letter-without-reason"]
@@ -192,17 +214,13 @@ def test_attempts_are_counted_by_the_header(tmp_path: Path) -> None:
         "too-many-attempts": "orders-delay-0@2 says 3 attempts for order 17, more than attempts=3 allows"
     }
     late = dead(attempts=4)
-    assert "orders-dead-0@0 says 4 attempts" in str(
-        texts(judged(tmp_path, [order()], [], [*FLOW, late]))
-    )
+    assert "orders-dead-0@0 says 4 attempts" in str(texts(judged(tmp_path, [order()], [], [*FLOW, late])))
 
 
 def test_a_count_that_begins_again_is_found_by_the_deliveries(tmp_path: Path) -> None:
     import numpy as np
 
-    again = [
-        retry("orders-delay", 1, 4_000, 3_100, offset=2), retry("orders-retry", 1, 4_000, 4_001, offset=2)
-    ]  # fmt: skip
+    again = [retry("orders-delay", 1, 4_000, 3_100, offset=2), retry("orders-retry", 1, 4_000, 4_001, offset=2)]
     for deliveries, producer, wrong in ((1, 8, True), (2, 8, False), (1, 7, False), (1, -1, False)):
         reads = tmp_path / f"{deliveries}.npy"
         np.save(reads, np.array([(0, 0, 0)] * deliveries, np.int64))
@@ -210,12 +228,7 @@ def test_a_count_that_begins_again_is_found_by_the_deliveries(tmp_path: Path) ->
         batches = [(0, 0, 1, 0, 0, 7), (0, 2, 2, 0, 0, producer)]
         np.save(times, np.array(batches, np.int64))
         found = judged(
-            tmp_path,
-            [order()],
-            [bill()],
-            [*FLOW, *again],
-            reads=str(reads),
-            times={"orders-delay": str(times)},
+            tmp_path, [order()], [bill()], [*FLOW, *again], reads=str(reads), times={"orders-delay": str(times)}
         )
         assert ("too-many-attempts" in found.anomaly_counts) is wrong
         assert ("the job may count in memory" in str(texts(found))) is wrong
@@ -231,19 +244,13 @@ def test_a_retry_that_was_sent_again_is_named_beside_the_second_output(tmp_path:
     }
     (row,) = found.anomalies
     assert (row["topic"], row["offsets"]) == ("bills", [1])
-    shown = [
-        (each["operation"], each["offset"])
-        for each in row["operations"]
-        if each["operation"] == "retry"
-    ]
+    shown = [(each["operation"], each["offset"]) for each in row["operations"] if each["operation"] == "retry"]
     assert shown == [("retry", 0), ("retry", 2)]
     (row,) = judged(tmp_path, [order()], bills, FLOW).anomalies
     assert row["explanation"].endswith("the inputs require")
 
 
-def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(
-    tmp_path: Path,
-) -> None:
+def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(tmp_path: Path) -> None:
     import numpy as np
 
     reads = tmp_path / "reads.npy"
@@ -252,10 +259,7 @@ def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(
     orders = [order(16), order(17, offset=1), order(18, offset=2)]
     found = judged(tmp_path, orders, [bill(16)], [], commits=[before], reads=str(reads))
     rows = [row["operations"][0] for row in found.anomalies]
-    assert [(row.get("deliveries"), row.get("stopped_group")) for row in rows] == [
-        (2, "billing"),
-        (None, None),
-    ]
+    assert [(row.get("deliveries"), row.get("stopped_group")) for row in rows] == [(2, "billing"), (None, None)]
     assert found.anomalies[0]["explanation"].endswith("; clients were delivered it 2 times")
 
 
@@ -289,9 +293,7 @@ def test_an_attempt_before_its_time_is_named_with_both_times(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_judged_is_a_doubt_or_a_note(tmp_path: Path) -> None:
-    named = RetryPromise.of(
-        retry_topics="orders-retry", attempts=3, attempts_header="tries", due_header="when"
-    )
+    named = RetryPromise.of(retry_topics="orders-retry", attempts=3, attempts_header="tries", due_header="when")
     found = judged(tmp_path, [order()], [bill()], [retry("orders-retry", 1, 1_000, 500)], named)
     assert "attempts_header=" in found.doubts["too-many-attempts"]
     assert "due_header=" in found.doubts["attempt-before-due"]
@@ -308,13 +310,9 @@ def test_what_cannot_be_judged_is_a_doubt_or_a_note(tmp_path: Path) -> None:
 
 
 def test_the_group_that_took_a_retry_is_named(tmp_path: Path) -> None:
-    taken = commit_times(
-        [Commit(group="scheduler", partition=0, offset=2, completed_ns=4_000_000_000)]
-    )
+    taken = commit_times([Commit(group="scheduler", partition=0, offset=2, completed_ns=4_000_000_000)])
     early = Commit(group="billing", partition=0, offset=1, completed_ns=5)
-    found = judged(
-        tmp_path, [order()], [], FLOW[:3], commits=[early], taken={"orders-delay": taken}
-    )
+    found = judged(tmp_path, [order()], [], FLOW[:3], commits=[early], taken={"orders-delay": taken})
     assert texts(found)["missing-output"].endswith(
         "due at 3.00 s, and group scheduler has committed offset 2 of orders-delay: it will not be read again"
     )
@@ -323,12 +321,11 @@ def test_the_group_that_took_a_retry_is_named(tmp_path: Path) -> None:
 
 
 def test_retries_of_a_key_are_sent_in_the_order_of_their_due_times(tmp_path: Path) -> None:
-    waits = [
-        retry("orders-delay", 1, 1_000, 500, number=1), retry("orders-delay", 1, 2_000, 600, offset=1, number=2)
-    ]  # fmt: skip
+    waits = [retry("orders-delay", 1, 1_000, 500, number=1), retry("orders-delay", 1, 2_000, 600, offset=1, number=2)]
     sent = [
-        retry("orders-retry", 1, 2_000, 2_001, number=2), retry("orders-retry", 1, 1_000, 2_002, offset=1, number=1)
-    ]  # fmt: skip
+        retry("orders-retry", 1, 2_000, 2_001, number=2),
+        retry("orders-retry", 1, 1_000, 2_002, offset=1, number=1),
+    ]
     orders, bills = [order(1), order(2, offset=1)], [bill(1), bill(2, offset=1)]
     found = judged(tmp_path, orders, bills, [*waits, *sent], ordered=True)
     assert texts(found) == {
@@ -339,20 +336,13 @@ def test_retries_of_a_key_are_sent_in_the_order_of_their_due_times(tmp_path: Pat
 
 
 @pytest.mark.parametrize("order_key", [None, "customer"])
-def test_a_later_order_that_is_billed_during_a_retry_is_out_of_order(
-    tmp_path: Path, order_key: str | None
-) -> None:
+def test_a_later_order_that_is_billed_during_a_retry_is_out_of_order(tmp_path: Path, order_key: str | None) -> None:
     """Both orders have the record key `ada`, and each has its own customer."""
     orders = [order(1, customer="c1"), order(2, offset=1, customer="c2")]
-    waited = [
-        retry("orders-delay", 1, 1_000, 500, number=1),
-        retry("orders-retry", 1, 1_000, 1_001, number=1),
-    ]
+    waited = [retry("orders-delay", 1, 1_000, 500, number=1), retry("orders-retry", 1, 1_000, 1_001, number=1)]
     for retried in waited:
         retried.__dict__["value"] = orders[0].value
-    found = judged(
-        tmp_path, orders, [bill(2), bill(1, offset=1)], waited, ordered=True, order_key=order_key
-    )
+    found = judged(tmp_path, orders, [bill(2), bill(1, offset=1)], waited, ordered=True, order_key=order_key)
     assert found.anomaly_counts == ({"out-of-order-output": 1} if order_key is None else {})
 
 

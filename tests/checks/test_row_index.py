@@ -14,12 +14,7 @@ from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA
 from harrow.harness.checks.kernels.loading import Files
 from harrow.harness.histories import layout as layouts
 from harrow.harness.histories import row_index
-from harrow.harness.histories.format import (
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    history_frame,
-)
+from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType, history_frame
 from harrow.harness.histories.layout import DRAINED, RECORDED, Layout, lay_out
 from harrow.harness.histories.row_index import RangeReader, RowRange
 
@@ -42,28 +37,23 @@ def write_history(folder: Path, draws: random.Random, rows: int) -> tuple[list[R
     completions: list[Row] = []
     with HistoryWriter(folder) as history:
         for number in range(rows):
-            kind = draws.choice(
-                [OperationFunction.SEND, OperationFunction.POLL, OperationFunction.CLIENT]
-            )
-            outcome = (
-                draws.choice(list(OperationType))
-                if kind == OperationFunction.SEND
-                else OperationType.OK
-            )
+            kind = draws.choice([OperationFunction.SEND, OperationFunction.POLL, OperationFunction.CLIENT])
+            outcome = draws.choice(list(OperationType)) if kind == OperationFunction.SEND else OperationType.OK
             row: Row = {
-                "kind": int(kind), "outcome": int(outcome), "client": draws.choice(["x", "y", f"own-{folder.name}"]),
-                "topic": draws.choice(TOPICS), "partition": draws.randrange(-1, 3), "offset": number, "op": number,
-            }  # fmt: skip
+                "kind": int(kind),
+                "outcome": int(outcome),
+                "client": draws.choice(["x", "y", f"own-{folder.name}"]),
+                "topic": draws.choice(TOPICS),
+                "partition": draws.randrange(-1, 3),
+                "offset": number,
+                "op": number,
+            }
             if kind == OperationFunction.SEND and outcome != OperationType.INVOKE and sends:
-                place = draws.choice(
-                    list(sends)
-                )  # completes an earlier send, which may be in another chunk
+                place = draws.choice(list(sends))  # completes an earlier send, which may be in another chunk
                 row["client"], row["op"] = place
                 del sends[place]
             names = history.name(row["client"]), history.name(row["topic"])
-            history.append(
-                kind, outcome, *names, row["partition"], number, row["op"], time_ns=number + 1
-            )
+            history.append(kind, outcome, *names, row["partition"], number, row["op"], time_ns=number + 1)
             if outcome == OperationType.INVOKE:
                 sends[row["client"], number] = {**row, "outcome": int(OperationType.INFO)}
             elif kind != OperationFunction.CLIENT:
@@ -83,9 +73,7 @@ def read(layout: Layout, parts: list[RowRange], source: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_ranges_of_a_partition_have_its_rows_in_order_and_no_others(
-    tmp_path: Path, seed: int
-) -> None:
+def test_ranges_of_a_partition_have_its_rows_in_order_and_no_others(tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     completions, uncompleted = write_history(tmp_path / "history", draws, draws.randrange(1, 300))
     drained, _ = write_history(tmp_path / "drain", draws, draws.randrange(1, 100))
@@ -117,9 +105,7 @@ def test_taps_are_indexed_without_the_fetches_of_brokers(tmp_path: Path) -> None
     assert layout.taps == 1
     for partition in range(3):
         frame = Files().read(layout.place("a", partition).batches, BATCH_SCHEMA)
-        assert frame["base_offset"].to_list() == [
-            n for n in range(100) if n % 2 == 0 and n % 3 == partition
-        ]
+        assert frame["base_offset"].to_list() == [n for n in range(100) if n % 2 == 0 and n % 3 == partition]
         assert set(frame["node"]) == {2}
 
 
@@ -128,9 +114,7 @@ def test_rows_that_a_living_writer_appends_later_are_not_read(tmp_path: Path) ->
         client, topic = history.name("c"), history.name("a")
         for offset in range(50):
             history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, offset)
-        assert (
-            len(history_frame(history.path)) == 50
-        )  # the file is longer: its end is not committed
+        assert len(history_frame(history.path)) == 50  # the file is longer: its end is not committed
         layout = lay_out(tmp_path, ["a"])
         history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, 50)
     found = RangeReader().read(layout.place("a", 0).ops, {"offset": np.int64})

@@ -38,15 +38,11 @@ def run_with(tmp_path: Path, data: dict[int, str], log_dirs: dict[int, list[str]
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_logs_are_found_where_log_dirs_says(
-    tmp_path: Path, data: list[str], log_dirs: list[str], named: bool
-) -> None:
+def test_logs_are_found_where_log_dirs_says(tmp_path: Path, data: list[str], log_dirs: list[str], named: bool) -> None:
     folders = dict(zip(NODES, data, strict=True))
     run = run_with(tmp_path, folders, dict.fromkeys(NODES, log_dirs))
     replicas = {(TOPIC, 0): NODES} if named else None
-    verdict = judge(
-        run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", replicas=replicas
-    )
+    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", replicas=replicas)
     assert verdict.status is Status.VALID, verdict
     assert verdict.operation_counts["replica_logs"] == 3
 
@@ -60,13 +56,7 @@ def test_an_absolute_data_folder_is_judged_too(tmp_path: Path) -> None:
 
 def test_a_replica_that_no_data_folder_holds_is_unknown(tmp_path: Path) -> None:
     run = run_with(tmp_path, dict.fromkeys(NODES, "disk"), {})
-    verdict = judge(
-        run.done(),
-        topics=[TOPIC],
-        guarantee="no-loss",
-        engine="inline",
-        replicas={(TOPIC, 0): NODES},
-    )
+    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", replicas={(TOPIC, 0): NODES})
     assert verdict.status is Status.UNKNOWN
     assert "does not exist" in verdict.reasons[0]
 
@@ -97,26 +87,24 @@ def test_a_cluster_writes_the_files_that_its_description_names(tmp_path: Path) -
         [folder] = broker_folder.broker_folders(cluster.folder)
         names = {path.name for path in folder.iterdir()}
         described = {
-            broker_folder.TRACE, broker_folder.LOG, broker_folder.TAP, broker_folder.TAP_NAMES,
-            broker_folder.CONTROL_SOCKET, broker_folder.STDOUT,
-        }  # fmt: skip
+            broker_folder.TRACE,
+            broker_folder.LOG,
+            broker_folder.TAP,
+            broker_folder.TAP_NAMES,
+            broker_folder.CONTROL_SOCKET,
+            broker_folder.STDOUT,
+        }
         assert described <= names
         assert {"one", "two"} <= names
-        run_folder.write_run(
-            tmp_path, seed=0, brokers=1, config={}, log_dirs=cluster.log_dirs(), started_ns=0
-        )
+        run_folder.write_run(tmp_path, seed=0, brokers=1, config={}, log_dirs=cluster.log_dirs(), started_ns=0)
         found = run_folder.replica_folders(tmp_path)
         assert found == {1: [folder / "one", folder / "two"]}
         assert run_folder.trace_files(tmp_path) == [folder / broker_folder.TRACE]
         assert run_folder.tap_files(cluster.folder) == [folder / broker_folder.TAP]
 
 
-@pytest.mark.parametrize(
-    ("guarantee", "status"), [("no-loss", Status.INVALID), ("at-most-once", Status.VALID)]
-)
-def test_a_stuck_group_is_an_anomaly_of_the_run(
-    tmp_path: Path, guarantee: str, status: Status
-) -> None:
+@pytest.mark.parametrize(("guarantee", "status"), [("no-loss", Status.INVALID), ("at-most-once", Status.VALID)])
+def test_a_stuck_group_is_an_anomaly_of_the_run(tmp_path: Path, guarantee: str, status: Status) -> None:
     run = run_with(tmp_path, dict.fromkeys(NODES, "data"), {})
     host = ManualHost()
     tap = RealTap(str(run.folder / run_folder.CLUSTER / "broker-2"), host.clock)
@@ -126,9 +114,7 @@ def test_a_stuck_group_is_an_anomaly_of_the_run(
     tap.close()
     host.advance(60_000)
     asked_ns = host.clock.monotonic_ns()
-    write_groups(
-        run.folder, GroupsAtTheEnd(asked_ns=asked_ns, states={"billing": "PreparingRebalance"})
-    )
+    write_groups(run.folder, GroupsAtTheEnd(asked_ns=asked_ns, states={"billing": "PreparingRebalance"}))
     verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
     assert (verdict.status, verdict.anomaly_counts) == (status, {"stuck-group": 1})
     (anomaly,) = verdict.anomalies

@@ -115,15 +115,12 @@ def test_copies_give_the_same_verdict_as_the_run_folder_and_are_removed(
     assert where == "URL" or list(shared.iterdir()) == []
 
 
-def test_a_task_reads_the_rows_of_its_partitions_and_no_others(
-    run: RunFolder, memory: MemoryFiles
-) -> None:
+def test_a_task_reads_the_rows_of_its_partitions_and_no_others(run: RunFolder, memory: MemoryFiles) -> None:
     for number in range(3000):
         run.send(f"{number}", number // 3, partition=number % 3)
     layout = lay_out(run.done(), [TOPIC])
     jobs = [
-        PartitionJob(topic=TOPIC, partition=partition, ops=layout.place(TOPIC, partition).ops)
-        for partition in range(3)
+        PartitionJob(topic=TOPIC, partition=partition, ops=layout.place(TOPIC, partition).ops) for partition in range(3)
     ]
     with SharedData(URL) as shared:
         tasks = shared.tasks([[json.loads(json.dumps(job.to_dict()))] for job in jobs])
@@ -135,9 +132,7 @@ def test_a_task_reads_the_rows_of_its_partitions_and_no_others(
             assert sum(size for _, at, size in memory.read if at) == ROW.size * 1000
 
 
-def test_a_copy_that_is_cut_makes_its_partition_unknown(
-    run: RunFolder, tmp_path: Path, memory: MemoryFiles
-) -> None:
+def test_a_copy_that_is_cut_makes_its_partition_unknown(run: RunFolder, tmp_path: Path, memory: MemoryFiles) -> None:
     run.send("a", 0)
     layout = lay_out(run.done(), [TOPIC])
     job = PartitionJob(topic=TOPIC, partition=0, ops=layout.place(TOPIC, 0).ops).to_dict()
@@ -154,9 +149,7 @@ def test_a_copy_that_is_cut_makes_its_partition_unknown(
         assert "could not be read" in result["unknown"][0]
 
 
-def test_a_log_folder_that_does_not_exist_keeps_its_own_name(
-    tmp_path: Path, memory: MemoryFiles
-) -> None:
+def test_a_log_folder_that_does_not_exist_keeps_its_own_name(tmp_path: Path, memory: MemoryFiles) -> None:
     job = PartitionJob(topic=TOPIC, partition=0, logs={"1": str(tmp_path / "nowhere")}).to_dict()
     with SharedData(URL) as shared:
         (task,) = shared.tasks([[job]])
@@ -194,9 +187,7 @@ def bill_of(order: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rows_of_sink", [False, True], ids=["topic", "frame"])
-def test_pipelines_are_judged_from_copies(
-    tmp_path: Path, memory: MemoryFiles, *, rows_of_sink: bool
-) -> None:
+def test_pipelines_are_judged_from_copies(tmp_path: Path, memory: MemoryFiles, *, rows_of_sink: bool) -> None:
     orders = [record({"order": n, "amount": n}, offset=n) for n in range(5)]
     bills = [{"order": n, "total": 2 * n + (n == 3)} for n in range(4)]
     if rows_of_sink:
@@ -204,15 +195,14 @@ def test_pipelines_are_judged_from_copies(
 
         sink = stage(pl.DataFrame(bills), tmp_path / "sink").chunks
     else:
-        sink = chunks_of(
-            [record(bill, offset=n) for n, bill in enumerate(bills)], tmp_path / "sink", 2
-        )
+        sink = chunks_of([record(bill, offset=n) for n, bill in enumerate(bills)], tmp_path / "sink", 2)
     copying = Copying(URL)
     pairing = Pairing(relation=mapped(bill_of), record_id="order", rows=Rows(rows_of_sink, "order"))
     found = check_pipeline(
         PipelineInputs(pairing=pairing, source=chunks_of(orders, tmp_path / "source", 2), sink=sink),
-        folder=tmp_path / "join", spark=cast("SparkHandle", copying),
-    )  # fmt: skip
+        folder=tmp_path / "join",
+        spark=cast("SparkHandle", copying),
+    )
     assert anomalies(found) == {"wrong-output": 1, "missing-output": 1}
     assert len(copying.names) == 3 + len(sink)
     assert memory.files == {}
@@ -229,9 +219,13 @@ def test_recorded_sends_are_read_from_copies_in_parts(
     sent: list[list[int]] = []
     for spark in (None, cast("SparkHandle", Copying(URL))):
         results = run_join(
-            chunks, Sends(TopicMapper(topics=(TOPIC,), judges_order=True)), no_rows, folder=tmp_path, spark=spark,
+            chunks,
+            Sends(TopicMapper(topics=(TOPIC,), judges_order=True)),
+            no_rows,
+            folder=tmp_path,
+            spark=spark,
             engine="inline" if spark is None else "spark",
-        )  # fmt: skip
+        )
         sent.append([offset for row in results for offset in row["sent"]])
     assert sent == [list(range(20))] * 2
     assert memory.files == {}

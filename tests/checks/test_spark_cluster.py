@@ -77,15 +77,11 @@ def master(tmp_path_factory: pytest.TempPathFactory, hidden: Path) -> Iterator[s
     except NoClusterError as error:
         pytest.skip(str(error))
     if subprocess.run([*HIDING, "true"], check=False, capture_output=True).returncode:
-        pytest.skip(
-            "this user may not make a mount namespace (unshare --mount), by which executors see other files"
-        )
+        pytest.skip("this user may not make a mount namespace (unshare --mount), by which executors see other files")
     hide = f'mount -t tmpfs none "{hidden}" && exec "$@"'
     with (
         guarded_folder("harrow-test-spark-cluster-") as place,
-        standalone_cluster(
-            place / "cluster", wrapped_by=(*HIDING, "sh", "-c", hide, "sh")
-        ) as address,
+        standalone_cluster(place / "cluster", wrapped_by=(*HIDING, "sh", "-c", hide, "sh")) as address,
     ):
         yield address
 
@@ -103,9 +99,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spark(
-    master: str, python_of_executors: str, hidden: Path, shared: Path
-) -> Iterator[SparkHandle]:
+def spark(master: str, python_of_executors: str, hidden: Path, shared: Path) -> Iterator[SparkHandle]:
     """A Spark server for the cluster, with a folder for the data."""
     with pytest.MonkeyPatch.context() as patch:
         handle = started(patch, master, python_of_executors, hidden / "spark", f"file://{shared}")
@@ -113,9 +107,7 @@ def spark(
         handle.stop()
 
 
-def started(
-    patch: pytest.MonkeyPatch, master: str, python: str, folder: Path, data: str = ""
-) -> SparkHandle:
+def started(patch: pytest.MonkeyPatch, master: str, python: str, folder: Path, data: str = "") -> SparkHandle:
     """Return a handle of a server of its own."""
     patch.delenv("HARROW_RENDEZVOUS", raising=False)
     patch.delenv("HARROW_CONTROLLER", raising=False)
@@ -125,9 +117,7 @@ def started(
     return handle
 
 
-def test_a_run_that_executors_cannot_see_is_judged_from_copies(
-    spark: SparkHandle, folder: Path, shared: Path
-) -> None:
+def test_a_run_that_executors_cannot_see_is_judged_from_copies(spark: SparkHandle, folder: Path, shared: Path) -> None:
     tiny_run(folder / "worker" / "test")
     verdict = judge(folder / "worker" / "test", topics=[TOPIC], spark=spark)
     assert verdict.valid, str(verdict)
@@ -149,8 +139,9 @@ def test_functions_of_the_test_run_in_executors_without_the_test_module(
     base = folder / str(orders)
     inputs = PipelineInputs(
         pairing=Pairing(relation=mapped(bill_of), record_id="order", rows=Rows(loose=False)),
-        source=chunks_of(given, base / "source", 1 << 15), sink=chunks_of(bills, base / "sink", 1 << 15),
-    )  # fmt: skip
+        source=chunks_of(given, base / "source", 1 << 15),
+        sink=chunks_of(bills, base / "sink", 1 << 15),
+    )
     found = check_pipeline(inputs, folder=base / "promises", spark=spark)
     assert anomalies(found) == {"wrong-output": 1, "missing-output": 1}
     assert list(shared.iterdir()) == []
@@ -164,8 +155,7 @@ def test_executors_of_a_connect_address_that_cannot_read_the_run_folder_are_repo
     users = SparkHandle(folder, remote=str(spark.server["remote"]))
     try:
         with pytest.raises(
-            HarrowError,
-            match=rf"of sc://localhost:\d+ cannot read the run folder {folder}.*--harrow-spark-data=file:",
+            HarrowError, match=rf"of sc://localhost:\d+ cannot read the run folder {folder}.*--harrow-spark-data=file:"
         ):
             judge(folder / "worker" / "test", topics=[TOPIC], spark=users)
     finally:
@@ -182,17 +172,14 @@ def test_executors_of_a_connect_address_that_cannot_read_the_run_folder_are_repo
 def test_a_missing_package_is_named_with_the_python_of_the_executors(
     spark: SparkHandle, folder: Path, python_of_executors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = package_archive(
-        lambda text: text.replace(b'NEEDED = ("crc32c"', b'NEEDED = ("not_there", "crc32c"')
-    )
+    wanted = package_archive(lambda text: text.replace(b'NEEDED = ("crc32c"', b'NEEDED = ("not_there", "crc32c"'))
     monkeypatch.setattr("harrow.harness.checks.cluster_queries.package_archive", lambda: wanted)
     tiny_run(folder / "worker" / "test")
     spark.session()  # waits until the server has an address
     users = SparkHandle(folder, remote=str(spark.server["remote"]))
     try:
         with pytest.raises(
-            HarrowError,
-            match=rf"lacks not_there for Python .*\({python_of_executors}\): pip install not_there",
+            HarrowError, match=rf"lacks not_there for Python .*\({python_of_executors}\): pip install not_there"
         ):
             judge(folder / "worker" / "test", topics=[TOPIC], spark=users)
     finally:

@@ -39,7 +39,7 @@ GONE_TIMEOUT_MS = 20_000
 def worker(run: Path, controller: int, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WORKER, str(run), str(controller), name], stdout=subprocess.PIPE, text=True
-    )  # fmt: skip
+    )
 
 
 def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -82,9 +82,7 @@ def controller() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @long_run
-def test_workers_share_a_server_that_ends_with_the_run(
-    tmp_path: Path, controller: subprocess.Popen[bytes]
-) -> None:
+def test_workers_share_a_server_that_ends_with_the_run(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
     run = tmp_path / ("a-rather-long-name-" * 5) / "run"
     run.mkdir(parents=True)
     first, second = worker(run, controller.pid, "one"), worker(run, controller.pid, "two")
@@ -153,9 +151,7 @@ def test_a_server_that_cannot_start_reports_the_reason(tmp_path: Path) -> None:
         spark.session()
 
 
-def test_no_server_starts_for_a_controller_that_has_exited(
-    tmp_path: Path, controller: subprocess.Popen[bytes]
-) -> None:
+def test_no_server_starts_for_a_controller_that_has_exited(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
     controller.kill()
     controller.wait()
     spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
@@ -178,7 +174,9 @@ def test_a_process_closes_the_connections_of_its_run_when_it_ends(tmp_path: Path
         owner.listen()
         ended = subprocess.run(
             [sys.executable, "-W", "error::ResourceWarning", "-c", code, str(tmp_path)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         owner.accept()[0].close()
     assert ended.stderr == ""

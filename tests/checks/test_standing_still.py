@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harrow.cluster.host.seam import (
-    COMPLETE_COMMIT,
-    PREPARE_COMMIT,
-    TRANSACTION_ONGOING,
-)
+from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_COMMIT, TRANSACTION_ONGOING
 from harrow.harness.checks.progress.findings import ProgressFindings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,9 +52,7 @@ def test_a_group_that_reads_nothing_although_records_are_there_is_stalled() -> N
     assert anomaly["offsets"] == [20, 50]
     text = anomaly["explanation"]
     assert "group billing made no progress for 15.0 s, from 10.00 s to 25.00 s" in text
-    assert (
-        "broker 1 led the partition with the ISR [1, 2, 3] and broker 2 was the coordinator" in text
-    )
+    assert "broker 1 led the partition with the ISR [1, 2, 3] and broker 2 was the coordinator" in text
     assert "fault 1, fault 1, was healed at 10.00 s" in text
     assert "recovers_within allows 5 s" in text
 
@@ -109,10 +103,7 @@ def test_a_producer_whose_records_wait_is_stalled() -> None:
         history.acked(22.5 + at / 2, 25 + at)
     (anomaly,) = history.judge(5).anomalies
     assert anomaly["offsets"] == [20, 24]
-    assert (
-        "producer shop made no progress for 12.0 s, from 10.00 s to 22.00 s"
-        in anomaly["explanation"]
-    )
+    assert "producer shop made no progress for 12.0 s, from 10.00 s to 22.00 s" in anomaly["explanation"]
     assert "its records that got offsets 20 to 24 later were waiting" in anomaly["explanation"]
 
 
@@ -231,13 +222,16 @@ def a_dead_registry(history: History) -> None:
 @pytest.mark.parametrize(
     "outage",
     [
-        no_leader, too_small_an_isr, a_paused_follower_in_the_isr, no_coordinator, a_coordinator_that_loads,
-        a_broker_that_stops, a_dead_registry,
+        no_leader,
+        too_small_an_isr,
+        a_paused_follower_in_the_isr,
+        no_coordinator,
+        a_coordinator_that_loads,
+        a_broker_that_stops,
+        a_dead_registry,
     ],
-)  # fmt: skip
-def test_a_client_is_not_blamed_while_the_cluster_cannot_serve(
-    outage: Callable[[History], None],
-) -> None:
+)
+def test_a_client_is_not_blamed_while_the_cluster_cannot_serve(outage: Callable[[History], None]) -> None:
     history = reader_that_stalls()
     outage(history)
     found = history.judge(5)
@@ -434,17 +428,13 @@ def lively_runs(draw: st.DrawFn) -> History:
     history.owns(0)
     history.state(0, "Stable")
     at = 0.1
-    for offset, (pause, acked, read) in enumerate(
-        draw(st.lists(st.tuples(PAUSES, DELAYS, DELAYS), max_size=12))
-    ):
+    for offset, (pause, acked, read) in enumerate(draw(st.lists(st.tuples(PAUSES, DELAYS, DELAYS), max_size=12))):
         history.acked(at + acked, offset, made_s=at)
         history.delivered(at + acked + read, offset)
         at += acked + pause
     if draw(st.booleans()):
         history.releases(draw(st.integers(150, 199)))
-    for begin, seconds in draw(
-        st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=3)
-    ):
+    for begin, seconds in draw(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=3)):
         nodes = draw(st.sets(st.integers(1, 3), max_size=2))
         history.fault(begin, begin + seconds, *nodes, of_application=draw(st.booleans()))
     return history
@@ -452,9 +442,7 @@ def lively_runs(draw: st.DrawFn) -> History:
 
 @settings(max_examples=60, deadline=None)
 @given(lively_runs(), st.sampled_from([None, 2.0, 5.0]))
-def test_a_client_that_is_idle_or_goes_on_is_never_called_stalled(
-    history: History, bound: float | None
-) -> None:
+def test_a_client_that_is_idle_or_goes_on_is_never_called_stalled(history: History, bound: float | None) -> None:
     found = history.judge(bound)
     assert not found.anomalies
     assert all(row["stalled_s"] <= 2.0 for row in found.table)

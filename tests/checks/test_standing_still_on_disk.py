@@ -30,30 +30,44 @@ class Run:
         self.broker = folder / "cluster" / "broker-1"
         self.broker.mkdir(parents=True)
         self._tap: list[Row] = []
-        (self.broker / "tap.names").write_text(
-            "".join(f"{number}\t{name}\n" for number, name in enumerate(NAMES))
-        )
+        (self.broker / "tap.names").write_text("".join(f"{number}\t{name}\n" for number, name in enumerate(NAMES)))
         leader = {
-            "event": "partition.leader", "t_ns": START, "topic": "bills", "partition": 0, "topic_id": "id", "leader": 1,
-            "leader_epoch": 0, "isr": [1], "leo": 0, "hw": 0,
-        }  # fmt: skip
+            "event": "partition.leader",
+            "t_ns": START,
+            "topic": "bills",
+            "partition": 0,
+            "topic_id": "id",
+            "leader": 1,
+            "leader_epoch": 0,
+            "isr": [1],
+            "leo": 0,
+            "hw": 0,
+        }
         (self.broker / "trace.jsonl").write_text(json.dumps(leader) + "\n")
         self.fault(9, 10)
         for half in range(20):
             self.row(PRODUCED, half / 2, half, made_s=half / 2)
         self.row(PRODUCED, 25, 20, made_s=10.5)
 
-    def row(
-        self, kind: int, at_s: float, offset: int, *, made_s: float, topic: str = "bills"
-    ) -> None:
+    def row(self, kind: int, at_s: float, offset: int, *, made_s: float, topic: str = "bills") -> None:
         at, made = START + round(at_s * SECOND), START + round(made_s * SECOND)
         self._tap.append(
             {
-                "kind": kind, "client": 2, "topic": NAMES.index(topic), "base_offset": offset, "last_offset": offset,
-                "count": 1, "producer_id": -1, "acks": -1, "invoked_ns": at, "completed_ns": at, "created_ns": made,
-                "base_timestamp_ms": made // 10**6, "max_timestamp_ms": made // 10**6,
+                "kind": kind,
+                "client": 2,
+                "topic": NAMES.index(topic),
+                "base_offset": offset,
+                "last_offset": offset,
+                "count": 1,
+                "producer_id": -1,
+                "acks": -1,
+                "invoked_ns": at,
+                "completed_ns": at,
+                "created_ns": made,
+                "base_timestamp_ms": made // 10**6,
+                "max_timestamp_ms": made // 10**6,
             }
-        )  # fmt: skip
+        )
 
     def fault(self, begin_s: int, end_s: int) -> None:
         rows = [("inject", begin_s), ("effect", begin_s), ("heal", end_s), ("healed", end_s)]
@@ -61,13 +75,19 @@ class Run:
             "".join(
                 json.dumps(
                     {
-                        "t_ns": START + at * SECOND, "event": event, "id": "1", "fault": "pause", "label": "pause(2)",
-                        "targets": [2], "evidence": {},
+                        "t_ns": START + at * SECOND,
+                        "event": event,
+                        "id": "1",
+                        "fault": "pause",
+                        "label": "pause(2)",
+                        "targets": [2],
+                        "evidence": {},
                     }
-                ) + "\n"
+                )
+                + "\n"
                 for event, at in rows
             )
-        )  # fmt: skip
+        )
 
     def judge(self, within_s: float | None) -> Verdict:
         tap = np.zeros(len(self._tap), np.dtype(TAP_DTYPE))
@@ -94,9 +114,7 @@ def test_a_producer_that_rests_breaks_the_bound(run: Run) -> None:
     assert verdict.guarantees == ("best-effort", "recovery within 5 s")
     (anomaly,) = verdict.anomalies
     assert (anomaly.place, anomaly.offsets) == ("bills-0", (20,))
-    assert (
-        "producer job made no progress for 14.5 s, from 10.50 s to 25.00 s" in anomaly.explanation
-    )
+    assert "producer job made no progress for 14.5 s, from 10.50 s to 25.00 s" in anomaly.explanation
     assert "INVALID: recovery within 5 s does not hold" in str(verdict)
 
 
@@ -119,9 +137,7 @@ def test_an_order_that_was_delivered_at_once_does_not_excuse_its_bill(run: Run) 
 
 
 @pytest.mark.parametrize(("bound", "doubted"), [(5.0, True), (None, False)])
-def test_without_traces_a_bound_leaves_a_doubt(
-    run: Run, bound: float | None, doubted: bool
-) -> None:
+def test_without_traces_a_bound_leaves_a_doubt(run: Run, bound: float | None, doubted: bool) -> None:
     (run.broker / "trace.jsonl").unlink()
     verdict = run.judge(bound)
     assert not verdict.anomaly_names()
@@ -142,7 +158,7 @@ def test_a_crash_of_the_check_is_a_doubt_only_where_a_bound_is_given(
     assert "the check of progress crashed: ZeroDivisionError()" in texts
 
 
-def test_without_fault_and_bound_nothing_is_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_without_fault_and_bound_nothing_is_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise AssertionError("the check of progress ran")
 
@@ -159,9 +175,10 @@ def test_the_text_has_four_lines_of_many_standstills_and_the_page_has_a_table(ru
     verdict = run.judge(5)
     (row,) = verdict.progress
     many = Verdict(
-        status=Status.VALID, guarantees=("no-loss",),
+        status=Status.VALID,
+        guarantees=("no-loss",),
         progress=tuple({**row, "client": f"job-{number}"} for number in range(100)),
-    )  # fmt: skip
+    )
     lines = [line for line in str(many).splitlines() if "standing still" in line]
     assert len(lines) == 4
     assert "96 more pairs of a fault and a client" in str(many)

@@ -15,36 +15,39 @@ from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.groups import group_waits
 from harrow.harness.checks.stuck_groups import stuck_groups
 from harrow.harness.checks.verdict import Anomaly
-from harrow.harness.histories.group_states import (
-    GroupsAtTheEnd,
-    read_group_rows,
-    read_groups,
-    write_groups,
-)
+from harrow.harness.histories.group_states import GroupsAtTheEnd, read_group_rows, read_groups, write_groups
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
 from manual_host import ManualHost
 
 SECOND = 10**9
-PREPARING, COMPLETING, STABLE, EMPTY = (
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Empty",
-)
+PREPARING, COMPLETING, STABLE, EMPTY = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty")
 ASSIGNING, RECONCILING = "Assigning", "Reconciling"
 Row = dict[str, Any]
 
 
 def row(
-    at_s: float, state: str, *, generation: int = 1, members: int = 2, timeout_s: float = 10, epoch: int = 1,
+    at_s: float,
+    state: str,
+    *,
+    generation: int = 1,
+    members: int = 2,
+    timeout_s: float = 10,
+    epoch: int = 1,
     group: str = "billing",
-) -> Row:  # fmt: skip
+) -> Row:
     return {
-        "group": group, "state": state, "node": epoch, "partition": 7, "generation": generation, "leader_epoch": epoch,
-        "members": members, "timeout_ms": int(timeout_s * 1_000), "time_ns": int(at_s * SECOND),
-    }  # fmt: skip
+        "group": group,
+        "state": state,
+        "node": epoch,
+        "partition": 7,
+        "generation": generation,
+        "leader_epoch": epoch,
+        "members": members,
+        "timeout_ms": int(timeout_s * 1_000),
+        "time_ns": int(at_s * SECOND),
+    }
 
 
 def end(at_s: float, state: str | None, problems: tuple[str, ...] = ()) -> GroupsAtTheEnd:
@@ -75,12 +78,7 @@ def oracle(rows: list[Row], last: GroupsAtTheEnd, windows: list[tuple[int, int]]
                 waiting, since, limit = key, change["time_ns"], 0
             limit = max(limit, change["timeout_ms"] * 1_000_000)
             members = change["members"]
-        if (
-            waiting is None
-            or waiting[0] != state
-            or state in (STABLE, EMPTY, "Dead")
-            or not members
-        ):
+        if waiting is None or waiting[0] != state or state in (STABLE, EMPTY, "Dead") or not members:
             continue
         healed = [until for _, until in windows if until <= last.asked_ns]
         waited = last.asked_ns - max([since, *healed])
@@ -95,9 +93,11 @@ STUCK = {
     "an assignor does not run": [row(0, STABLE), row(5, ASSIGNING, generation=2)],
     "members change meanwhile": [row(0, PREPARING), row(20, PREPARING, members=3)],
     "a late row of the deposed coordinator": [
-        row(0, STABLE), row(3, PREPARING, epoch=2), row(40, STABLE, generation=1)
+        row(0, STABLE),
+        row(3, PREPARING, epoch=2),
+        row(40, STABLE, generation=1),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("rows", STUCK.values(), ids=STUCK)
@@ -109,30 +109,21 @@ def test_a_group_that_waits_beyond_the_timeouts_of_its_members_is_stuck(rows: li
 GOOD = {
     "stable": ([row(0, PREPARING), row(1, COMPLETING), row(2, STABLE)], end(600, STABLE)),
     "no members": ([row(0, STABLE), row(5, PREPARING, members=0)], end(600, PREPARING)),
-    "within the timeout of a slow member": (
-        [row(0, STABLE), row(5, PREPARING, timeout_s=300)], end(334, PREPARING)
-    ),
+    "within the timeout of a slow member": ([row(0, STABLE), row(5, PREPARING, timeout_s=300)], end(334, PREPARING)),
     "a member with a longer timeout joined": (
-        [row(0, PREPARING), row(5, PREPARING, members=3, timeout_s=300)], end(200, PREPARING)
+        [row(0, PREPARING), row(5, PREPARING, members=3, timeout_s=300)],
+        end(200, PREPARING),
     ),
-    "a new generation": (
-        [row(0, PREPARING), row(50, PREPARING, generation=2)], end(60, PREPARING)
-    ),
-    "a new coordinator": (
-        [row(0, RECONCILING), row(50, RECONCILING, epoch=2)], end(60, RECONCILING)
-    ),
-    "it changed while brokers were asked": (
-        [row(0, PREPARING), row(60, STABLE, generation=2)], end(59, PREPARING)
-    ),
+    "a new generation": ([row(0, PREPARING), row(50, PREPARING, generation=2)], end(60, PREPARING)),
+    "a new coordinator": ([row(0, RECONCILING), row(50, RECONCILING, epoch=2)], end(60, RECONCILING)),
+    "it changed while brokers were asked": ([row(0, PREPARING), row(60, STABLE, generation=2)], end(59, PREPARING)),
     "it was stable when brokers were asked": ([row(0, PREPARING)], end(60, STABLE)),
     "it was deleted": ([row(0, PREPARING)], end(60, None)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("rows", "last"), GOOD.values(), ids=GOOD)
-def test_a_group_that_may_still_end_its_rebalance_is_not_stuck(
-    rows: list[Row], last: GroupsAtTheEnd
-) -> None:
+def test_a_group_that_may_still_end_its_rebalance_is_not_stuck(rows: list[Row], last: GroupsAtTheEnd) -> None:
     # the row of the change that came while brokers were asked
     if rows[-1]["time_ns"] > last.asked_ns:
         last = GroupsAtTheEnd(asked_ns=rows[-1]["time_ns"], states=last.states)
@@ -155,12 +146,18 @@ def test_without_rows_and_without_a_response_there_is_a_doubt() -> None:
 STATES = st.sampled_from([PREPARING, PREPARING, COMPLETING, RECONCILING, STABLE, EMPTY])
 ROWS = st.lists(
     st.builds(
-        row, st.integers(0, 70), STATES, generation=st.integers(1, 2), members=st.integers(0, 2),
-        timeout_s=st.sampled_from([1, 10]), epoch=st.integers(1, 2), group=st.sampled_from(["billing", "other"]),
+        row,
+        st.integers(0, 70),
+        STATES,
+        generation=st.integers(1, 2),
+        members=st.integers(0, 2),
+        timeout_s=st.sampled_from([1, 10]),
+        epoch=st.integers(1, 2),
+        group=st.sampled_from(["billing", "other"]),
     ),
     max_size=6,
     unique_by=lambda r: (r["group"], r["leader_epoch"], r["time_ns"]),
-)  # fmt: skip
+)
 
 
 @examples(133, 400)
@@ -175,9 +172,13 @@ def test_the_cause_says_since_when_and_what_the_group_was_before() -> None:
     rows = [row(1, STABLE), row(5, PREPARING, members=3, epoch=2)]
     (anomaly,) = stuck_groups(rows, end(60, PREPARING), ()).anomalies
     shown = Anomaly(
-        name=anomaly["name"], topic=anomaly["topic"], partition=7, offsets=(),
-        operations=tuple(anomaly["operations"]), explanation=anomaly["explanation"],
-    )  # fmt: skip
+        name=anomaly["name"],
+        topic=anomaly["topic"],
+        partition=7,
+        offsets=(),
+        operations=tuple(anomaly["operations"]),
+        explanation=anomaly["explanation"],
+    )
     ((_, cause),) = group_waits([shown], RunEvidence(started_ns=SECOND))
     assert cause.startswith(
         "group billing has been in PreparingRebalance with 3 members since 4.00 s; before, it was Stable with 2 members"
@@ -199,9 +200,16 @@ def test_rows_of_a_tap_are_read_with_their_names_and_their_coordinator(tmp_path:
         file.write(b"torn")
     (only,) = read_group_rows(tmp_path)
     assert only == {
-        "group": "billing", "state": RECONCILING, "node": 3, "partition": 7, "generation": 4, "leader_epoch": 5,
-        "members": 2, "timeout_ms": 9_000, "time_ns": host.clock.monotonic_ns(),
-    }  # fmt: skip
+        "group": "billing",
+        "state": RECONCILING,
+        "node": 3,
+        "partition": 7,
+        "generation": 4,
+        "leader_epoch": 5,
+        "members": 2,
+        "timeout_ms": 9_000,
+        "time_ns": host.clock.monotonic_ns(),
+    }
 
 
 def test_what_brokers_said_is_read_as_it_was_written(tmp_path: Path) -> None:

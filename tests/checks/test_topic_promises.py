@@ -30,21 +30,14 @@ def run(tmp_path: Path) -> PromisedRun:
 
 
 def judged(run: PromisedRun, spark: SparkHandle | None = None, **given: Any) -> PromiseFindings:
-    arguments = {
-        "guarantee": "exactly-once",
-        "record_id": "order",
-        "expected": None,
-        "order_key": None,
-    }
+    arguments = {"guarantee": "exactly-once", "record_id": "order", "expected": None, "order_key": None}
     promise = TopicPromise.of(**{**arguments, **given})
     assert promise is not None
     engine: Any = {"engine": "inline"} if spark is None else {"spark": spark}
     return judge_topics(run.write(), [TOPIC], promise, **engine)
 
 
-def test_contents_keep_every_field_in_bounded_chunks(
-    run: PromisedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contents_keep_every_field_in_bounded_chunks(run: PromisedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "CHUNK_ROWS", 1)
     run.record({"a": 1}, key="k", headers=[("trace", b"\x01"), ("none", None)])
     run.record(None, key=None, partition=2)
@@ -53,12 +46,7 @@ def test_contents_keep_every_field_in_bounded_chunks(
     assert (first.partition, first.offset, first.key, first.value) == (0, 0, b"k", b'{"a": 1}')
     assert first.headers == (("trace", b"\x01"), ("none", None))
     assert first["a"] == 1
-    assert (second.place, second.key, second.value, second.headers) == (
-        "orders-2@0",
-        None,
-        None,
-        (),
-    )
+    assert (second.place, second.key, second.value, second.headers) == ("orders-2@0", None, None, ())
     assert second.timestamp_ms == 1_700_000_000_000
 
 
@@ -102,19 +90,9 @@ def test_removed_records_are_a_doubt_about_everything_but_what_was_found(run: Pr
     run.record({"order": 1})
     findings = judged(run, expected=[1, 2], guarantee="exactly-once, ordered")
     assert findings.anomaly_counts == {"duplicate": 1}
-    assert set(findings.doubts) == {
-        "missing",
-        "duplicate",
-        "unexpected",
-        "out-of-order",
-        "split-key",
-    }
-    assert (
-        "orders-0 (log start offset 0, high watermark 4, 2 records)" in findings.doubts["duplicate"]
-    )
-    assert findings.doubts_about(frozenset({"duplicate", "unexpected"})) == [
-        findings.doubts["duplicate"]
-    ]
+    assert set(findings.doubts) == {"missing", "duplicate", "unexpected", "out-of-order", "split-key"}
+    assert "orders-0 (log start offset 0, high watermark 4, 2 records)" in findings.doubts["duplicate"]
+    assert findings.doubts_about(frozenset({"duplicate", "unexpected"})) == [findings.doubts["duplicate"]]
 
 
 def test_a_function_may_say_that_a_record_is_none_of_the_applications(run: PromisedRun) -> None:
@@ -122,13 +100,9 @@ def test_a_function_may_say_that_a_record_is_none_of_the_applications(run: Promi
     run.record({"order": 1})
     findings = judged(run, record_id=field("order"), expected=[1])
     assert not findings.reasons
-    assert list(findings.notes) == [
-        "record_id= returned None for 1 record, which were not judged by an id"
-    ]
+    assert list(findings.notes) == ["record_id= returned None for 1 record, which were not judged by an id"]
     nothing = judged(run, record_id=field("ordre"))
-    assert nothing.reasons == [
-        "record_id= returned None for all 2 records: no record was judged by its id"
-    ]
+    assert nothing.reasons == ["record_id= returned None for all 2 records: no record was judged by its id"]
 
 
 def test_nothing_believed_and_nothing_there_are_reasons(run: PromisedRun) -> None:
@@ -149,9 +123,7 @@ def test_ids_are_compared_as_text_whatever_their_types_are(run: PromisedRun) -> 
     assert findings.operation_counts["matched"] == 6
 
 
-def test_keys_are_judged_as_they_are_and_records_without_key_have_no_order(
-    run: PromisedRun,
-) -> None:
+def test_keys_are_judged_as_they_are_and_records_without_key_have_no_order(run: PromisedRun) -> None:
     for partition, key in enumerate([None, None, b"\xff\xfe"]):
         run.record({"order": partition}, key=key, partition=partition)
     assert not judged(run, guarantee="ordered").anomaly_counts
@@ -188,8 +160,9 @@ def test_a_pair_out_of_order_is_shown_with_both_records(run: PromisedRun) -> Non
         "order 2 was sent before order 3 of the same key c-1, but is after it in the log: orders-0@2, after orders-0@1"
     )
     assert [(row["record_id"], row["offset"], row["key"]) for row in shown["operations"]] == [
-        ("3", 1, "c-1"), ("2", 2, "c-1"),
-    ]  # fmt: skip
+        ("3", 1, "c-1"),
+        ("2", 2, "c-1"),
+    ]
     assert not judged(run, guarantee="ordered", expected={1, 2, 3}).anomaly_counts
 
 
@@ -200,18 +173,14 @@ def test_only_the_first_anomalies_are_shown_and_all_are_counted(run: PromisedRun
     findings = judged(run)
     assert findings.anomaly_counts == {"duplicate": 30}
     shown = [(anomaly["partition"], anomaly["offsets"]) for anomaly in findings.anomalies]
-    assert shown == [(0, [n, n + 1]) for n in range(0, 20, 2)] + [
-        (1, [n, n + 1]) for n in range(0, 20, 2)
-    ]
+    assert shown == [(0, [n, n + 1]) for n in range(0, 20, 2)] + [(1, [n, n + 1]) for n in range(0, 20, 2)]
 
 
 def raising(record: Record) -> object:
     return {"one": 1}[str(record["order"])]
 
 
-def test_an_exception_of_a_function_is_reported_with_the_record(
-    run: PromisedRun, spark: SparkHandle
-) -> None:
+def test_an_exception_of_a_function_is_reported_with_the_record(run: PromisedRun, spark: SparkHandle) -> None:
     run.record({"order": 7}, key="c-1")
     (reason,) = judged(run, spark, record_id=raising).reasons
     assert reason == (
@@ -223,10 +192,12 @@ def test_an_exception_of_a_function_is_reported_with_the_record(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"expected": [1]}, "expected= needs record_id="), ({"record_id": ""}, "record_id=''"),
-        ({"order_key": 7}, "order_key=7"), ({"record_id": "a", "expected": "abc"}, "expected='abc'"),
+        ({"expected": [1]}, "expected= needs record_id="),
+        ({"record_id": ""}, "record_id=''"),
+        ({"order_key": 7}, "order_key=7"),
+        ({"record_id": "a", "expected": "abc"}, "expected='abc'"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_are_refused_with_the_remedy(given: dict[str, Any], said: str) -> None:
     none = {"guarantee": None, "record_id": None, "expected": None, "order_key": None}
     with pytest.raises(ConfigError, match=said):

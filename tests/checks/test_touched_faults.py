@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harrow.cluster.host.seam import (
-    CONNECTION_CLOSED,
-    CONNECTION_OPENED,
-    REQUEST_HIT,
-    TappedRequest,
-)
+from harrow.cluster.host.seam import CONNECTION_CLOSED, CONNECTION_OPENED, REQUEST_HIT, TappedRequest
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.checks import Status, Verdict, judge
 from judged_runs import TOPIC, RunFolder, record_batch
@@ -79,10 +74,7 @@ def a_connection_that_was_closed(run: RunFolder, start: int, end: int) -> None:
 
 TOUCHED: dict[str, tuple[Story, str]] = {
     "a batch of another topic": (a_batch_of_another_topic, "pause"),
-    "an OffsetFetch that was refused": (
-        requested(ApiKey.OFFSET_FETCH, error=14, flags=REQUEST_HIT),
-        "refuse_request",
-    ),
+    "an OffsetFetch that was refused": (requested(ApiKey.OFFSET_FETCH, error=14, flags=REQUEST_HIT), "refuse_request"),
     "a Metadata request": (requested(ApiKey.METADATA), "pause"),
     "a request that waited over the fault": (waited_over_the_fault, "pause"),
     "a connection that ended with its broker": (a_connection_that_ended_with_its_broker, "kill"),

@@ -22,26 +22,29 @@ def log(draw: st.DrawFn) -> list[Row]:
     for _ in range(draw(st.integers(0, 7))):
         is_marker = draw(st.booleans())
         last = offset if is_marker else offset + draw(st.integers(0, 1))
-        attributes = (
-            0x30 | draw(st.sampled_from([0, 0x10000]))
-            if is_marker
-            else draw(st.sampled_from([0, 0x10, 0x10]))
-        )
+        attributes = 0x30 | draw(st.sampled_from([0, 0x10000])) if is_marker else draw(st.sampled_from([0, 0x10, 0x10]))
         rows.append(
             {
-                "base_offset": offset, "last_offset": last, "leader_epoch": 1, "crc": draw(st.integers(0, 2)),
-                "crc_good": True, "attributes": attributes, "max_timestamp_ms": 0,
-                "producer_id": draw(st.sampled_from([5, 5, 5, 6])), "producer_epoch": draw(st.sampled_from([0, 0, 1])),
-                "base_sequence": draw(st.integers(0, 2)), "count": last - offset + 1, "position": 0, "segment": 0,
+                "base_offset": offset,
+                "last_offset": last,
+                "leader_epoch": 1,
+                "crc": draw(st.integers(0, 2)),
+                "crc_good": True,
+                "attributes": attributes,
+                "max_timestamp_ms": 0,
+                "producer_id": draw(st.sampled_from([5, 5, 5, 6])),
+                "producer_epoch": draw(st.sampled_from([0, 0, 1])),
+                "base_sequence": draw(st.integers(0, 2)),
+                "count": last - offset + 1,
+                "position": 0,
+                "segment": 0,
             }
-        )  # fmt: skip
+        )
         offset = last + 1
     return rows
 
 
-SEEN = st.tuples(
-    st.integers(0, 6), st.integers(1, 2), st.sampled_from([0, 2, 2, 2, 6]), TIMES, st.booleans()
-)
+SEEN = st.tuples(st.integers(0, 6), st.integers(1, 2), st.sampled_from([0, 2, 2, 2, 6]), TIMES, st.booleans())
 """A batch of the log by its number, what the tap has of it, flags, time, and whether the tap has other bytes."""
 
 
@@ -53,21 +56,24 @@ def tapped(rows: list[Row], seen: list[tuple[int, int, int, int, bool]]) -> list
         if number >= len(data):
             continue
         row = data[number]
-        same = (
-            "base_offset",
-            "last_offset",
-            "count",
-            "producer_id",
-            "producer_epoch",
-            "base_sequence",
-        )
+        same = ("base_offset", "last_offset", "count", "producer_id", "producer_epoch", "base_sequence")
         found.append(
             {
-                **{name: row[name] for name in same}, "kind": kind, "flags": flags if kind == 2 else 0, "error": 0,
-                "client": number % 2, "crc": row["crc"] + other, "acks": -1, "invoked_ns": time, "completed_ns": time,
-                "created_ns": time, "base_timestamp_ms": 0, "max_timestamp_ms": 0, "node": 1,
+                **{name: row[name] for name in same},
+                "kind": kind,
+                "flags": flags if kind == 2 else 0,
+                "error": 0,
+                "client": number % 2,
+                "crc": row["crc"] + other,
+                "acks": -1,
+                "invoked_ns": time,
+                "completed_ns": time,
+                "created_ns": time,
+                "base_timestamp_ms": 0,
+                "max_timestamp_ms": 0,
+                "node": 1,
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -124,15 +130,25 @@ MEMBERS = st.fixed_dictionaries(
     windows=st.sampled_from([[], [(1, 15 * SECOND)]]),
 )
 def test_kernels_find_the_same_anomalies_as_the_oracle(
-    seen: list[tuple[int, int, int, int, bool]], rows: list[Row], states: list[Row], offsets: list[Row],
-    members: list[Row], end_ns: int, high: int, windows: list[tuple[int, int]],
-) -> None:  # fmt: skip
+    seen: list[tuple[int, int, int, int, bool]],
+    rows: list[Row],
+    states: list[Row],
+    offsets: list[Row],
+    members: list[Row],
+    end_ns: int,
+    high: int,
+    windows: list[tuple[int, int]],
+) -> None:
     batches = tapped(rows, seen)
-    found = kernels_find(
-        batches, rows, states, offsets, members, end_ns=end_ns, high=high, windows=windows
-    )
+    found = kernels_find(batches, rows, states, offsets, members, end_ns=end_ns, high=high, windows=windows)
     oracle = TransactionOracle(
-        batches, rows, states, offsets, members, end_ns=end_ns, high=high if end_ns else None,
+        batches,
+        rows,
+        states,
+        offsets,
+        members,
+        end_ns=end_ns,
+        high=high if end_ns else None,
         healed_ns=max((end for _, end in windows if end <= end_ns), default=0),
-    )  # fmt: skip
+    )
     assert anomalies_of(found) == oracle.judge()

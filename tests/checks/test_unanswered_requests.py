@@ -14,9 +14,17 @@ Event = dict[str, Any]
 def event(at_s: float, *, api: str = "FETCH", timeout_ms: int = 500, **fields: Any) -> Event:
     """A request that came at second 100 is not answered at `at_s`."""
     return {
-        "event": "request.unanswered", "t_ns": int(at_s * SECOND), "broker": "broker-2", "api": api, "client": "app",
-        "correlation_id": 7, "invoked_ns": 100 * SECOND, "timeout_ms": timeout_ms, "looks": 12, **fields,
-    }  # fmt: skip
+        "event": "request.unanswered",
+        "t_ns": int(at_s * SECOND),
+        "broker": "broker-2",
+        "api": api,
+        "client": "app",
+        "correlation_id": 7,
+        "invoked_ns": 100 * SECOND,
+        "timeout_ms": timeout_ms,
+        "looks": 12,
+        **fields,
+    }
 
 
 def windows(*faults: tuple[float, float]) -> list[tuple[int, int]]:
@@ -40,13 +48,15 @@ LEGAL: dict[str, tuple[list[Event], list[tuple[int, int]]]] = {
     "a fault that came later": ([event(131)], windows((99, 105), (112, 130))),
     "within the timeout of a produce": ([event(139, api="PRODUCE", timeout_ms=30_000)], []),
     "a rebalance of a group that is not known": (
-        [event(399, api="SYNC_GROUP", timeout_ms=30_000, group="unknown")], [],
+        [event(399, api="SYNC_GROUP", timeout_ms=30_000, group="unknown")],
+        [],
     ),
     "a rebalance within the timeout of a member": (
-        [event(165, api="JOIN_GROUP", timeout_ms=10_000, group="billing")], [],
+        [event(165, api="JOIN_GROUP", timeout_ms=10_000, group="billing")],
+        [],
     ),
     "another event": ([{**event(200), "event": "purgatory.missed"}], []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LEGAL)

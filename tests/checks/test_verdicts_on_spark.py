@@ -117,18 +117,12 @@ def order_of_another_client_unknowable(run: RunFolder) -> None:
 UNKNOWN: dict[str, tuple[Story, str]] = {
     "nothing acknowledged": (nothing_acked, "nothing was acknowledged"),
     "nothing read": (nothing_read, "needs the final read"),
-    "no overlap": (
-        no_overlap,
-        "fault 1, kill(broker(1)) on broker 1, from 0.00 s to 0.00 s, met no operation",
-    ),
+    "no overlap": (no_overlap, "fault 1, kill(broker(1)) on broker 1, from 0.00 s to 0.00 s, met no operation"),
     "events of long ago": (events_of_long_ago, "met no operation"),
     "nothing before the fault": (only_during, "before the first fault"),
     "not converged": (not_converged, "not converged"),
     "unreadable log": (unreadable, "could not be read"),
-    "order of a plain producer on the tap": (
-        order_unknowable,
-        "the guarantee 'ordered' cannot be checked",
-    ),
+    "order of a plain producer on the tap": (order_unknowable, "the guarantee 'ordered' cannot be checked"),
     "order of records without offsets that are the same": (
         order_of_copies_unknowable,
         "the guarantee 'ordered' cannot be checked for 2 records",
@@ -142,9 +136,7 @@ UNKNOWN: dict[str, tuple[Story, str]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_judging_an_incomplete_run_is_unknown_with_the_reason(
-    name: str, run: RunFolder, spark: SparkHandle
-) -> None:
+def test_judging_an_incomplete_run_is_unknown_with_the_reason(name: str, run: RunFolder, spark: SparkHandle) -> None:
     story, reason = UNKNOWN[name]
     story(run)
     verdict = judge(run.done(), topics=[TOPIC], guarantee="ordered", spark=spark)
@@ -153,9 +145,7 @@ def test_judging_an_incomplete_run_is_unknown_with_the_reason(
     assert not verdict.valid
 
 
-def test_a_fault_that_overlaps_traffic_keeps_the_verdict_valid(
-    run: RunFolder, spark: SparkHandle
-) -> None:
+def test_a_fault_that_overlaps_traffic_keeps_the_verdict_valid(run: RunFolder, spark: SparkHandle) -> None:
     run.send("a", 0)
     start = run.tick()
     run.send("b", 1)
@@ -175,12 +165,7 @@ def test_a_fault_that_overlaps_traffic_keeps_the_verdict_valid(
     ],
 )
 def test_the_guarantee_is_derived_from_the_recorded_settings(
-    acks: int,
-    idempotent: bool,
-    guarantees: tuple[str, ...],
-    status: Status,
-    run: RunFolder,
-    spark: SparkHandle,
+    acks: int, idempotent: bool, guarantees: tuple[str, ...], status: Status, run: RunFolder, spark: SparkHandle
 ) -> None:
     run.producer(acks=acks, idempotent=idempotent)
     acked_and_gone(run)
@@ -191,9 +176,7 @@ def test_the_guarantee_is_derived_from_the_recorded_settings(
     assert verdict.anomaly_counts == {"lost-write": 1}, "what the guarantee allows is reported too"
 
 
-def test_many_partitions_and_topics_are_judged_in_the_same_verdict(
-    run: RunFolder, spark: SparkHandle
-) -> None:
+def test_many_partitions_and_topics_are_judged_in_the_same_verdict(run: RunFolder, spark: SparkHandle) -> None:
     for partition in range(100):
         run.send(f"a{partition}", 0, partition=partition)
         run.final({0: f"a{partition}"} if partition != 42 else {}, partition=partition)
@@ -204,9 +187,7 @@ def test_many_partitions_and_topics_are_judged_in_the_same_verdict(
     assert verdict.operation_counts["acknowledged"] == 100
 
 
-def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(
-    run: RunFolder, spark: SparkHandle
-) -> None:
+def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(run: RunFolder, spark: SparkHandle) -> None:
     for offset in range(500):
         run.send(f"a{offset}", offset)
     run.final({})
@@ -217,9 +198,7 @@ def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(
     assert "500 records were acknowledged or read" in str(verdict)
 
 
-def test_a_missing_replica_or_an_incomplete_isr_is_unknown(
-    run: RunFolder, spark: SparkHandle
-) -> None:
+def test_a_missing_replica_or_an_incomplete_isr_is_unknown(run: RunFolder, spark: SparkHandle) -> None:
     good_with_logs(run)
     folder = run.done()
     verdict = judge(folder, topics=[TOPIC], spark=spark, replicas={(TOPIC, 0): [1, 2, 3, 4]})
@@ -233,9 +212,7 @@ def test_an_unknown_guarantee_is_refused_before_any_work(run: RunFolder) -> None
         judge(run.done(), topics=[TOPIC], guarantee="no-los")
 
 
-def test_identical_values_sent_at_other_times_are_not_duplicates(
-    run: RunFolder, spark: SparkHandle
-) -> None:
+def test_identical_values_sent_at_other_times_are_not_duplicates(run: RunFolder, spark: SparkHandle) -> None:
     first, second = record_batch(["a"]), record_batch(["a"], base_offset=1, timestamp_ms=NOW_MS + 1)
     run.tapped(first, 0, lost=True)
     run.tapped(second, 1)

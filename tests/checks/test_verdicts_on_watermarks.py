@@ -44,9 +44,7 @@ def test_an_offset_that_goes_back_is_invalid(what: str, tmp_path: Path, spark: S
     assert first["completed_ns"] < second["invoked_ns"]
 
 
-def test_a_new_leader_that_is_behind_and_lists_nothing_is_valid(
-    tmp_path: Path, spark: SparkHandle
-) -> None:
+def test_a_new_leader_that_is_behind_and_lists_nothing_is_valid(tmp_path: Path, spark: SparkHandle) -> None:
     run = RunFolder(tmp_path / "run")
     history(run)
     run.said(1, 4, 3)

@@ -12,15 +12,12 @@ from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
 ORACLE = [
-    CHECKS / f"oracle{part}.py"
-    for part in ("", "_of_transactions", "_of_removals", "_of_watermarks", "_of_origins")
+    CHECKS / f"oracle{part}.py" for part in ("", "_of_transactions", "_of_removals", "_of_watermarks", "_of_origins")
 ]
 TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py", CHECKS / "unanswered.py"]
 """Their rules have no oracle of their own: tests of each have a second reading."""
 PROMISES = sorted(
-    path
-    for pattern in ("*_checks.py", "pipeline_findings.py")
-    for path in Path(promises.__file__).parent.glob(pattern)
+    path for pattern in ("*_checks.py", "pipeline_findings.py") for path in Path(promises.__file__).parent.glob(pattern)
 )
 ORACLE_OF_PROMISES = sorted(Path(promises.__file__).parent.glob("*oracle.py"))
 SIMULATION = sorted(Path(simulation.__file__).parent.glob("*.py"))

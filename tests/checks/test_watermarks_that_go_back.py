@@ -18,34 +18,32 @@ LEGAL: dict[str, list[Row]] = {
     "a Fetch of a new leader that is behind": [row(10, 1, 9), row(20, 2, 5, node=2)],
     "a listing of a new leader": [row(10, 1, 9, kind=LISTED), row(20, 2, 9, node=2, kind=LISTED)],
     "a leader that was deposed and lists what it knows": [
-        row(10, 2, 9, kind=LISTED), row(20, 1, 5, node=2, kind=LISTED)
+        row(10, 2, 9, kind=LISTED),
+        row(20, 1, 5, node=2, kind=LISTED),
     ],
     "readers of committed data see less": [
-        row(10, 1, 9), row(20, 1, -1, stable=9, kind=LISTED), row(30, 1, 9, kind=LISTED)
+        row(10, 1, 9),
+        row(20, 1, -1, stable=9, kind=LISTED),
+        row(30, 1, 9, kind=LISTED),
     ],
     "a topic that was created again": [row(10, 3, 9, topic_id=70), row(20, 3, 0, topic_id=71)],
-}  # fmt: skip
+}
 WRONG: dict[str, tuple[list[Row], str, tuple[int, int]]] = {
-    "a high watermark goes back": (
-        [row(10, 1, 9), row(20, 1, 5, stable=9)], "high-watermark-regression", (5, 9),
-    ),
-    "a listing is below a fetch": (
-        [row(10, 1, 9), row(20, 1, 5, kind=LISTED)], "high-watermark-regression", (5, 9),
-    ),
-    "a last stable offset goes back": (
-        [row(10, 1, 9, stable=8), row(20, 1, 9, stable=4)], "lso-regression", (4, 8),
-    ),
-    "a log start offset goes back": (
-        [row(10, 1, 9, start=6), row(20, 1, 9, start=2)], "log-start-regression", (2, 6),
-    ),
+    "a high watermark goes back": ([row(10, 1, 9), row(20, 1, 5, stable=9)], "high-watermark-regression", (5, 9)),
+    "a listing is below a fetch": ([row(10, 1, 9), row(20, 1, 5, kind=LISTED)], "high-watermark-regression", (5, 9)),
+    "a last stable offset goes back": ([row(10, 1, 9, stable=8), row(20, 1, 9, stable=4)], "lso-regression", (4, 8)),
+    "a log start offset goes back": ([row(10, 1, 9, start=6), row(20, 1, 9, start=2)], "log-start-regression", (2, 6)),
     "a new leader lists less than was fetched": (
-        [row(10, 1, 9), row(20, 2, 5, node=2, kind=LISTED)], "end-offset-regression", (5, 9),
+        [row(10, 1, 9), row(20, 2, 5, node=2, kind=LISTED)],
+        "end-offset-regression",
+        (5, 9),
     ),
     "a new leader lists less committed data": (
         [row(10, 1, -1, stable=9, kind=LISTED), row(20, 4, -1, stable=5, node=2, kind=LISTED)],
-        "end-offset-regression", (5, 9),
+        "end-offset-regression",
+        (5, 9),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -69,20 +67,11 @@ def test_after_an_unclean_election_a_lower_latest_offset_is_legal() -> None:
 
 
 def test_a_regression_is_counted_once_for_each_larger_offset() -> None:
-    rows = [
-        row(10, 1, 9),
-        row(20, 1, 5),
-        row(30, 1, 5),
-        row(40, 1, 7),
-        row(50, 1, 12),
-        row(60, 1, 11),
-    ]
+    rows = [row(10, 1, 9), row(20, 1, 5), row(30, 1, 5), row(40, 1, 7), row(50, 1, 12), row(60, 1, 11)]
     found = kernels_find(rows)
     assert found.anomaly_counts["high-watermark-regression"] == 2
     first = found.result()["anomalies"][0]
-    assert (
-        "said the high watermark 5 in a Fetch response, after it had said 9" in first["explanation"]
-    )
+    assert "said the high watermark 5 in a Fetch response, after it had said 9" in first["explanation"]
     assert [said["invoked_ns"] for said in first["operations"]] == [10, 20]
 
 
@@ -105,9 +94,7 @@ SAID: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @examples(133, 400)
 @given(rows=st.lists(SAID, max_size=9), unclean=st.lists(st.integers(0, 3), max_size=2))
-def test_kernels_find_the_same_regressions_as_the_oracle(
-    rows: list[Row], unclean: list[int]
-) -> None:
+def test_kernels_find_the_same_regressions_as_the_oracle(rows: list[Row], unclean: list[int]) -> None:
     given_rows = [{name: said[name] for name in said if name != "lasts"} for said in rows]
     found = anomalies_of(kernels_find(given_rows, tuple(unclean)))
     assert found == watermark_regressions(given_rows, unclean)

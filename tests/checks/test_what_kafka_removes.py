@@ -29,14 +29,20 @@ def judged(run: RunFolder, guarantee: str = "no-loss") -> Verdict:
     return judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="inline")
 
 
-def cleaned(
-    run: RunFolder, end: int, *, after_ms: int = 10_000, tombstones_ms: int = 0, lag_ms: int = 0
-) -> None:
+def cleaned(run: RunFolder, end: int, *, after_ms: int = 10_000, tombstones_ms: int = 0, lag_ms: int = 0) -> None:
     """A log cleaner begins a pass over the offsets below `end`, so long after the records were sent."""
     run.trace(
-        1, event="log.cleaning", t_ns=run.clock_ns + after_ms * 1_000_000, wall_ms=NOW_MS + after_ms, topic=TOPIC,
-        partition=0, first_dirty=0, first_uncleanable=end, delete_retention_ms=tombstones_ms, min_lag_ms=lag_ms,
-    )  # fmt: skip
+        1,
+        event="log.cleaning",
+        t_ns=run.clock_ns + after_ms * 1_000_000,
+        wall_ms=NOW_MS + after_ms,
+        topic=TOPIC,
+        partition=0,
+        first_dirty=0,
+        first_uncleanable=end,
+        delete_retention_ms=tombstones_ms,
+        min_lag_ms=lag_ms,
+    )
 
 
 def keeps(run: RunFolder, records: Mapping[int, Record], high: int) -> None:
@@ -104,9 +110,7 @@ def test_a_tombstone_stays_for_its_retention_time(run: RunFolder, after_ms: int,
 
 
 @pytest.mark.parametrize(("after_ms", "lost"), [(4_000, 1), (60_000, 0)])
-def test_a_record_younger_than_the_compaction_lag_stays(
-    run: RunFolder, after_ms: int, lost: int
-) -> None:
+def test_a_record_younger_than_the_compaction_lag_stays(run: RunFolder, after_ms: int, lost: int) -> None:
     sends(run, ("a", "old"), ("a", "new"), ("b", "kept"))
     cleaned(run, 2, after_ms=after_ms, lag_ms=60_000)
     keeps(run, {1: ("a", "new"), 2: ("b", "kept")}, 3)
@@ -128,9 +132,7 @@ def compacted_log(records: Mapping[int, Record]) -> list[bytes]:
     """A log with a batch for each record that is left."""
     return [
         build_batch(
-            [(key.encode(), None if value is None else value.encode(), ())],
-            timestamp_ms=NOW_MS,
-            base_offset=offset,
+            [(key.encode(), None if value is None else value.encode(), ())], timestamp_ms=NOW_MS, base_offset=offset
         )
         for offset, (key, value) in records.items()
     ]
@@ -167,15 +169,32 @@ def test_every_replica_keeps_the_last_value_of_each_key(
 
 
 def deleted(
-    run: RunFolder, node: int, bases: Sequence[int], end: int, *, after_ms: int = 5_000, reason: str = "retention.ms",
-    keep_ms: int = DAY_MS, keep_bytes: int = -1, bytes_left: int = 100,
-) -> None:  # fmt: skip
+    run: RunFolder,
+    node: int,
+    bases: Sequence[int],
+    end: int,
+    *,
+    after_ms: int = 5_000,
+    reason: str = "retention.ms",
+    keep_ms: int = DAY_MS,
+    keep_bytes: int = -1,
+    bytes_left: int = 100,
+) -> None:
     """A broker removes segments so long after the records were sent."""
     run.trace(
-        node, event="log.segments-deleted", t_ns=run.clock_ns + after_ms * 1_000_000, wall_ms=NOW_MS + after_ms,
-        topic=TOPIC, partition=0, base_offsets=bases, reason=reason, end=end, bytes_left=bytes_left,
-        retention_ms=keep_ms, retention_bytes=keep_bytes,
-    )  # fmt: skip
+        node,
+        event="log.segments-deleted",
+        t_ns=run.clock_ns + after_ms * 1_000_000,
+        wall_ms=NOW_MS + after_ms,
+        topic=TOPIC,
+        partition=0,
+        base_offsets=bases,
+        reason=reason,
+        end=end,
+        bytes_left=bytes_left,
+        retention_ms=keep_ms,
+        retention_bytes=keep_bytes,
+    )
 
 
 def two_records(run: RunFolder, *, timestamp_ms: int = NOW_MS) -> None:
@@ -232,9 +251,7 @@ def test_a_removal_of_another_replica_that_was_in_time_makes_it_legal(run: RunFo
 
 
 @pytest.mark.parametrize(("keep_bytes", "lost"), [(100, 0), (101, 1), (-1, 1)])
-def test_by_size_a_log_keeps_as_many_bytes_as_the_setting_says(
-    run: RunFolder, keep_bytes: int, lost: int
-) -> None:
+def test_by_size_a_log_keeps_as_many_bytes_as_the_setting_says(run: RunFolder, keep_bytes: int, lost: int) -> None:
     two_records(run)
     for node in (1, 2):
         deleted(run, node, [0], 1, reason="retention.bytes", keep_bytes=keep_bytes)
@@ -244,9 +261,7 @@ def test_by_size_a_log_keeps_as_many_bytes_as_the_setting_says(
 # ------------------------------------------------------------------------------------------------------------ leaders
 
 
-def test_a_leader_without_a_committed_record_is_named_although_the_record_comes_back(
-    run: RunFolder,
-) -> None:
+def test_a_leader_without_a_committed_record_is_named_although_the_record_comes_back(run: RunFolder) -> None:
     """A follower without the last record leads for a while; the old leader leads again and still has the record."""
     batches = record_batch(["a"]), record_batch(["b"], base_offset=1)
     run.leader(1, 0, 0)
@@ -261,9 +276,7 @@ def test_a_leader_without_a_committed_record_is_named_although_the_record_comes_
     assert "broker 2 became leader in leader epoch 1" in verdict.anomalies[0].explanation
 
 
-def test_a_leader_that_learns_late_of_its_election_is_judged_by_what_was_committed_before(
-    run: RunFolder,
-) -> None:
+def test_a_leader_that_learns_late_of_its_election_is_judged_by_what_was_committed_before(run: RunFolder) -> None:
     run.leader(1, 0, 0)
     run.leader(2, 2, 0)
     run.tapped(record_batch(["a"]), 0, node=2)
@@ -286,7 +299,7 @@ def test_after_an_unclean_election_leaders_may_lack_records(run: RunFolder) -> N
     run.tapped(record_batch(["a"]), 0)
     run.trace(
         3, event="partition.unclean", t_ns=run.tick(), topic=TOPIC, partition=0, leader=2, leader_epoch=1, isr=[1]
-    )  # fmt: skip
+    )
     run.leader(2, 1, 0)
     run.logs(record_batch(["a"]))
     assert "incomplete-leader" not in judged(run).anomaly_counts
@@ -295,9 +308,7 @@ def test_after_an_unclean_election_leaders_may_lack_records(run: RunFolder) -> N
 # ------------------------------------------------------------------------------------------- reads that do not repeat
 
 
-def test_an_offset_that_one_reader_received_and_another_passed_over_is_named(
-    run: RunFolder,
-) -> None:
+def test_an_offset_that_one_reader_received_and_another_passed_over_is_named(run: RunFolder) -> None:
     sends(run, ("k", "a"), ("k", "b"), ("k", "c"))
     for offset, value in enumerate("abc"):
         run.read(value, offset, client="one")
@@ -314,10 +325,7 @@ def test_an_offset_that_one_reader_received_and_another_passed_over_is_named(
 
 @pytest.mark.parametrize(
     ("by_group", "whose"),
-    [
-        (True, "to which its group had assigned the partition"),
-        (False, "whose position the application had set before"),
-    ],
+    [(True, "to which its group had assigned the partition"), (False, "whose position the application had set before")],
 )
 def test_a_skip_says_whether_the_application_or_the_group_had_set_the_position(
     by_group: bool, whose: str, run: RunFolder

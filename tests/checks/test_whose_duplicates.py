@@ -27,9 +27,7 @@ def anchor(run: RunFolder) -> bytes:
     return batch
 
 
-def test_identical_records_of_one_batch_without_acknowledgement_are_no_duplicate(
-    run: RunFolder,
-) -> None:
+def test_identical_records_of_one_batch_without_acknowledgement_are_no_duplicate(run: RunFolder) -> None:
     first = anchor(run)
     twice = record_batch(["tick", "tick"], base_offset=1)
     run.tapped(twice, 1, lost=True)
@@ -61,9 +59,7 @@ def test_copy_after_two_acknowledged_copies_cannot_be_judged(run: RunFolder) -> 
     assert judged(run).status is Status.UNKNOWN
 
 
-def test_lost_response_and_an_acknowledged_later_copy_are_a_duplicate_by_a_retry(
-    run: RunFolder,
-) -> None:
+def test_lost_response_and_an_acknowledged_later_copy_are_a_duplicate_by_a_retry(run: RunFolder) -> None:
     first = anchor(run)
     copies = [record_batch(["order 7"], base_offset=offset) for offset in (1, 2)]
     run.tapped(copies[0], 1, lost=True)
@@ -75,14 +71,12 @@ def test_lost_response_and_an_acknowledged_later_copy_are_a_duplicate_by_a_retry
     assert verdict.anomalies[0].explanation.endswith("a retry was appended again")
 
 
-def under_epochs(
-    run: RunFolder, *, acked: bool, timestamps: tuple[int, int] = (NOW_MS, NOW_MS)
-) -> Verdict:
+def under_epochs(run: RunFolder, *, acked: bool, timestamps: tuple[int, int] = (NOW_MS, NOW_MS)) -> Verdict:
     """One value under producer epochs 0 and 1; `acked`: the copy under epoch 0 was acknowledged."""
     before = record_batch(["order 7"], producer_id=9, sequence=4, timestamp_ms=timestamps[0])
     again = record_batch(
         ["order 7"], base_offset=1, producer_id=9, producer_epoch=1, sequence=0, timestamp_ms=timestamps[1]
-    )  # fmt: skip
+    )
     run.tapped(before, 0, lost=not acked, client="shop")
     run.tapped(again, 1, client="shop")
     run.final({0: "order 7", 1: "order 7"}, timestamps=dict(enumerate(timestamps)))
@@ -95,10 +89,7 @@ def test_copy_under_the_next_producer_epoch_is_the_clients_duplicate(run: RunFol
     assert verdict.status is Status.INVALID
     assert verdict.anomaly_counts == {"duplicate": 1}
     text = verdict.anomalies[0].explanation
-    assert (
-        "the client shop sent it under producer epoch 0 (batch at offset 0) and again under producer epoch 1"
-        in text
-    )
+    assert "the client shop sent it under producer epoch 0 (batch at offset 0) and again under producer epoch 1" in text
     assert "the client doubled it, and not the brokers" in text
     assert "confluentinc/librdkafka#4953" in text
 
@@ -126,9 +117,7 @@ def test_recorded_duplicate_under_two_epochs_names_the_client(run: RunFolder) ->
 def test_control_batches_and_aborted_records_are_legal(run: RunFolder) -> None:
     """A transaction of two records at offsets 1 and 2, aborted by the marker at offset 3; the reader passes over it."""
     first = anchor(run)
-    aborted = with_attributes(
-        record_batch(["x", "y"], base_offset=1, producer_id=9, sequence=0), 0x10
-    )
+    aborted = with_attributes(record_batch(["x", "y"], base_offset=1, producer_id=9, sequence=0), 0x10)
     marker = with_attributes(record_batch(["abort"], base_offset=3, producer_id=9), 0x30)
     last = record_batch(["last"], base_offset=4)
     run.tapped(aborted, 1)

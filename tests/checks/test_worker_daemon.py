@@ -34,8 +34,10 @@ def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         listener.listen(1)
         process = subprocess.Popen(
             [sys.executable, "-m", "harrow.harness.checks.worker_daemon", str(listener.fileno())],
-            pass_fds=[listener.fileno()], start_new_session=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+        )
     with process:
         yield process
         process.kill()
@@ -45,12 +47,13 @@ def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def door(tmp_path: Path) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """What Spark does: start the door, read the path of a socket, and close the input at the end."""
     environment = {
-        **os.environ, worker_door.WORKERS: str(tmp_path / "w"), "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path), "SPARK_REUSE_WORKER": "1",
-    }  # fmt: skip
-    with subprocess.Popen(
-        DOOR, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+        **os.environ,
+        worker_door.WORKERS: str(tmp_path / "w"),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "SPARK_REUSE_WORKER": "1",
+    }
+    with subprocess.Popen(DOOR, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield process, process.stdout.read(int.from_bytes(process.stdout.read(4), "big")).decode()

@@ -55,9 +55,7 @@ def moved(admin: Any) -> bool:
 # ------------------------------------------------------------- CreatePartitions
 
 
-def test_brokers_with_racks_report_them_and_replicas_spread_over_them(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_brokers_with_racks_report_them_and_replicas_spread_over_them(cluster: Cluster, admin: Any) -> None:
     racks = {row["broker_id"]: row["rack"] for row in admin.describe_cluster()["brokers"]}
     assert racks == {1: "north", 2: "north", 3: "south", 4: "south"}
     admin.create_topics([NewTopic("racked", 4, 2)])
@@ -74,16 +72,12 @@ def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, a
     grown: Any = theirs.create_partitions([NewPartitions("grown", 2, [[4, 3]])])
     grown["grown"].result(20)
     assert replicas_of(cluster, "grown") == {0: (1, 2), 1: (4, 3)}
-    for address in cluster.bootstrap_servers.split(
-        ","
-    ):  # UpdateMetadata may not have reached every broker
+    for address in cluster.bootstrap_servers.split(","):  # UpdateMetadata may not have reached every broker
         of_one: Any = AdminClient({"bootstrap.servers": address, "log_level": 0})
         until(lambda: len(of_one.list_topics("grown").topics["grown"].partitions) == 2)  # noqa: B023
     landed: list[Any] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    producer.produce(
-        "grown", b"x", partition=1, on_delivery=lambda e, m: landed.append((e, m.offset()))
-    )
+    producer.produce("grown", b"x", partition=1, on_delivery=lambda e, m: landed.append((e, m.offset())))
     assert producer.flush(20) == 0
     assert landed == [(None, 0)]
 
@@ -100,9 +94,7 @@ def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, a
         ({"kept": {"count": 3, "assignments": [[1, 1]]}}, "InvalidReplicationAssignment"),
     ],
 )
-def test_adding_invalid_partitions_is_refused(
-    cluster: Cluster, admin: Any, asked: Any, refusal: str
-) -> None:
+def test_adding_invalid_partitions_is_refused(cluster: Cluster, admin: Any, asked: Any, refusal: str) -> None:
     if "kept" not in cluster.describe().topics:
         create_placed(admin, "kept", [1, 2], [2, 3])
     with pytest.raises(errors.KafkaError) as error:
@@ -139,9 +131,7 @@ def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, ad
     assert not any(place.topic == "preferred" for place in done.result(20))
 
 
-def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(cluster: Cluster, admin: Any) -> None:
     create_placed(admin, "unclean", [4, 3])
     cluster.brokers[4].kill()
     until(lambda: cluster.isr("unclean", 0) == [3])
@@ -161,22 +151,16 @@ def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
 # ---------------------------------------------------------------- reassignment
 
 
-def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(cluster: Cluster, admin: Any) -> None:
     create_placed(admin, "moving", [1, 2], [2, 1])
     with Load(cluster, "moving", partitions=2) as load:
-        results = admin.alter_partition_reassignments(
-            {Where("moving", 0): [3, 4], Where("moving", 1): [4, 1, 3]}
-        )
+        results = admin.alter_partition_reassignments({Where("moving", 0): [3, 4], Where("moving", 1): [4, 1, 3]})
         assert set(results.values()) == {None}
         until(lambda: moved(admin))
         load.more()
     view = cluster.describe().topics["moving"]
     assert {number: row.replicas for number, row in view.items()} == {0: (3, 4), 1: (4, 1, 3)}
-    assert all(
-        row.leader in row.replicas and set(row.isr) == set(row.replicas) for row in view.values()
-    )
+    assert all(row.leader in row.replicas and set(row.isr) == set(row.replicas) for row in view.values())
     load.exactly_once()
     gone = cluster.folder / "broker-2" / "data"
     until(lambda: not (gone / "moving-0").exists() and not (gone / "moving-1").exists())
@@ -192,9 +176,7 @@ def test_cancelling_a_listed_reassignment_leaves_no_trace(cluster: Cluster, admi
         listed = admin.list_partition_reassignments({"turned": [0]})[where]
         assert listed["replicas"] == [1, 4, 2]
         assert (listed["adding_replicas"], listed["removing_replicas"]) == ([4], [2])
-        with pytest.raises(
-            errors.KafkaError, match=r"ReassignmentInProgress|reassignment is in progress"
-        ):
+        with pytest.raises(errors.KafkaError, match=r"ReassignmentInProgress|reassignment is in progress"):
             admin.create_partitions({"turned": 2})
         admin.alter_partition_reassignments({where: None})
         assert moved(admin)
@@ -214,9 +196,7 @@ def test_cancelling_a_listed_reassignment_leaves_no_trace(cluster: Cluster, admi
         (None, "NoReassignmentInProgress"),
     ],
 )
-def test_invalid_reassignments_are_refused(
-    cluster: Cluster, admin: Any, replicas: Any, refusal: str
-) -> None:
+def test_invalid_reassignments_are_refused(cluster: Cluster, admin: Any, replicas: Any, refusal: str) -> None:
     if "stays" not in cluster.describe().topics:
         create_placed(admin, "stays", [1, 2])
     result = admin.alter_partition_reassignments({Where("stays", 0): replicas})[Where("stays", 0)]
@@ -226,9 +206,7 @@ def test_invalid_reassignments_are_refused(
     assert replicas_of(cluster, "stays") == {0: (1, 2)}
 
 
-def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(cluster: Cluster, admin: Any) -> None:
     controller = cluster.controller_id()
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
@@ -248,9 +226,7 @@ def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(
     cluster.await_converged()
 
 
-def test_a_removed_replica_of_a_dead_broker_deletes_its_log_after_the_restart(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_a_removed_replica_of_a_dead_broker_deletes_its_log_after_the_restart(cluster: Cluster, admin: Any) -> None:
     controller = cluster.controller_id()
     dead, kept, new = [node for node in cluster.brokers if node != controller]
     create_placed(admin, "left", [dead, kept])

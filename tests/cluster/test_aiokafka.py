@@ -16,24 +16,15 @@ from logs_on_disk import codecs_on_disk
 pytestmark = pytest.mark.harrow(scope="session")
 
 
-async def round_trip(
-    servers: str, topic: str, codec: str | None, values: list[bytes]
-) -> list[bytes]:
+async def round_trip(servers: str, topic: str, codec: str | None, values: list[bytes]) -> list[bytes]:
     producer: Any = AIOKafkaProducer(
-        bootstrap_servers=servers,
-        acks="all",
-        enable_idempotence=True,
-        compression_type=codec,
-        linger_ms=20,
+        bootstrap_servers=servers, acks="all", enable_idempotence=True, compression_type=codec, linger_ms=20
     )
     await producer.start()
     await asyncio.gather(*[producer.send_and_wait(topic, value, partition=0) for value in values])
     await producer.stop()
     consumer: Any = AIOKafkaConsumer(
-        topic,
-        bootstrap_servers=servers,
-        group_id=f"aio-{uuid4().hex[:6]}",
-        auto_offset_reset="earliest",
+        topic, bootstrap_servers=servers, group_id=f"aio-{uuid4().hex[:6]}", auto_offset_reset="earliest"
     )
     await consumer.start()
     got = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in values]
@@ -42,9 +33,7 @@ async def round_trip(
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_producing_and_consuming_with_each_codec_returns_the_values(
-    harrow: Harrow, codec: str | None
-) -> None:
+def test_producing_and_consuming_with_each_codec_returns_the_values(harrow: Harrow, codec: str | None) -> None:
     topic = harrow.topic(f"aio-{codec}", partitions=1)
     values = [f"value-{i}-".encode() * 8 for i in range(100)]
     got = asyncio.run(round_trip(harrow.bootstrap_servers, topic.name, codec, values))
@@ -74,8 +63,6 @@ async def admin_and_times(servers: str, name: str) -> tuple[int, dict[Any, Any],
 
 
 def test_offsets_for_times_returns_the_offset_of_a_created_topic(harrow: Harrow) -> None:
-    offset, ends, wanted = asyncio.run(
-        admin_and_times(harrow.bootstrap_servers, f"aio-{uuid4().hex[:8]}")
-    )
+    offset, ends, wanted = asyncio.run(admin_and_times(harrow.bootstrap_servers, f"aio-{uuid4().hex[:8]}"))
     assert offset == 3
     assert ends == wanted

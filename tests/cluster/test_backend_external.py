@@ -69,20 +69,33 @@ def delete(servers: str, topic: str) -> None:
 def test_applications_of_the_gallery_are_judged_unchanged(theirs: Cluster, tmp_path: Path) -> None:
     done = subprocess.run(
         [
-            sys.executable, "-m", "pytest", str(GALLERY), "-p", "no:xdist", "-p", "no:cacheprovider", "-rs", "-q",
-            "-k", "no_idempotence or several_in_flight or acks_one", "--harrow-backend=external",
-            f"--harrow-bootstrap={theirs.bootstrap_servers}", f"--harrow-out={tmp_path}",
+            sys.executable,
+            "-m",
+            "pytest",
+            str(GALLERY),
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:cacheprovider",
+            "-rs",
+            "-q",
+            "-k",
+            "no_idempotence or several_in_flight or acks_one",
+            "--harrow-backend=external",
+            f"--harrow-bootstrap={theirs.bootstrap_servers}",
+            f"--harrow-out={tmp_path}",
         ],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert re.search(r"4 passed, 2 skipped", done.stdout), done.stdout + done.stderr
     assert "zookeeper.session.timeout.ms=500" in done.stdout, "why acks_one is skipped"
     assert [name for name in theirs.describe().topics if not name.startswith("__")] == []
 
 
-def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
-    external: Harrow, theirs: Cluster
-) -> None:
+def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(external: Harrow, theirs: Cluster) -> None:
     orders = external.topic("orders")
     starts = [broker.incarnations for broker in theirs.brokers.values()]
     faults = (
@@ -93,9 +106,7 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
     sent = 0
     with external.chaos(*faults) as chaos:
         while chaos.running:
-            produce_numbers(
-                external.bootstrap_servers, "orders", range(sent, sent + 20), acks="all"
-            )
+            produce_numbers(external.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
             sent += 20
     assert chaos.effects == len(faults)
     verdict = external.verify(orders, guarantee="no-loss")
@@ -110,23 +121,20 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
     assert [broker.incarnations for broker in theirs.brokers.values()] == starts
 
 
-def test_faults_of_a_dependency_act_beside_those_of_the_cluster_and_are_replayed(
-    external: Harrow,
-) -> None:
+def test_faults_of_a_dependency_act_beside_those_of_the_cluster_and_are_replayed(external: Harrow) -> None:
     orders, service = external.topic("stored"), EchoService()
     faults = (
-        isolate(dependency("store"), seconds=0.2, heals_by="reset"), reset(dependency("store")),
+        isolate(dependency("store"), seconds=0.2, heals_by="reset"),
+        reset(dependency("store")),
         lose_response("Produce", nth=3, target=leader(orders, 0)),
-    )  # fmt: skip
+    )
     with asking(external.dependency("store", str(service.address))) as client:
         produce_while_faults_last(external, "stored", *faults)
         first = Schedule.from_json(external.schedule.to_json())
         produce_while_faults_last(external, "stored", schedule=first)
         client.await_answer()
     service.close()
-    assert [step.details for step in external.schedule.steps] == [
-        step.details for step in first.steps
-    ]
+    assert [step.details for step in external.schedule.steps] == [step.details for step in first.steps]
     assert client.errors == ["ConnectionResetError"] * 4
     assert external.verify(orders, guarantee="no-loss").valid
 
@@ -157,17 +165,13 @@ def test_a_record_that_the_cluster_lost_is_found_missing(external: Harrow, their
     delete(theirs.bootstrap_servers, topic)
 
 
-def test_topics_of_the_test_end_with_it_and_no_other_topic_does(
-    theirs: Cluster, tmp_path: Path
-) -> None:
+def test_topics_of_the_test_end_with_it_and_no_other_topic_does(theirs: Cluster, tmp_path: Path) -> None:
     create(theirs.bootstrap_servers, "precious")
     source = ExternalClusters(theirs.bootstrap_servers)
     with Harrow(tmp_path / "run", seed=5, clusters=source) as harrow:
         for name in ("first", "second"):
             harrow.topic(name)
-        with pytest.raises(
-            HarrowError, match=r"topic precious could not be created: it exists.*another name"
-        ):
+        with pytest.raises(HarrowError, match=r"topic precious could not be created: it exists.*another name"):
             harrow.topic("precious")
         delete(theirs.bootstrap_servers, "second")
         until(lambda: "second" not in theirs.describe().topics, "it is deleted")
@@ -199,9 +203,7 @@ def test_what_kafka_removed_legally_is_no_loss(external: Harrow) -> None:
     admin: Any = AdminClient({"bootstrap.servers": external.bootstrap_servers})
     where = TopicPartition("orders", 0)
     admin.delete_records([TopicPartition("orders", 0, 30)])[where].result(30)
-    with pytest.raises(
-        VerdictError, match="30 acknowledged records of orders-0 are below the log start offset 30"
-    ):
+    with pytest.raises(VerdictError, match="30 acknowledged records of orders-0 are below the log start offset 30"):
         external.verify(orders, guarantee="no-loss")
     admin.delete_records([TopicPartition("orders", 0, 50)])[where].result(30)
     verdict = external.verify(orders, guarantee="best-effort")
@@ -210,9 +212,7 @@ def test_what_kafka_removed_legally_is_no_loss(external: Harrow) -> None:
 
 def test_records_of_transactions_are_judged_as_what_they_are(external: Harrow) -> None:
     orders = external.topic("orders")
-    producer: Any = Producer(
-        {"bootstrap.servers": external.bootstrap_servers, "transactional.id": "shop"}
-    )
+    producer: Any = Producer({"bootstrap.servers": external.bootstrap_servers, "transactional.id": "shop"})
     producer.init_transactions(30)
     for commits in (True, False, True):
         producer.begin_transaction()
@@ -222,12 +222,7 @@ def test_records_of_transactions_are_judged_as_what_they_are(external: Harrow) -
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
     expected = [str(number) for number in range(5)] * 2
     with pytest.raises(VerdictError) as found:
-        external.verify(
-            orders,
-            guarantee="exactly-once",
-            record_id=lambda record: record.text,
-            expected=range(5),
-        )
+        external.verify(orders, guarantee="exactly-once", record_id=lambda record: record.text, expected=range(5))
     verdict = found.value.verdict
     assert set(verdict.anomaly_names()) == {"duplicate"}, str(verdict)
     assert verdict.operation_counts["drained"] == len(expected) + 5
@@ -239,15 +234,12 @@ def test_records_of_transactions_are_judged_as_what_they_are(external: Harrow) -
         ({"min.insync.replicas": 3}, r"min\.insync\.replicas=3, and min\.insync\.replicas of these brokers is 2"),
         ({"harrow.power.loss": True}, r"harrow\.power\.loss=true, and harrow\.power\.loss of these brokers is"),
     ],
-)  # fmt: skip
+)
 def test_a_setting_that_the_brokers_lack_is_named(
     theirs: Cluster, tmp_path: Path, config: dict[str, object], message: str
 ) -> None:
     source = ExternalClusters(theirs.bootstrap_servers)
-    with (
-        Harrow(tmp_path, config=config, clusters=source) as harrow,
-        pytest.raises(CapabilityError, match=message),
-    ):
+    with Harrow(tmp_path, config=config, clusters=source) as harrow, pytest.raises(CapabilityError, match=message):
         assert harrow.cluster
     with Harrow(tmp_path, config={"min.insync.replicas": 2}, clusters=source) as harrow:
         assert harrow.cluster.config.number("min.insync.replicas") == 2

@@ -70,9 +70,7 @@ def addresses_of(servers: str) -> dict[int, str]:
     return {node: f"{broker.host}:{broker.port}" for node, broker in found.items()}
 
 
-def test_up_serves_a_cluster_at_the_advertised_address_until_a_signal(
-    port: int, tmp_path: Path
-) -> None:
+def test_up_serves_a_cluster_at_the_advertised_address_until_a_signal(port: int, tmp_path: Path) -> None:
     words = ["up", "--brokers=1", f"--advertise=localhost:{port}", f"--data={tmp_path}"]
     with harrow_cluster(*words) as cluster:
         assert cluster.line() == {"event": "ready", "bootstrap_servers": f"localhost:{port}"}
@@ -87,10 +85,16 @@ def test_a_registry_and_a_broker_find_each_other(port: int, tmp_path: Path) -> N
     with (
         harrow_cluster("registry", f"--port={registry_port.number}", f"--data={tmp_path}") as registry,
         harrow_cluster(
-            "broker", "--id=7", f"--registry=localhost:{registry_port.number}", "--brokers=1", "--host=localhost",
-            f"--advertise=localhost:{port}", f"--data={tmp_path}", "--set=num.partitions=4",
+            "broker",
+            "--id=7",
+            f"--registry=localhost:{registry_port.number}",
+            "--brokers=1",
+            "--host=localhost",
+            f"--advertise=localhost:{port}",
+            f"--data={tmp_path}",
+            "--set=num.partitions=4",
         ) as broker,
-    ):  # fmt: skip
+    ):
         assert registry.line()["event"] == "ready"
         assert broker.line() == {"event": "starting", "bootstrap_servers": f"localhost:{port}"}
         assert broker.line()["event"] == "ready"
@@ -114,13 +118,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 def test_options_of_another_version_are_refused(tmp_path: Path) -> None:
-    options = {
-        "role": "registry",
-        "name": "registry",
-        "folder": str(tmp_path),
-        "seed": 1,
-        "version": "99.0",
-    }
+    options = {"role": "registry", "name": "registry", "folder": str(tmp_path), "seed": 1, "version": "99.0"}
     (tmp_path / "options.json").write_text(json.dumps(options))
     with harrow_cluster(str(tmp_path / "options.json")) as process:
         assert "options are of Harrow 99.0" in process.line()["error"]
@@ -137,27 +135,25 @@ def test_the_image_takes_kafkas_defaults() -> None:
 
 def test_each_advertised_address_is_a_listener() -> None:
     given = shared_listeners(2, [Address("localhost", 9092), Address("shop", 19092)])
-    assert (
-        given["listeners"]
-        == f"CLIENTS://0.0.0.0:9093,CLIENTS2://0.0.0.0:19093,BROKERS://{LOOPBACK}:29093"
-    )
-    assert (
-        given["advertised.listeners"]
-        == f"CLIENTS://localhost:9093,CLIENTS2://shop:19093,BROKERS://{LOOPBACK}:29093"
-    )
-    alone = listeners_of(
-        [Address("localhost", 9092)], Address("broker-3", 29092), bound_host="0.0.0.0"
-    )
+    assert given["listeners"] == f"CLIENTS://0.0.0.0:9093,CLIENTS2://0.0.0.0:19093,BROKERS://{LOOPBACK}:29093"
+    assert given["advertised.listeners"] == f"CLIENTS://localhost:9093,CLIENTS2://shop:19093,BROKERS://{LOOPBACK}:29093"
+    alone = listeners_of([Address("localhost", 9092)], Address("broker-3", 29092), bound_host="0.0.0.0")
     clients, brokers = parse_listeners(BrokerConfig.parse(alone))
     assert (clients.advertised, clients.inter_broker) == (("localhost", 9092), False)
     assert (brokers.advertised, brokers.inter_broker) == (("broker-3", 29092), True)
 
 
-@pytest.mark.parametrize("words", [["up", "--advertise=9092"], ["up", "--advertise=a:0"], ["broker", "--id=1"],
-                                   ["up", "--set=x"], ["up", "--defaults=apache"]])  # fmt: skip
-def test_words_that_cannot_be_used_end_with_code_2(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["up", "--advertise=9092"],
+        ["up", "--advertise=a:0"],
+        ["broker", "--id=1"],
+        ["up", "--set=x"],
+        ["up", "--defaults=apache"],
+    ],
+)
+def test_words_that_cannot_be_used_end_with_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parser().parse_args(words)
     assert ended.value.code == 2

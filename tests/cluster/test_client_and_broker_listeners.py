@@ -23,11 +23,7 @@ LATER_EPOCH = 1_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    settings = {
-        "replica.lag.time.max.ms": 120_000,
-        "zookeeper.session.timeout.ms": 120_000,
-        "min.insync.replicas": 1,
-    }
+    settings = {"replica.lag.time.max.ms": 120_000, "zookeeper.session.timeout.ms": 120_000, "min.insync.replicas": 1}
     with Cluster(brokers=2, config=settings) as running:
         yield running
 
@@ -38,19 +34,24 @@ def broker_port(cluster: Cluster, node: int) -> int:
 
 def orders(running: Cluster, placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
     """`(version, entity)` of each inter-broker request, as a false controller would send it to broker 1."""
-    topic_id = json.loads(
-        running.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"]
-    )["topic_id"]
+    topic_id = json.loads(running.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"])["topic_id"]
     top: dict[str, Any] = {
         "controller_id": NodeId(2),
         "controller_epoch": ControllerEpoch(LATER_EPOCH),
         "broker_epoch": BrokerEpoch(2**40),
     }
     follower = internal.LeaderAndIsrPartitionState(
-        partition_index=0, controller_epoch=ControllerEpoch(LATER_EPOCH), leader=NodeId(2),
-        leader_epoch=LeaderEpoch(LATER_EPOCH), isr=(NodeId(2),), partition_epoch=LATER_EPOCH,
-        replicas=(NodeId(1), NodeId(2)), adding_replicas=(), removing_replicas=(), is_new=False,
-    )  # fmt: skip
+        partition_index=0,
+        controller_epoch=ControllerEpoch(LATER_EPOCH),
+        leader=NodeId(2),
+        leader_epoch=LeaderEpoch(LATER_EPOCH),
+        isr=(NodeId(2),),
+        partition_epoch=LATER_EPOCH,
+        replicas=(NodeId(1), NodeId(2)),
+        adding_replicas=(),
+        removing_replicas=(),
+        is_new=False,
+    )
     led = internal.LeaderAndIsrTopicState(
         topic_name=placed.topic, topic_id=topic_id_of(topic_id), partition_states=(follower,)
     )
@@ -65,22 +66,16 @@ def orders(running: Cluster, placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
     return {
         ApiKey.LEADER_AND_ISR: (
             7,
-            internal.LeaderAndIsrRequest(
-                type=internal.INCREMENTAL, topic_states=(led,), live_leaders=(), **top
-            ),
+            internal.LeaderAndIsrRequest(type=internal.INCREMENTAL, topic_states=(led,), live_leaders=(), **top),
         ),
         ApiKey.STOP_REPLICA: (4, internal.StopReplicaRequest(topic_states=(stopped,), **top)),
         ApiKey.UPDATE_METADATA: (
             8,
-            internal.UpdateMetadataRequest(
-                type=internal.FULL, topic_states=(), live_brokers=(), **top
-            ),
+            internal.UpdateMetadataRequest(type=internal.FULL, topic_states=(), live_brokers=(), **top),
         ),
         ApiKey.CONTROLLED_SHUTDOWN: (
             3,
-            internal.ControlledShutdownRequest(
-                broker_id=NodeId(1), broker_epoch=BrokerEpoch(2**40)
-            ),
+            internal.ControlledShutdownRequest(broker_id=NodeId(1), broker_epoch=BrokerEpoch(2**40)),
         ),
         ApiKey.ENVELOPE: (0, deletion_in_envelope(placed.topic)),
     }
@@ -143,10 +138,7 @@ def test_only_the_inter_broker_listener_advertises_the_inter_broker_apis(cluster
         with RawKafka(port) as raw:
             return {row.api_key for row in raw.ask(ApiKey.API_VERSIONS, 3, entity).api_keys}
 
-    of_clients, of_brokers = (
-        advertised(cluster.brokers[1].port),
-        advertised(broker_port(cluster, 1)),
-    )
+    of_clients, of_brokers = (advertised(cluster.brokers[1].port), advertised(broker_port(cluster, 1)))
     assert of_brokers - of_clients == INTER_BROKER_APIS
     assert of_clients < of_brokers
 
@@ -158,9 +150,13 @@ def follower_fetch(version: int, topic: str, offset: int, epoch: int) -> Any:
     """
     s = messages.schema(ApiKey.FETCH, version, "request")
     row = s.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
-        log_start_offset=0, partition_max_bytes=1 << 20,
-    )  # fmt: skip
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        last_fetched_epoch=-1,
+        log_start_offset=0,
+        partition_max_bytes=1 << 20,
+    )
     named = (
         {"replica_id": NodeId(2)}
         if version < 15
@@ -168,16 +164,21 @@ def follower_fetch(version: int, topic: str, offset: int, epoch: int) -> Any:
     )
     where = {"topic": topic} if version < 13 else {"topic_id": topic}
     return s.FetchRequest(
-        **named, max_wait=messages.milliseconds(0), min_bytes=1, max_bytes=1 << 20, isolation_level=0,
-        session_id=0, session_epoch=-1, topics=(s.FetchTopic(partitions=(row,), **where),),
-        forgotten_topics_data=(), rack_id="",
-    )  # fmt: skip
+        **named,
+        max_wait=messages.milliseconds(0),
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=(s.FetchTopic(partitions=(row,), **where),),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
 
 
 @pytest.mark.parametrize("version", [4, 12, 15])
-def test_a_client_that_fetches_as_a_follower_moves_no_high_watermark(
-    cluster: Cluster, version: int
-) -> None:
+def test_a_client_that_fetches_as_a_follower_moves_no_high_watermark(cluster: Cluster, version: int) -> None:
     placed = place(cluster, f"posed-{version}", 1, 2)
     with placed.raw(1) as raw:
         topic: Any = raw.metadata(placed.topic, version=12).topics[0].topic_id
@@ -188,15 +189,10 @@ def test_a_client_that_fetches_as_a_follower_moves_no_high_watermark(
         fetch = follower_fetch(version, topic if version >= 13 else placed.topic, 1, epoch)
         before = placed.seen(1)
         assert (before.leo, before.hw, set(before.isr)) == (1, 0, {1, 2})
-        for port, client_id in (
-            (cluster.brokers[1].port, "broker-2"),
-            (broker_port(cluster, 1), "app"),
-        ):
+        for port, client_id in ((cluster.brokers[1].port, "broker-2"), (broker_port(cluster, 1), "app")):
             with RawKafka(port, client_id=client_id) as raw:
                 answer = raw.ask(ApiKey.FETCH, version, fetch)
-            assert answer.responses[0].partitions[0].error_code is (
-                ErrorCode.topic_authorization_failed
-            )
+            assert answer.responses[0].partitions[0].error_code is (ErrorCode.topic_authorization_failed)
             assert not answer.responses[0].partitions[0].records
             assert placed.seen(1) == before
         if version >= 15:

@@ -39,21 +39,26 @@ def make_topic(cluster: Cluster, config: Mapping[str, str], replicas: int) -> st
 
 
 def produce(
-    cluster: Cluster,
-    topic: str,
-    pairs: Sequence[tuple[str, str]],
-    meanwhile: Callable[[], None] = lambda: None,
+    cluster: Cluster, topic: str, pairs: Sequence[tuple[str, str]], meanwhile: Callable[[], None] = lambda: None
 ) -> int:
     """Produces `pairs` and returns how many were acknowledged; calls `meanwhile` while they are in flight."""
     landed: list[int | None] = []
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.num.messages": 10,
-         "linger.ms": 2, "enable.idempotence": True, "retry.backoff.ms": 20, "log_level": 0,
-         **ONE_IN_FLIGHT}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "acks": "all",
+            "batch.num.messages": 10,
+            "linger.ms": 2,
+            "enable.idempotence": True,
+            "retry.backoff.ms": 20,
+            "log_level": 0,
+            **ONE_IN_FLIGHT,
+        }
+    )
     for key, value in pairs:
-        producer.produce(topic, value, key, partition=0,
-                         on_delivery=lambda e, m: landed.append(m.offset()) if not e else None)  # fmt: skip
+        producer.produce(
+            topic, value, key, partition=0, on_delivery=lambda e, m: landed.append(m.offset()) if not e else None
+        )
     producer.poll(0)
     meanwhile()
     producer.flush(60)
@@ -62,9 +67,14 @@ def produce(
 
 def read_all(cluster: Cluster, topic: str) -> dict[int, tuple[bytes | None, bytes | None]]:
     consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": uuid.uuid4().hex,
-         "enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     try:
@@ -99,19 +109,10 @@ def single() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize(
-    "failpoint",
-    [
-        "cleaner.between-swap-renames",
-        "cleaner.between-deleted-renames",
-        "cleaner.between-final-renames",
-    ],
+    "failpoint", ["cleaner.between-swap-renames", "cleaner.between-deleted-renames", "cleaner.between-final-renames"]
 )
 def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failpoint: str) -> None:
-    config = {
-        "cleanup.policy": "compact",
-        "internal.segment.bytes": "4000",
-        "min.cleanable.dirty.ratio": "0.01",
-    }
+    config = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
     topic = make_topic(single, config, 1)
     broker = single.brokers[1]
     single.control(1, "failpoint.arm", name=failpoint, action="crash", nth=2)
@@ -135,28 +136,17 @@ def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failp
 def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> None:
     """A new follower copies the gaps that an earlier policy left; a crash of all brokers removes no record."""
     with Cluster(brokers=2, config={**CONFIG, "min.insync.replicas": 1}) as cluster:
-        config = {
-            "cleanup.policy": "compact",
-            "internal.segment.bytes": "4000",
-            "min.cleanable.dirty.ratio": "0.01",
-        }
+        config = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
         with admin_of(cluster) as admin:
-            admin.create_topics(
-                [PlacedTopic("kept", replica_assignments={0: [1]}, topic_configs=config)]
-            )
+            admin.create_topics([PlacedTopic("kept", replica_assignments={0: [1]}, topic_configs=config)])
             pairs = [(f"key-{n % 40 if n % 100 < 80 else n}", f"{n}" * 40) for n in range(600)]
             assert produce(cluster, "kept", pairs) == 600
             active = max(name for name in files(cluster, 1, "kept") if name.endswith(".log"))
             until(
-                lambda: any(
-                    row["end"] == int(Path(active).stem)
-                    for row in events(cluster, 1, "log.cleaned", "kept")
-                ),
+                lambda: any(row["end"] == int(Path(active).stem) for row in events(cluster, 1, "log.cleaned", "kept")),
                 "the cleaning of all but the active segment: a cleaning that goes on finishes under another policy",
             )
-            admin.alter_configs(
-                [ConfigResource(ConfigResourceType.TOPIC, "kept", {"cleanup.policy": "delete"})]
-            )
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "kept", {"cleanup.policy": "delete"})])
             admin.alter_partition_reassignments({Where("kept", 0): [1, 2]})
             until(lambda: set(cluster.describe().topics["kept"][0].isr) == {1, 2})
         left = read_all(cluster, "kept")
@@ -175,9 +165,7 @@ def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> Non
 def test_producing_a_record_without_a_key_to_a_compacted_topic_is_refused(single: Cluster) -> None:
     topic = make_topic(single, {"cleanup.policy": "compact"}, 1)
     errors: list[Any] = []
-    producer = Producer(
-        {"bootstrap.servers": single.bootstrap_servers, "message.timeout.ms": 10_000}
-    )
+    producer = Producer({"bootstrap.servers": single.bootstrap_servers, "message.timeout.ms": 10_000})
     producer.produce(topic, b"value", on_delivery=lambda e, _m: errors.append(e))
     producer.flush(30)
     assert [error.name() for error in errors] == ["INVALID_RECORD"]
@@ -202,9 +190,7 @@ def test_deleting_a_topic_renames_its_folder_and_then_removes_it(single: Cluster
     admin.delete_topics([topic])[topic].result(30)
 
     def marked() -> list[Path]:
-        return [
-            p for p in data.iterdir() if re.fullmatch(rf"{topic}-0\.[0-9a-f]{{32}}-delete", p.name)
-        ]
+        return [p for p in data.iterdir() if re.fullmatch(rf"{topic}-0\.[0-9a-f]{{32}}-delete", p.name)]
 
     until(lambda: len(marked()) == 1)
     assert not (data / f"{topic}-0").exists()
@@ -215,9 +201,7 @@ def test_deleting_a_topic_renames_its_folder_and_then_removes_it(single: Cluster
 
 def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
     admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    (future,) = admin.delete_records(
-        [TopicPartition(topic, 0, offset)], request_timeout=30
-    ).values()
+    (future,) = admin.delete_records([TopicPartition(topic, 0, offset)], request_timeout=30).values()
     return int(future.result(30).low_watermark)
 
 
@@ -227,11 +211,7 @@ def test_deleting_records_removes_them_on_every_replica_across_restarts() -> Non
         assert produce(cluster, topic, [("k", "x" * 100)] * 60) == 60
 
         def starts() -> set[int]:
-            rows = [
-                row
-                for node in cluster.brokers
-                for row in cluster.control(node, "state")["partitions"]
-            ]
+            rows = [row for node in cluster.brokers for row in cluster.control(node, "state")["partitions"]]
             return {row["log_start"] for row in rows if row["topic"] == topic}
 
         assert delete_before(cluster, topic, 25) == 25

@@ -43,9 +43,7 @@ def test_creating_and_deleting_a_topic_shows_in_its_metadata(harrow: Harrow) -> 
     metadata: Any = admin.list_topics(timeout=10)
     partitions = metadata.topics[name].partitions
     assert sorted(partitions) == [0, 1, 2, 3]
-    assert all(
-        sorted(p.replicas) == [1, 2, 3] and p.leader in (1, 2, 3) for p in partitions.values()
-    )
+    assert all(sorted(p.replicas) == [1, 2, 3] and p.leader in (1, 2, 3) for p in partitions.values())
     assert len({p.leader for p in partitions.values()}) == 3, "leaders are spread round robin (C9)"
     gone: Any = admin.delete_topics([name])
     gone[name].result(10)
@@ -56,23 +54,17 @@ def test_creating_and_deleting_a_topic_shows_in_its_metadata(harrow: Harrow) -> 
 def test_more_replicas_than_brokers_is_refused_with_both_numbers(harrow: Harrow) -> None:
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     made: Any = admin.create_topics([NewTopic("too-many", num_partitions=1, replication_factor=5)])
-    with pytest.raises(
-        KafkaException, match=r"INVALID_REPLICATION_FACTOR|replication factor"
-    ) as refusal:
+    with pytest.raises(KafkaException, match=r"INVALID_REPLICATION_FACTOR|replication factor") as refusal:
         made["too-many"].result(10)
     assert "5" in str(refusal.value)
     assert "3" in str(refusal.value)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_producing_with_any_codec_stores_that_codec_on_every_replica(
-    harrow: Harrow, codec: str
-) -> None:
+def test_producing_with_any_codec_stores_that_codec_on_every_replica(harrow: Harrow, codec: str) -> None:
     topic = harrow.topic(f"codec-{codec}", partitions=1)
     values = [harrow.values.sentence().encode() * 4 for _ in range(200)]
-    produce(
-        harrow.bootstrap_servers, topic.name, values, **{"compression.type": codec, "linger.ms": 50}
-    )
+    produce(harrow.bootstrap_servers, topic.name, values, **{"compression.type": codec, "linger.ms": 50})
     harrow.cluster.await_converged()
     assert codecs_on_disk(harrow.cluster.folder, topic.name) == {1: {codec}, 2: {codec}, 3: {codec}}
 
@@ -92,9 +84,13 @@ def test_describing_a_group_returns_client_id_and_host_of_a_member(harrow: Harro
     produce(harrow.bootstrap_servers, topic.name, [b"v"])
     group = f"g-{uuid4().hex[:8]}"
     consumer = Consumer(
-        {"bootstrap.servers": harrow.bootstrap_servers, "group.id": group, "client.id": "till-7",
-         "auto.offset.reset": "earliest"}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": harrow.bootstrap_servers,
+            "group.id": group,
+            "client.id": "till-7",
+            "auto.offset.reset": "earliest",
+        }
+    )
     consumer.subscribe([topic.name])
     assert consumer.consume(1, 30)
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
@@ -104,8 +100,13 @@ def test_describing_a_group_returns_client_id_and_host_of_a_member(harrow: Harro
 
 
 def read_in_group(servers: str, topic: str, group: str, count: int) -> list[bytes]:
-    config = {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest",
-              "enable.auto.commit": False, "session.timeout.ms": 6000}  # fmt: skip
+    config = {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+    }
     consumer = Consumer(config)
     consumer.subscribe([topic])
     got: list[bytes] = []
@@ -123,18 +124,14 @@ def read_in_group(servers: str, topic: str, group: str, count: int) -> list[byte
 
 def test_list_offsets_returns_offsets_by_time_and_the_ends(harrow: Harrow) -> None:
     topic = harrow.topic("by-time", partitions=1)
-    producer = Producer(
-        {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "linger.ms": 0}
-    )
+    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "linger.ms": 0})
     for i in range(10):
         producer.produce(topic.name, b"v", partition=0, timestamp=1_700_000_000_000 + i * 1000)
         assert producer.flush(10) == 0
     config = {"bootstrap.servers": harrow.bootstrap_servers, "group.id": "by-time"}
     consumer = Consumer(config)
     assert consumer.get_watermark_offsets(TopicPartition(topic.name, 0), timeout=10) == (0, 10)
-    (found,) = consumer.offsets_for_times(
-        [TopicPartition(topic.name, 0, 1_700_000_004_500)], timeout=10
-    )
+    (found,) = consumer.offsets_for_times([TopicPartition(topic.name, 0, 1_700_000_004_500)], timeout=10)
     assert found.offset == 5
     consumer.close()
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})

@@ -43,9 +43,7 @@ def produce(harrow: Harrow, topic: str, prefix: str, count: int = 60) -> set[byt
     return values
 
 
-def test_members_share_the_partitions_as_they_come_and_leave(
-    harrow: Harrow, readers: Readers
-) -> None:
+def test_members_share_the_partitions_as_they_come_and_leave(harrow: Harrow, readers: Readers) -> None:
     topic = harrow.topic("orders", partitions=PARTITIONS).name
     values = produce(harrow, topic, "first")
     readers.add(topic)
@@ -78,9 +76,7 @@ def test_static_member_returns_to_its_partitions(harrow: Harrow, readers: Reader
     assert again.owned() == owned
 
 
-def test_regular_expression_finds_a_topic_that_is_created_later(
-    harrow: Harrow, readers: Readers
-) -> None:
+def test_regular_expression_finds_a_topic_that_is_created_later(harrow: Harrow, readers: Readers) -> None:
     first = harrow.topic("bills-a", partitions=PARTITIONS).name
     readers.add("^bills-[ab].*")
     readers.await_values(produce(harrow, first, "a"))
@@ -113,9 +109,7 @@ def test_partitions_of_a_killed_member_go_to_the_others(harrow: Harrow, readers:
     readers.await_values(produce(harrow, topic, "after"))
 
 
-def test_group_survives_its_coordinator_in_the_middle_of_a_rebalance(
-    harrow: Harrow, readers: Readers
-) -> None:
+def test_group_survives_its_coordinator_in_the_middle_of_a_rebalance(harrow: Harrow, readers: Readers) -> None:
     orders = harrow.topic("orders", partitions=PARTITIONS)
     values = produce(harrow, orders.name, "before")
     readers.add(orders.name)
@@ -153,9 +147,7 @@ def test_classic_and_new_members_share_one_group(harrow: Harrow, readers: Reader
     assert not set(back.values) & values, "committed offsets stay"
 
 
-def test_cooperative_group_moves_to_the_new_protocol_and_back(
-    harrow: Harrow, readers: Readers
-) -> None:
+def test_cooperative_group_moves_to_the_new_protocol_and_back(harrow: Harrow, readers: Readers) -> None:
     orders = harrow.topic("orders", partitions=PARTITIONS)
     move_to_the_new_protocol_and_back(readers, orders.name, PARTITIONS)
     readers.await_values(produce(harrow, orders.name, "after"))

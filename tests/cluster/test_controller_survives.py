@@ -28,9 +28,7 @@ CONFIG = {
 }
 
 
-STALE = {
-    "request.timeout.ms": 1_500, "socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500,
-}  # fmt: skip
+STALE = {"request.timeout.ms": 1_500, "socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500}
 """Client settings for a stale leader: the client finds the new leader through another broker."""
 
 pytestmark = SOCKETS
@@ -49,9 +47,7 @@ def admin(cluster: Cluster) -> Iterator[Any]:
     # also after a failed test: the next test needs all brokers
     for node, broker in cluster.brokers.items():
         broker.resume()
-        broker.start() if broker.state == "dead" else cluster.control(
-            node, "links.heal", mode="deliver"
-        )
+        broker.start() if broker.state == "dead" else cluster.control(node, "links.heal", mode="deliver")
     until(lambda: set(cluster.describe().live) == {1, 2, 3})
 
 
@@ -68,9 +64,7 @@ def controller_of(cluster: Cluster) -> int:
 # ---------------------------------------------------------------------- zombies
 
 
-def test_resuming_a_controller_after_its_session_expired_changes_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_resuming_a_controller_after_its_session_expired_changes_nothing(cluster: Cluster, admin: Any) -> None:
     zombie = controller_of(cluster)
     others = [node for node in cluster.brokers if node != zombie]
     create_placed(admin, "paused", [zombie, *others])
@@ -99,9 +93,7 @@ def test_resuming_a_controller_after_its_session_expired_changes_nothing(
     load.exactly_once()
 
 
-def test_a_controller_isolated_from_the_registry_decides_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_a_controller_isolated_from_the_registry_decides_nothing(cluster: Cluster, admin: Any) -> None:
     """The controller runs, but is isolated from the registry, and still receives requests to elect and to reassign."""
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
@@ -141,9 +133,7 @@ def controller_of_or_0(cluster: Cluster) -> int:
 # --------------------------------------------------------------------- registry
 
 
-def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(cluster: Cluster, admin: Any) -> None:
     create_placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
     before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "unregistered", partitions=3) as load:
@@ -160,9 +150,7 @@ def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
     load.exactly_once()
 
 
-def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns(cluster: Cluster, admin: Any) -> None:
     controller = controller_of(cluster)
     dead, other = [node for node in cluster.brokers if node != controller]
     create_placed(admin, "expires", [dead, other, controller])
@@ -178,9 +166,7 @@ def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns
     cluster.await_converged()
 
 
-def test_expiring_the_session_of_a_running_broker_registers_it_again(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_expiring_the_session_of_a_running_broker_registers_it_again(cluster: Cluster, admin: Any) -> None:
     controller = controller_of(cluster)
     cut, other = [node for node in cluster.brokers if node != controller]
     create_placed(admin, "expired", [cut, other, controller])
@@ -200,9 +186,7 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
         load.more(100)
     after = broker_epochs(cluster)
     assert after[cut] > before[cut]
-    assert {node: after[node] for node in (other, controller)} == {
-        node: before[node] for node in (other, controller)
-    }
+    assert {node: after[node] for node in (other, controller)} == {node: before[node] for node in (other, controller)}
     load.exactly_once()
     fresh.exactly_once()
 
@@ -210,9 +194,7 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
 # -------------------------------------------------------------------- elections
 
 
-def test_ten_controller_elections_have_ten_controller_epochs(
-    cluster: Cluster, admin: Any, tmp_path: Path
-) -> None:
+def test_ten_controller_elections_have_ten_controller_epochs(cluster: Cluster, admin: Any, tmp_path: Path) -> None:
     """Deletes the controller node as soon as a broker has won the election: ten elections in a row."""
     create_placed(admin, "elections", [1, 2, 3])
 
@@ -265,9 +247,7 @@ def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: An
 # -------------------------------------------------------- failures and restarts
 
 
-def test_killing_and_starting_all_brokers_at_once_loses_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_killing_and_starting_all_brokers_at_once_loses_nothing(cluster: Cluster, admin: Any) -> None:
     create_placed(admin, "all", [1, 2, 3], [2, 3, 1])
     with Load(cluster, "all", partitions=2, **ONE_IN_FLIGHT) as load:
         load.more(200)
@@ -285,9 +265,7 @@ def test_killing_and_starting_all_brokers_at_once_loses_nothing(
     cluster.await_converged()
 
 
-def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_restarting_a_broker_within_its_session_timeout_loses_nothing(cluster: Cluster, admin: Any) -> None:
     """It is a failure and a start: a new broker epoch, another leader, and the broker returns to the ISR (D6)."""
     bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
     others = [node for node in cluster.brokers if node != bounced]
@@ -325,9 +303,7 @@ def test_a_starting_broker_serves_no_client_before_it_has_metadata(cluster: Clus
 
 
 @pytest.mark.parametrize("who", ["leader", "controller"])
-def test_a_controlled_shutdown_under_load_fails_no_record(
-    cluster: Cluster, admin: Any, who: str
-) -> None:
+def test_a_controlled_shutdown_under_load_fails_no_record(cluster: Cluster, admin: Any, who: str) -> None:
     """The leaderships move before the process ends, and no client gets an error (D4)."""
     name = f"leaving-{who}"
     controller = controller_of(cluster)
@@ -347,10 +323,7 @@ def test_a_controlled_shutdown_under_load_fails_no_record(
 
 def test_automatic_rebalancing_restores_the_preferred_leader() -> None:
     """auto.leader.rebalance.enable, checked each second (D4)."""
-    config = CONFIG | {
-        "auto.leader.rebalance.enable": True,
-        "leader.imbalance.check.interval.seconds": 1,
-    }
+    config = CONFIG | {"auto.leader.rebalance.enable": True, "leader.imbalance.check.interval.seconds": 1}
     with Cluster(brokers=2, config=config) as cluster:
         with admin_of(cluster) as admin:
             create_placed(admin, "balanced", [1, 2], [2, 1])

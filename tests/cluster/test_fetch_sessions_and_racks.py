@@ -28,11 +28,7 @@ RACKS = {1: "north", 2: "south", 3: "south"}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     racks = {node: {"broker.rack": rack} for node, rack in RACKS.items()}
-    config = {
-        "replica.selector.class": SELECTOR,
-        "replica.lag.time.max.ms": 1_000,
-        "min.insync.replicas": 1,
-    }
+    config = {"replica.selector.class": SELECTOR, "replica.lag.time.max.ms": 1_000, "min.insync.replicas": 1}
     with Cluster(brokers=3, config=config, broker_config=racks) as cluster:
         yield cluster
 
@@ -50,29 +46,31 @@ def produce(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
     assert producer.flush(30) == 0
 
 
-def preferred(
-    cluster: Cluster, node: int, topic: str, rack: str, offset: int = 0
-) -> tuple[int, int, int, int]:
+def preferred(cluster: Cluster, node: int, topic: str, rack: str, offset: int = 0) -> tuple[int, int, int, int]:
     """`(error, preferred read replica, bytes, high watermark)` of a consumer's fetch."""
     s = messages.schema(ApiKey.FETCH, 11, "request")
     row = s.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=offset, log_start_offset=-1,
-        partition_max_bytes=1 << 20,
-    )  # fmt: skip
+        partition=0, current_leader_epoch=-1, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=1 << 20
+    )
     entity = s.FetchRequest(
-        replica_id=-1, max_wait=messages.milliseconds(0), min_bytes=1, max_bytes=1 << 20,
-        isolation_level=0, session_id=0, session_epoch=-1,
-        topics=(s.FetchTopic(topic=topic, partitions=(row,)),), forgotten_topics_data=(), rack_id=rack,
-    )  # fmt: skip
+        replica_id=-1,
+        max_wait=messages.milliseconds(0),
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=(s.FetchTopic(topic=topic, partitions=(row,)),),
+        forgotten_topics_data=(),
+        rack_id=rack,
+    )
     with RawKafka(cluster.brokers[node].port) as raw:
         found = raw.ask(ApiKey.FETCH, 11, entity).responses[0].partitions[0]
     size = len(found.records or b"")
     return int(found.error_code), found.preferred_read_replica, size, found.high_watermark
 
 
-def test_a_leader_names_a_replica_in_the_consumers_rack_and_sends_no_records(
-    cluster: Cluster,
-) -> None:
+def test_a_leader_names_a_replica_in_the_consumers_rack_and_sends_no_records(cluster: Cluster) -> None:
     topic = "near"
     create(cluster, topic, [1, 2])
     produce(cluster, topic, 5)
@@ -124,16 +122,18 @@ def read_all(consumer: Any, count: int) -> list[int]:
     return read
 
 
-def test_a_consumer_in_a_rack_reads_every_record_once_while_its_replica_dies(
-    cluster: Cluster,
-) -> None:
+def test_a_consumer_in_a_rack_reads_every_record_once_while_its_replica_dies(cluster: Cluster) -> None:
     topic = "moving"
     create(cluster, topic, [1, 2])
     produce(cluster, topic, 50)
     settings: dict[str, Any] = {
-        "bootstrap.servers": cluster.bootstrap_servers, "group.id": "racks", "client.rack": "south",
-        "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0,
-    }  # fmt: skip
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "racks",
+        "client.rack": "south",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
     with closing(Consumer(settings)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert read_all(consumer, 50) == list(range(50))
@@ -149,17 +149,18 @@ def test_a_consumer_in_a_rack_reads_every_record_once_while_its_replica_dies(
 
 
 @pytest.mark.parametrize("again", ["restart", "leader"])
-def test_sessions_of_a_consumer_survive_a_restart_and_a_leader_that_moves(
-    cluster: Cluster, again: str
-) -> None:
+def test_sessions_of_a_consumer_survive_a_restart_and_a_leader_that_moves(cluster: Cluster, again: str) -> None:
     """The consumer has many partitions: its sessions name only those that change."""
     names = [f"{again}-{number}" for number in range(8)]
     for name in names:
         create(cluster, name, [2, 1, 3])
     settings: dict[str, Any] = {
-        "bootstrap.servers": cluster.bootstrap_servers, "group.id": again,
-        "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0,
-    }  # fmt: skip
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": again,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
     with closing(Consumer(settings)) as consumer:
         consumer.assign([TopicPartition(name, 0, 0) for name in names])
         produce(cluster, names[3], 20)
@@ -184,9 +185,11 @@ def test_kafka_python_reads_with_fetch_sessions(cluster: Cluster) -> None:
     for name in topics:
         create(cluster, name, [1, 2])
     consumer: Any = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, enable_auto_commit=False,
-        auto_offset_reset="earliest", fetch_max_wait_ms=100,
-    )  # fmt: skip
+        bootstrap_servers=cluster.bootstrap_servers,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=100,
+    )
     try:
         consumer.assign([Where(name, 0) for name in topics])
         read: dict[str, list[int]] = {name: [] for name in topics}

@@ -14,17 +14,14 @@ from raw_kafka import RawKafka
 from waiting import until
 
 
-def test_a_forwarded_request_is_refused_and_recorded_once_where_the_client_sent_it(
-    tmp_path: Path,
-) -> None:
+def test_a_forwarded_request_is_refused_and_recorded_once_where_the_client_sent_it(tmp_path: Path) -> None:
     with Cluster(brokers=2, folder=tmp_path / "cluster", config={"harrow.tap": True}) as cluster:
         controller = cluster.controller_id()
         assert controller is not None
         asked = 3 - controller
         rule = HostKnobs(partial(cluster.control, asked)).fault_request(
-            action="refuse", api_key=ApiKey.CREATE_TOPICS, nth=1, client="raw",
-            error=ErrorCode.request_timed_out,
-        )  # fmt: skip
+            action="refuse", api_key=ApiKey.CREATE_TOPICS, nth=1, client="raw", error=ErrorCode.request_timed_out
+        )
         with RawKafka(cluster.brokers[asked].port) as client:
             refused = client.create_topic("orders", replication=2)
             assert refused.error_code is ErrorCode.request_timed_out
@@ -33,17 +30,9 @@ def test_a_forwarded_request_is_refused_and_recorded_once_where_the_client_sent_
         assert rule.status().fired == 1
         until(lambda: len(cluster.describe().topics["orders"]) == 1, "the topic is there")
     rows = [(row.api, row.broker, row.error, row.hit) for row in read_requests(tmp_path).rows]
-    assert rows == [
-        ("CreateTopics", asked, "REQUEST_TIMED_OUT", True), ("CreateTopics", asked, "", False),
-    ]  # fmt: skip
-    counted = [
-        (row.api, row.broker, row.error, row.count)
-        for row in count_requests(tmp_path)
-        if row.client == "raw"
-    ]
-    assert counted == [
-        ("CreateTopics", asked, "REQUEST_TIMED_OUT", 1), ("CreateTopics", asked, "", 1),
-    ]  # fmt: skip
+    assert rows == [("CreateTopics", asked, "REQUEST_TIMED_OUT", True), ("CreateTopics", asked, "", False)]
+    counted = [(row.api, row.broker, row.error, row.count) for row in count_requests(tmp_path) if row.client == "raw"]
+    assert counted == [("CreateTopics", asked, "REQUEST_TIMED_OUT", 1), ("CreateTopics", asked, "", 1)]
 
 
 def test_a_topic_is_created_through_a_broker_while_the_controller_dies(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=140k", "tmpfs", str(folder)], check=False, capture_output=True
-    )  # fmt: skip
+    )
     if mounted.returncode:
         pytest.skip(f"a small file system needs root and mount: {mounted.stderr.decode().strip()}")
     yield folder
@@ -34,9 +34,7 @@ def test_a_cluster_on_a_full_disk_fails_within_seconds_with_the_cause(small_disk
     began_s = time.monotonic()
     with pytest.raises(ClusterError, match=r"No space left on device|disk is full") as failed:
         Cluster(folder=small_disk / "cluster", brokers=3).start()
-    assert (
-        time.monotonic() - began_s < 30
-    )  # it was 60 s and more; here other tests use the machine, too
+    assert time.monotonic() - began_s < 30  # it was 60 s and more; here other tests use the machine, too
     assert "free space there, or choose another folder" in str(failed.value)
     assert not list(small_disk.rglob(PROBE))
 
@@ -74,9 +72,7 @@ def test_a_start_that_takes_long_is_noted_with_its_bound(
     monkeypatch.setattr(managed, "LOOK_EVERY_S", 0.02)
     before = wait_notes.listen(notes.append)
     try:
-        with pytest.raises(
-            ClusterError, match=r"broker 1 did not start: it was not ready after 0.5 s"
-        ):
+        with pytest.raises(ClusterError, match=r"broker 1 did not start: it was not ready after 0.5 s"):
             silent.start(0.5)
     finally:
         wait_notes.listen(before)

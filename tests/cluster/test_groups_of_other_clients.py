@@ -42,9 +42,12 @@ class PollingMember:
 
     def __init__(self, *topics: str, **settings: Any) -> None:
         self.consumer: Any = KafkaConsumer(
-            session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS, enable_auto_commit=False,
-            auto_offset_reset="earliest", **settings,
-        )  # fmt: skip
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **settings,
+        )
         self.consumer.subscribe(topics)
         self.may_poll = Event()
         self.may_poll.set()
@@ -79,10 +82,7 @@ class Members:
 
     def __init__(self, harrow: Harrow, exits: ExitStack) -> None:
         self.topic = harrow.topic(f"kp-group-{uuid4().hex[:6]}", partitions=PARTITIONS).name
-        self._settings = {
-            "bootstrap_servers": harrow.bootstrap_servers,
-            "group_id": f"kp-{uuid4().hex[:6]}",
-        }
+        self._settings = {"bootstrap_servers": harrow.bootstrap_servers, "group_id": f"kp-{uuid4().hex[:6]}"}
         self._exits = exits
 
     def add(self, **settings: Any) -> PollingMember:
@@ -110,9 +110,7 @@ def members(harrow: Harrow) -> Iterator[Members]:
 
 
 @pytest.mark.parametrize("assignor", [RangePartitionAssignor, CooperativeStickyAssignor])
-def test_kafka_python_members_share_the_partitions_as_they_come_and_leave(
-    members: Members, assignor: Any
-) -> None:
+def test_kafka_python_members_share_the_partitions_as_they_come_and_leave(members: Members, assignor: Any) -> None:
     settings = {"partition_assignment_strategy": [assignor]}
     first = members.add(**settings)
     await_shares(first)
@@ -160,9 +158,15 @@ class AioMembers(AsyncExitStack):
     async def add(self, **settings: Any) -> Any:
         """A started consumer."""
         member: Any = AIOKafkaConsumer(
-            self.topic, bootstrap_servers=self._servers, group_id=self._group, session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS, enable_auto_commit=False, auto_offset_reset="earliest", **settings,
-        )  # fmt: skip
+            self.topic,
+            bootstrap_servers=self._servers,
+            group_id=self._group,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **settings,
+        )
         self.push_async_callback(member.stop)
         await member.start()
         return member

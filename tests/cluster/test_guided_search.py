@@ -33,9 +33,21 @@ SHORT = SimulationOptions(seconds=3.0, batches=30)
 COST_OF = {ORDERS: 1_000, EXACTLY_ONCE: 4_000}
 """In turns of the loop."""
 FAKE = SimulationResult(
-    seed=0, status="valid", anomalies=(), reasons=(), losses=(), planted=(), acknowledged=1, faults=(), kinds={},
-    elections=0, converged_ms=0, turns=0, trace_sha256="", coverage=Coverage(frozenset({"s|>Ln3"})),
-)  # fmt: skip
+    seed=0,
+    status="valid",
+    anomalies=(),
+    reasons=(),
+    losses=(),
+    planted=(),
+    acknowledged=1,
+    faults=(),
+    kinds={},
+    elections=0,
+    converged_ms=0,
+    turns=0,
+    trace_sha256="",
+    coverage=Coverage(frozenset({"s|>Ln3"})),
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +66,7 @@ def test_coverage_is_kept_only_where_it_is_wanted_and_repeats(killed: Simulation
     again = run_schedule(killed.schedule, keep_coverage=True)
     assert again.trace_sha256 == killed.trace_sha256
     assert coverage(again).features == coverage(killed).features
-    assert [moment.label for moment in coverage(again).moments] == [
-        moment.label for moment in coverage(killed).moments
-    ]
+    assert [moment.label for moment in coverage(again).moments] == [moment.label for moment in coverage(killed).moments]
     assert run_schedule(killed.schedule).coverage is None
 
 
@@ -111,9 +121,7 @@ def test_a_squeezed_run_has_its_faults_sooner_and_its_records_at_the_same_pace()
     planned = plan_seed(3, SHORT)
     short = squeezed(planned)
     assert [step.fault for step in short.steps] == [step.fault for step in planned.steps]
-    assert [step.at_ms for step in short.steps] == [
-        round(SQUEEZED * step.at_ms) for step in planned.steps
-    ]
+    assert [step.at_ms for step in short.steps] == [round(SQUEEZED * step.at_ms) for step in planned.steps]
     before, after = settings_of(planned), settings_of(short)
     assert SQUEEZED * before.seconds <= after.seconds < before.seconds
     assert after.seconds / after.batches == pytest.approx(before.seconds / before.batches)
@@ -124,9 +132,7 @@ def test_a_squeezed_run_has_its_faults_sooner_and_its_records_at_the_same_pace()
     [{"batches": 15}, {"partitions": 3}, {"config": {"replica.lag.time.max.ms": 400}}],
     ids=lambda changed: next(iter(changed)),
 )
-def test_fewer_records_more_partitions_and_a_shorter_lag_time_are_denser(
-    denser: dict[str, Any],
-) -> None:
+def test_fewer_records_more_partitions_and_a_shorter_lag_time_are_denser(denser: dict[str, Any]) -> None:
     options = replace(SHORT, config={"replica.lag.time.max.ms": 1_000})
     assert density(plan_seed(3, replace(options, **denser))) > density(plan_seed(3, options))
 

@@ -28,22 +28,21 @@ def test_creating_and_deleting_a_topic_shows_in_its_metadata(harrow: Harrow) -> 
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_producing_and_consuming_with_each_codec_returns_the_values(
-    harrow: Harrow, codec: str | None
-) -> None:
+def test_producing_and_consuming_with_each_codec_returns_the_values(harrow: Harrow, codec: str | None) -> None:
     topic = harrow.topic(f"kp-{codec}", partitions=1)
     settings: dict[str, Any] = {"compression_type": codec}
-    producer: Any = KafkaProducer(
-        bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=50, **settings
-    )
+    producer: Any = KafkaProducer(bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=50, **settings)
     values = [f"value-{i}-".encode() * 8 for i in range(100)]
     for future in [producer.send(topic.name, value) for value in values]:
         future.get(timeout=30)
     producer.close()
     consumer: Any = KafkaConsumer(
-        topic.name, bootstrap_servers=harrow.bootstrap_servers, group_id=f"kp-{uuid4().hex[:6]}",
-        auto_offset_reset="earliest", consumer_timeout_ms=20_000,
-    )  # fmt: skip
+        topic.name,
+        bootstrap_servers=harrow.bootstrap_servers,
+        group_id=f"kp-{uuid4().hex[:6]}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )
     got = [message.value for _, message in zip(values, consumer, strict=False)]
     consumer.close()
     assert got == values
@@ -54,9 +53,7 @@ def test_producing_and_consuming_with_each_codec_returns_the_values(
 
 def test_offsets_for_times_returns_the_next_offset(harrow: Harrow) -> None:
     topic = harrow.topic("kp-time", partitions=1)
-    producer: Any = KafkaProducer(
-        bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=0
-    )
+    producer: Any = KafkaProducer(bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=0)
     for i in range(5):
         producer.send(topic.name, b"v", timestamp_ms=1_700_000_000_000 + i * 1000).get(timeout=30)
     producer.close()
@@ -69,13 +66,9 @@ def test_offsets_for_times_returns_the_next_offset(harrow: Harrow) -> None:
 
 
 @pytest.mark.parametrize("pinned", [(2, 8), (4, 0), (4, 2)])
-def test_a_client_that_pins_the_version_of_kafka_works_as_without(
-    harrow: Harrow, pinned: tuple[int, int]
-) -> None:
+def test_a_client_that_pins_the_version_of_kafka_works_as_without(harrow: Harrow, pinned: tuple[int, int]) -> None:
     topic = harrow.topic("kp-pinned", partitions=1)
-    settings: dict[str, Any] = {
-        "bootstrap_servers": harrow.bootstrap_servers, "api_version": pinned
-    }  # fmt: skip
+    settings: dict[str, Any] = {"bootstrap_servers": harrow.bootstrap_servers, "api_version": pinned}
     producer: Any = KafkaProducer(enable_idempotence=True, **settings)
     values = [f"value {i}".encode() for i in range(20)]
     for value in values:
@@ -83,9 +76,12 @@ def test_a_client_that_pins_the_version_of_kafka_works_as_without(
     producer.flush(30)
     producer.close()
     consumer: Any = KafkaConsumer(
-        topic.name, group_id=f"kp-{uuid4().hex[:6]}", auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000, **settings,
-    )  # fmt: skip
+        topic.name,
+        group_id=f"kp-{uuid4().hex[:6]}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+        **settings,
+    )
     got = [message.value for _, message in zip(values, consumer, strict=False)]
     where = Where(topic.name, 0)
     assert consumer.end_offsets([where]) == {where: 20}

@@ -67,9 +67,7 @@ def test_a_leader_appends_no_more_large_records_than_one_fetch_of_a_follower_bri
         for _ in range(40):
             producer.produce("large", bytes(LARGE), partition=0)
         until(lambda: leo(cluster, leader) == 2, timeout_s=30)
-        other.produce(
-            "large", b"small", partition=0
-        )  # a connection of its own is read all the time
+        other.produce("large", b"small", partition=0)  # a connection of its own is read all the time
         until(lambda: leo(cluster, leader) > 2, timeout_s=30)
         assert leo(cluster, leader) == 3
         followers[0].resume()

@@ -16,9 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 
 CONFIG = {
-    "harrow.metrics.port": 0, "min.insync.replicas": 1, "replica.lag.time.max.ms": 1_000,
-    "zookeeper.session.timeout.ms": 3_000, "auto.leader.rebalance.enable": False,
-}  # fmt: skip
+    "harrow.metrics.port": 0,
+    "min.insync.replicas": 1,
+    "replica.lag.time.max.ms": 1_000,
+    "zookeeper.session.timeout.ms": 3_000,
+    "auto.leader.rebalance.enable": False,
+}
 
 pytestmark = SOCKETS
 
@@ -56,17 +59,13 @@ def scraped(cluster: Cluster, node: int) -> dict[tuple[str, tuple[tuple[str, str
 
 
 def produce(cluster: Cluster, topic: str, count: int) -> None:
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0}
-    )
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
     for number in range(count):
         producer.produce(topic, str(number), partition=0)
     assert producer.flush(30) == 0
 
 
-def test_metrics_of_produced_records_are_read_over_http_and_the_control_socket(
-    cluster: Cluster,
-) -> None:
+def test_metrics_of_produced_records_are_read_over_http_and_the_control_socket(cluster: Cluster) -> None:
     produce(cluster, "measured", 100)
     cluster.await_converged()
     leader = cluster.leader("measured", 0)
@@ -80,18 +79,10 @@ def test_metrics_of_produced_records_are_read_over_http_and_the_control_socket(
     requests = ("kafka_network_RequestMetrics_RequestsPerSec_total", (("request", "Produce"),))
     assert page[requests] >= 1
     assert page["kafka_network_RequestMetrics_TotalTimeMs_total", requests[1]] > 0
-    delayed = (
-        "kafka_server_DelayedOperationPurgatory_NumDelayedOperations",
-        (("delayedOperation", "Fetch"),),
-    )
-    until(
-        lambda: scraped(cluster, leader)[delayed] == 1, "the follower's fetch waits at the leader"
-    )
+    delayed = ("kafka_server_DelayedOperationPurgatory_NumDelayedOperations", (("delayedOperation", "Fetch"),))
+    until(lambda: scraped(cluster, leader)[delayed] == 1, "the follower's fetch waits at the leader")
     assert page["harrow_metrics_Metrics_FailedSources", ()] == 0
-    assert (
-        asked(cluster, leader, "kafka.log:type=Log,name=LogEndOffset,topic=measured,partition=0")
-        == 100
-    )
+    assert asked(cluster, leader, "kafka.log:type=Log,name=LogEndOffset,topic=measured,partition=0") == 100
 
 
 def test_the_active_controller_count_is_one_on_the_controller_only(cluster: Cluster) -> None:

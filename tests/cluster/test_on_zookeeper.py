@@ -60,9 +60,7 @@ def test_killing_the_controller_elects_another_and_loses_nothing(cluster: Cluste
     cluster.await_converged()
 
 
-def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
-    cluster: Cluster, zookeeper: ZooKeeperServer
-) -> None:
+def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(cluster: Cluster, zookeeper: ZooKeeperServer) -> None:
     placed(cluster, "without", [1, 2, 3])
     before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "without") as load:

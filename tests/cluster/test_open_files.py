@@ -56,18 +56,14 @@ def named(cluster: Cluster) -> set[int]:
 
 
 @long_run
-def test_brokers_that_may_open_few_files_refuse_partitions_and_live(
-    few_files: Cluster, open_links: ExitStack
-) -> None:
+def test_brokers_that_may_open_few_files_refuse_partitions_and_live(few_files: Cluster, open_links: ExitStack) -> None:
     ports = {node: broker.port for node, broker in few_files.brokers.items()}
     links = {node: open_links.enter_context(RawKafka(port)) for node, port in ports.items()}
     beside = {node: open_links.enter_context(RawKafka(port)) for node, port in ports.items()}
     controller = links[links[1].metadata().controller_id]
     assert controller.create_topic("before", partitions=3, replication=3).error_code == 0
     schema = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-    many = schema.CreatableTopic(
-        name="many", num_partitions=ASKED, replication_factor=1, assignments=(), configs=()
-    )
+    many = schema.CreatableTopic(name="many", num_partitions=ASKED, replication_factor=1, assignments=(), configs=())
     timeout = messages.milliseconds(30_000)
     entity = schema.CreateTopicsRequest(topics=(many,), timeout=timeout, validate_only=False)
     asked = controller.send(ApiKey.CREATE_TOPICS, 5, entity)
@@ -88,9 +84,7 @@ def test_brokers_that_may_open_few_files_refuse_partitions_and_live(
         led = {number: node for number, node in leaders.items() if node >= 0}
         refused = set(range(ASKED)) - led.keys()
         sample = list(led.items())[::50]
-        served = all(
-            produced(links[node], "many", number).error_code == 0 for number, node in sample
-        )
+        served = all(produced(links[node], "many", number).error_code == 0 for number, node in sample)
         return refused if served and refused <= named(few_files) else set()
 
     refused = until(settled, "every partition is served, or named in the log of a broker")

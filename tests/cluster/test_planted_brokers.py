@@ -42,9 +42,7 @@ def test_brokers_of_a_later_cluster_of_the_same_process_are_not_planted(tmp_path
     assert "broker.planted" not in plain
 
 
-def test_a_plant_of_the_user_is_found_where_the_user_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plant_of_the_user_is_found_where_the_user_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_bugs.py").write_text(
         "from harrow.cluster.storage.producers.producer_entry import ProducerEntry\n"
         "TITLE = 'a bug of my own'\n"

@@ -31,15 +31,11 @@ def imported_late(path: Path, package: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def preloaded() -> set[str]:
     program = f"import json, sys; from {HERE} import preload; preload(); print(json.dumps([*sys.modules]))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
 
 
-def test_a_forked_process_imports_only_what_the_fork_server_has_imported(
-    preloaded: set[str],
-) -> None:
+def test_a_forked_process_imports_only_what_the_fork_server_has_imported(preloaded: set[str]) -> None:
     late = set(imported_late(CLUSTER / "process.py", "harrow.cluster"))
     assert {"harrow.cluster.broker", "harrow.cluster.host.real.host"} <= late
     assert late <= preloaded

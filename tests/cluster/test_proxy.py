@@ -75,15 +75,11 @@ def test_clients_get_the_addresses_of_the_proxy_in_every_response(proxy: Proxy) 
             brokers = client.metadata(version=version).brokers
             assert {row.node_id: (row.host, row.port) for row in brokers} == expected
         s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
-        found = client.ask(
-            ApiKey.FIND_COORDINATOR, 4, s.root(key_type=0, coordinator_keys=("a", "b"))
-        )
+        found = client.ask(ApiKey.FIND_COORDINATOR, 4, s.root(key_type=0, coordinator_keys=("a", "b")))
         for row in found.coordinators:
             assert row.error_code or (row.host, row.port) == expected[row.node_id]
         s = messages.schema(ApiKey.DESCRIBE_CLUSTER, 0, "request")
-        answer = client.ask(
-            ApiKey.DESCRIBE_CLUSTER, 0, s.root(include_cluster_authorized_operations=False)
-        )
+        answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 0, s.root(include_cluster_authorized_operations=False))
         assert {row.broker_id: (row.host, row.port) for row in answer.brokers} == expected
 
 
@@ -200,10 +196,7 @@ def test_a_lost_response_leaves_the_record_and_a_row_that_says_so(proxy: Proxy) 
             client.produce(topic, 0, ["b"])
     assert rule.status().fired == 1
     rows = where(batch_rows(proxy.folder), kind=PRODUCED, topic=topic)
-    assert {(dict(row)["base_offset"], dict(row)["flags"]) for row in rows} == {
-        (0, 0),
-        (1, FLAG_LOST),
-    }
+    assert {(dict(row)["base_offset"], dict(row)["flags"]) for row in rows} == {(0, 0), (1, FLAG_LOST)}
 
 
 def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(proxy: Proxy) -> None:
@@ -213,9 +206,7 @@ def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(prox
     )
     with raw(proxy) as client:
         request = partial(produce_request, topic, 0, acks=-1, timeout_ms=1000, version=9)
-        asked = [
-            client.send(ApiKey.PRODUCE, 9, request(values=[value])) for value in ("a", "b", "c")
-        ]
+        asked = [client.send(ApiKey.PRODUCE, 9, request(values=[value])) for value in ("a", "b", "c")]
         answers = [client.take() for _ in asked]
         assert [correlation for correlation, _ in answers] == asked
         rows = [answer.responses[0].partition_responses[0] for _, answer in answers]
@@ -229,13 +220,14 @@ def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(prox
 
 @pytest.mark.parametrize(
     ("op", "fields", "reason"),
-    [("requests.delay", {"api_key": 0, "delay_ms": 0}, "delay_ms=0"), ("requests.lose", {}, "api_key"),
-     ("requests.refuse", {"api_key": 0, "error": 9999}, "error=9999"),
-     ("requests.duplicate", {"api_key": 0, "nth": 0}, "nth=0")],
-)  # fmt: skip
-def test_a_fault_that_cannot_be_used_is_refused(
-    proxy: Proxy, op: str, fields: dict[str, Any], reason: str
-) -> None:
+    [
+        ("requests.delay", {"api_key": 0, "delay_ms": 0}, "delay_ms=0"),
+        ("requests.lose", {}, "api_key"),
+        ("requests.refuse", {"api_key": 0, "error": 9999}, "error=9999"),
+        ("requests.duplicate", {"api_key": 0, "nth": 0}, "nth=0"),
+    ],
+)
+def test_a_fault_that_cannot_be_used_is_refused(proxy: Proxy, op: str, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ClusterError, match=reason):
         proxy.control(1, op, **fields)
 
@@ -255,8 +247,6 @@ def test_a_producer_without_acknowledgements_is_forwarded(proxy: Proxy) -> None:
     assert producer.flush(30) == 0
     with raw(proxy) as client:
         until(lambda: client.list_offset(topic, 0, -1).offset == 20, "all records")
-    assert not where(batch_rows(proxy.folder), kind=PRODUCED, topic=topic), (
-        "their offsets are not known"
-    )
+    assert not where(batch_rows(proxy.folder), kind=PRODUCED, topic=topic), "their offsets are not known"
     log = proxy.folder / broker_name(1) / LOG
     assert not log.exists() or "failed" not in log.read_text()

@@ -35,9 +35,7 @@ def path(tmp_path: Path) -> Iterator[tuple[ListeningBroker, Proxy]]:
 
 def request(api_key: int, version: int, correlation_id: int, entity: Any = None) -> bytes:
     head = encode_request_header(api_key, version, correlation_id, "attacker")
-    return frame(
-        head + (b"" if entity is None else messages.encode_request(api_key, version, entity))
-    )
+    return frame(head + (b"" if entity is None else messages.encode_request(api_key, version, entity)))
 
 
 def metadata(correlation_id: int) -> bytes:
@@ -54,18 +52,20 @@ def metadata_answer(correlation_id: int) -> bytes:
 def answer(correlation_id: int, records: bytes = b"") -> bytes:
     s = messages.schema(ApiKey.FETCH, FETCH_VERSION, "response")
     row = s.PartitionData(
-        partition_index=0, error_code=ErrorCode.none, high_watermark=1, last_stable_offset=1, records=records,
+        partition_index=0,
+        error_code=ErrorCode.none,
+        high_watermark=1,
+        last_stable_offset=1,
+        records=records,
         aborted_transactions=None,
-    )  # fmt: skip
+    )
     topic = s.FetchableTopicResponse(topic="t", partitions=(row,))
     return response(ApiKey.FETCH, FETCH_VERSION, correlation_id, s.root(responses=(topic,)))
 
 
 def fetch(correlation_id: int) -> bytes:
     s = messages.schema(ApiKey.FETCH, FETCH_VERSION, "request")
-    return request(
-        ApiKey.FETCH, FETCH_VERSION, correlation_id, s.root(replica_id=-1, session_epoch=-1)
-    )
+    return request(ApiKey.FETCH, FETCH_VERSION, correlation_id, s.root(replica_id=-1, session_epoch=-1))
 
 
 def serves(path: tuple[ListeningBroker, Proxy]) -> None:
@@ -106,7 +106,7 @@ def log_of(proxy: Proxy) -> str:
         (request(1, 12, 1), "Fetch v12 does not decode"),
     ],
     ids=["http", "tls", "negative", "short", "api", "sasl", "controllers", "version", "produce", "fetch"],
-)  # fmt: skip
+)
 def test_bytes_that_do_not_pass_close_their_own_connection_with_a_line_in_the_log(
     path: tuple[ListeningBroker, Proxy], garbage: bytes, logged: str
 ) -> None:
@@ -160,9 +160,12 @@ def test_a_broker_that_dies_in_the_middle_of_a_response_ends_the_clients_connect
 
 @pytest.mark.parametrize(
     ("damaged", "logged"),
-    [(answer(9), "but the next request is #1"), (frame(b"\0\0"), "a response of 2 bytes"),
-     (frame(b"\0\0\0\1\0\0\0\0\0\x7f"), "does not decode")],
-)  # fmt: skip
+    [
+        (answer(9), "but the next request is #1"),
+        (frame(b"\0\0"), "a response of 2 bytes"),
+        (frame(b"\0\0\0\1\0\0\0\0\0\x7f"), "does not decode"),
+    ],
+)
 def test_a_response_that_cannot_be_read_is_not_passed_on(
     path: tuple[ListeningBroker, Proxy], damaged: bytes, logged: str
 ) -> None:
@@ -181,21 +184,15 @@ def test_a_response_to_no_request_ends_the_connection(path: tuple[ListeningBroke
     assert "to no request" in log_of(path[1])
 
 
-def test_pipelined_requests_are_forwarded_and_answered_in_order(
-    path: tuple[ListeningBroker, Proxy],
-) -> None:
+def test_pipelined_requests_are_forwarded_and_answered_in_order(path: tuple[ListeningBroker, Proxy]) -> None:
     count = 2_000
     with connected(*path) as (client, broker):
-        sender = threading.Thread(
-            target=client.sendall, args=(b"".join(map(metadata, range(count))),)
-        )
+        sender = threading.Thread(target=client.sendall, args=(b"".join(map(metadata, range(count))),))
         sender.start()
         for number in range(count):
             assert parse_request_header(read_frame(broker)).correlation_id == number
             broker.sendall(metadata_answer(number))
-        assert [int.from_bytes(read_frame(client)[:4], "big") for _ in range(count)] == list(
-            range(count)
-        )
+        assert [int.from_bytes(read_frame(client)[:4], "big") for _ in range(count)] == list(range(count))
         sender.join()
 
 
@@ -241,9 +238,7 @@ def memory(proxy: Proxy, field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def send_until_it_is_not_read(
-    path: tuple[ListeningBroker, Proxy], sender: socket.socket, data: bytes
-) -> int:
+def send_until_it_is_not_read(path: tuple[ListeningBroker, Proxy], sender: socket.socket, data: bytes) -> int:
     """Sends `data` until the proxy does not read it while it serves others; how much was sent."""
     sent = 0
     sender.setblocking(False)

@@ -155,9 +155,7 @@ def test_frames_of_any_size_pass_whole_and_in_order(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize("ruled", [1, 2])
 @pytest.mark.parametrize("way", ["in", "out", "both"])
-def test_a_rule_of_either_broker_holds_back_a_direction_until_it_heals(
-    brokers: Brokers, ruled: int, way: str
-) -> None:
+def test_a_rule_of_either_broker_holds_back_a_direction_until_it_heals(brokers: Brokers, ruled: int, way: str) -> None:
     here, there = brokers.connect(1, 2)
     ends = {1: here, 2: there}
     mine, other = ends[ruled], ends[3 - ruled]

@@ -44,9 +44,7 @@ def received(client: socket.socket, size: int) -> bytes:
     return found
 
 
-def test_bytes_pass_unchanged_and_each_direction_ends_for_itself(
-    relay: Relay, service: EchoService
-) -> None:
+def test_bytes_pass_unchanged_and_each_direction_ends_for_itself(relay: Relay, service: EchoService) -> None:
     sent = bytes(range(256)) * 40_000  # 10 MB, more than the buffers of all sockets hold
     with connected(relay) as client:
         sender = threading.Thread(target=send_and_end, args=(client, sent))
@@ -140,9 +138,7 @@ def test_frozen_connections_stay_open_and_new_ones_work(relay: Relay) -> None:
 @pytest.mark.parametrize(
     ("op", "more"), [("links.slow", {"delay_ms": 200}), ("links.throttle", {"bytes_per_s": 5_000})]
 )
-def test_a_slow_or_limited_link_delivers_late_and_whole(
-    relay: Relay, op: str, more: dict[str, int]
-) -> None:
+def test_a_slow_or_limited_link_delivers_late_and_whole(relay: Relay, op: str, more: dict[str, int]) -> None:
     with connected(relay) as client:
         relay.control(op, peers=CLIENTS, **more)
         client.sendall(bytes(2_000))

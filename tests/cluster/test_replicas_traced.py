@@ -43,19 +43,12 @@ def offset_changes(orders: PlacedTopic, leader: int, follower: int) -> list[tupl
 def test_a_produced_record_becomes_visible_after_two_fetches() -> None:
     """C1, C2: the table of seed 004, and the second and third round of seed 002, line by line."""
     with pair(replica_fetch_wait_max_ms=700, replica_lag_time_max_ms=30_000) as (orders, a, b):
-        until(
-            lambda: ("remote", 0, "follower-fetch") in offset_changes(orders, a, b),
-            "B's first fetch",
-        )
+        until(lambda: ("remote", 0, "follower-fetch") in offset_changes(orders, a, b), "B's first fetch")
         orders.produce(a, "m0", acks=1)
         orders.await_ends(leo={a: 1, b: 1}, hw={a: 1, b: 1})
         orders.produce(a, "m1", acks=1)
         orders.await_ends(leo={a: 2, b: 2}, hw={a: 2, b: 2})
-        rounds = [
-            change
-            for change in offset_changes(orders, a, b)
-            if change != ("remote", 0, "follower-fetch")
-        ]
+        rounds = [change for change in offset_changes(orders, a, b) if change != ("remote", 0, "follower-fetch")]
         expected: list[tuple[Any, ...]] = []
         for count in (0, 1):
             expected += [
@@ -114,9 +107,7 @@ def test_isolating_a_follower_removes_it_from_the_isr_until_it_catches_up() -> N
         orders.produce(a, "x", acks=1)
         until(lambda: isr_changes(orders, a) == [("shrink", [a])], "the shrink")
         hw = orders.events(a, "partition.hw")[-1]
-        assert (hw["hw"], hw["cause"]) == (1, "isr"), (
-            "the leader alone in the ISR does not wait for B"
-        )
+        assert (hw["hw"], hw["cause"]) == (1, "isr"), "the leader alone in the ISR does not wait for B"
         orders.produce(a, "y")
         orders.cluster.control(b, "links.heal", mode="deliver")
         until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")

@@ -46,9 +46,7 @@ def errors(response: Any) -> list[tuple[int, list[int]]]:
     return [(int(response.error_code), [int(row.error_code) for row in rows])]
 
 
-def test_an_offset_out_of_range_is_in_the_partitions_of_a_full_and_of_an_incremental_fetch(
-    served: Served,
-) -> None:
+def test_an_offset_out_of_range_is_in_the_partitions_of_a_full_and_of_an_incremental_fetch(served: Served) -> None:
     topic = served.topic()
     with served.raw() as client:
         client.produce(topic, 0, ["a"])
@@ -60,9 +58,7 @@ def test_an_offset_out_of_range_is_in_the_partitions_of_a_full_and_of_an_increme
         assert (refused.high_watermark, bool(refused.records)) == (-1, False)
         assert first.session_id, "the fetch of a session begins one, as in Kafka"
         s = messages.schema(ApiKey.FETCH, 12, "request")
-        nothing_new = partial(
-            s.root, replica_id=-1, min_bytes=1, max_bytes=1 << 20, session_id=first.session_id
-        )
+        nothing_new = partial(s.root, replica_id=-1, min_bytes=1, max_bytes=1 << 20, session_id=first.session_id)
         served_again = ask(nothing_new(session_epoch=1))
         assert errors(served_again) == [(0, [0])]
         assert served_again.responses[0].partitions[0].records
@@ -136,13 +132,15 @@ def test_a_refused_request_is_no_response_that_another_fault_loses(served: Serve
 def test_a_predicate_chooses_requests_by_topic_and_partition(served: Served) -> None:
     orders, bills = served.topic(), served.topic()
     rule = arm(
-        served, "refuse", ApiKey.PRODUCE, ErrorCode.not_enough_replicas, count=9,
+        served,
+        "refuse",
+        ApiKey.PRODUCE,
+        ErrorCode.not_enough_replicas,
+        count=9,
         where={"topic": orders, "partition": 0},
-    )  # fmt: skip
+    )
     with served.raw() as client:
-        found = [
-            int(client.produce(t, 0, ["x"]).error_code) for t in (bills, orders, bills, orders)
-        ]
+        found = [int(client.produce(t, 0, ["x"]).error_code) for t in (bills, orders, bills, orders)]
     refused = int(ErrorCode.not_enough_replicas)
     assert found == [0, refused, 0, refused]
     assert rule.status().facts["seen"] == 2
@@ -155,13 +153,13 @@ def _coordinator(client: RawKafka, group: str) -> bool:
 
 def _commit(client: RawKafka, group: str, topic: str, offset: int) -> int:
     s = messages.schema(ApiKey.OFFSET_COMMIT, 8, "request")
-    row = s.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_leader_epoch=-1
-    )
+    row = s.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_leader_epoch=-1)
     entity = s.root(
-        group_id=group, generation_id_or_member_epoch=-1, member_id="",
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
         topics=(s.OffsetCommitRequestTopic(name=topic, partitions=(row,)),),
-    )  # fmt: skip
+    )
     return int(client.ask(ApiKey.OFFSET_COMMIT, 8, entity).topics[0].partitions[0].error_code)
 
 

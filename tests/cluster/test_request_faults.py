@@ -43,9 +43,7 @@ def test_a_lost_request_has_no_effect_and_its_connection_is_reset(served: Served
     assert served.rows(topic) == [(0, 0)]
 
 
-def test_a_dropped_request_ends_the_service_of_its_connection_which_stays_open(
-    served: Served,
-) -> None:
+def test_a_dropped_request_ends_the_service_of_its_connection_which_stays_open(served: Served) -> None:
     topic = served.topic()
     request = partial(APPEND, topic, 0)
     with served.raw() as silent:
@@ -94,15 +92,16 @@ def test_a_duplicated_batch_is_in_the_log_twice_unless_the_producer_is_idempoten
 ) -> None:
     topic = served.topic()
     settings: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": served.servers, "enable.idempotence": idempotent, "acks": "all", "client.id": "doubled",
-    }  # fmt: skip
+        "bootstrap.servers": served.servers,
+        "enable.idempotence": idempotent,
+        "acks": "all",
+        "client.id": "doubled",
+    }
     rule = served.arm("duplicate", client="doubled")
     producer = Producer(settings)
     failed: list[KafkaError] = []
     for number in range(20):
-        producer.produce(
-            topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None
-        )
+        producer.produce(topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
         assert producer.flush(20) == 0  # a batch for each record
     assert rule.status().fired
     assert not failed
@@ -110,9 +109,7 @@ def test_a_duplicated_batch_is_in_the_log_twice_unless_the_producer_is_idempoten
         assert client.list_offset(topic, 0, -1).offset == end
 
 
-def test_a_delayed_request_is_served_late_and_those_behind_it_stay_behind_it(
-    served: Served,
-) -> None:
+def test_a_delayed_request_is_served_late_and_those_behind_it_stay_behind_it(served: Served) -> None:
     topic = served.topic()
     served.arm("delay", delay_ms=DELAY_MS)
     request = partial(APPEND, topic, 0)

@@ -39,25 +39,18 @@ def admin(cluster: Cluster) -> Iterator[Any]:
 def produce_error(cluster: Cluster, topic: str, value: bytes) -> int | None:
     """Produces `value` with acks=all and returns the error code; None when it was acknowledged."""
     found: list[Any] = []
-    settings = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "acks": "all",
-        "log_level": 0,
-        "retries": 0,
-    }
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0, "retries": 0}
     producer = Producer(settings)
-    producer.produce(
-        topic, value, partition=0, on_delivery=lambda e, m: found.append(e and e.code())
-    )
+    producer.produce(topic, value, partition=0, on_delivery=lambda e, m: found.append(e and e.code()))
     assert producer.flush(30) == 0
     code: int | None = found[0]
     return code
 
 
 def settings_of(admin: Any, kind: str, name: str, *wanted: str) -> dict[str, tuple[str, str]]:
-    (found,) = admin.describe_configs(
-        [ConfigResource(kind, name, list(wanted))], config_filter="all"
-    )[kind.lower()].values()
+    (found,) = admin.describe_configs([ConfigResource(kind, name, list(wanted))], config_filter="all")[
+        kind.lower()
+    ].values()
     return {key: (row["value"], row["config_source"]) for key, row in found.items()}
 
 
@@ -73,9 +66,7 @@ def change(admin: Any, kind: str, name: str, **values: object) -> None:
 def change_all_brokers(cluster: Cluster, value: str | None) -> None:
     """Changes the cluster-wide default; neither kafka-python nor confluent-kafka can name all brokers."""
     s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    change = s.AlterableConfig(
-        name="message.max.bytes", config_operation=0 if value else 1, value=value
-    )
+    change = s.AlterableConfig(name="message.max.bytes", config_operation=0 if value else 1, value=value)
     everyone = s.AlterConfigsResource(resource_type=4, resource_name="", configs=(change,))
     with RawKafka(cluster.brokers[1].port) as raw:
         answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, s.root(resources=(everyone,)))
@@ -94,9 +85,7 @@ def test_changing_a_topic_setting_applies_to_the_next_records(cluster: Cluster, 
     cluster.await_converged()  # a follower appends what its leader accepted, also above its own limit
 
 
-def test_a_cluster_wide_setting_is_inherited_and_a_topic_setting_overrides_it(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_a_cluster_wide_setting_is_inherited_and_a_topic_setting_overrides_it(cluster: Cluster, admin: Any) -> None:
     admin.create_topics([NewTopic("inherits", 1, 2)])
     assert produce_error(cluster, "inherits", BIG) is None
     change_all_brokers(cluster, "10000")
@@ -111,9 +100,7 @@ def test_a_cluster_wide_setting_is_inherited_and_a_topic_setting_overrides_it(
 
 
 def test_changing_a_static_setting_at_run_time_is_refused(admin: Any) -> None:
-    with pytest.raises(
-        (InvalidRequestError, AssertionError, ValueError), match=r"dynamic|Unrecognized configs"
-    ):
+    with pytest.raises((InvalidRequestError, AssertionError, ValueError), match=r"dynamic|Unrecognized configs"):
         change(admin, "BROKER", "1", replica_lag_time_max_ms="5")
     assert settings_of(admin, "BROKER", "1", "replica.lag.time.max.ms") == {
         "replica.lag.time.max.ms": ("30000", "DEFAULT_CONFIG")
@@ -172,10 +159,7 @@ def test_settings_of_a_group_are_known_to_a_broker_that_starts_later(cluster: Cl
         until(
             lambda: (
                 name
-                in [
-                    found.resource_name
-                    for found in raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, listing).config_resources
-                ]
+                in [found.resource_name for found in raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, listing).config_resources]
             ),
             "the restarted broker has the settings of the group",
         )

@@ -12,13 +12,7 @@ from harrow.faults import Schedule
 from harrow.harness.commands import cli
 from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS
 from harrow.harness.search.simulated import shrink_simulated, smaller_simulations
-from harrow.harness.simulation import (
-    SimulationOptions,
-    SimulationResult,
-    plan_seed,
-    run_schedule,
-    run_seed,
-)
+from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from long_runs import long_run
 
 WEAK = SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}, seconds=5.0, batches=60)
@@ -32,9 +26,7 @@ def failed() -> SimulationResult:
 
 
 @long_run
-def test_a_lost_write_is_shrunk_and_repeats_exactly(
-    failed: SimulationResult, tmp_path: Path
-) -> None:
+def test_a_lost_write_is_shrunk_and_repeats_exactly(failed: SimulationResult, tmp_path: Path) -> None:
     path = tmp_path / "seed.json"
     path.write_text(failed.schedule.to_json(), encoding="utf-8")
     result = CliRunner().invoke(cli, ["shrink", str(path), "--runs", "40"])

@@ -8,10 +8,7 @@ from harrow.harness.simulation import SimulationOptions, SimulationResult, run_s
 
 KAFKA_5494 = "harrow.faults.zoo.kafka_5494"
 LOST_RESPONSES = SimulationOptions(
-    seconds=4.0,
-    resends=True,
-    weights={"reset": 2, "slow_link": 2, "pause": 1},
-    plants=(KAFKA_5494,),
+    seconds=4.0, resends=True, weights={"reset": 2, "slow_link": 2, "pause": 1}, plants=(KAFKA_5494,)
 )
 """Connections are reset while several batches are in flight. No broker restarts: a restart loses the remembered
 batches of a correct broker, too."""
@@ -22,9 +19,7 @@ def anomalies(result: SimulationResult) -> set[str]:
     return {name for name, _ in result.anomalies}
 
 
-def test_kafka_5494_is_found_as_duplicates_and_correct_brokers_are_valid_on_the_same_schedule() -> (
-    None
-):
+def test_kafka_5494_is_found_as_duplicates_and_correct_brokers_are_valid_on_the_same_schedule() -> None:
     results = (run_seed(seed, LOST_RESPONSES) for seed in SEEDS)
     found = next((result for result in results if result.status == "invalid"), None)
     assert found is not None, f"no duplicate in seeds {SEEDS}"

@@ -60,18 +60,20 @@ PLANTED: tuple[tuple[object, str, Any, set[str]], ...] = (
     (transactional_offsets_api, "check_transactional", every_epoch, {"duplicate-output"}),
 )
 NAMES = (
-    "revocation-ignored", "never-released", "no-rebalance-timeout", "owners-ignored", "no-session-timeout",
+    "revocation-ignored",
+    "never-released",
+    "no-rebalance-timeout",
+    "owners-ignored",
+    "no-session-timeout",
     "no-member-epoch",
-)  # fmt: skip
+)
 
 
 def test_the_group_of_these_seeds_has_the_new_protocol() -> None:
     assert {plan_seed(seed, OPTIONS).run["group_protocol"] for seed in SEEDS} == {"consumer"}
 
 
-def find(
-    monkeypatch: pytest.MonkeyPatch, where: object, name: str, bug: Any, anomalies: set[str]
-) -> None:
+def find(monkeypatch: pytest.MonkeyPatch, where: object, name: str, bug: Any, anomalies: set[str]) -> None:
     """Run the seeds with a bug until one is invalid."""
     monkeypatch.setattr(where, name, bug)
     results = (run_seed(seed, OPTIONS) for seed in SEEDS)

@@ -20,13 +20,7 @@ from harrow.cluster.storage.log import Log
 from harrow.cluster.transactions.service import TransactionService
 from harrow.faults import Schedule
 from harrow.harness.run_settings import EXACTLY_ONCE
-from harrow.harness.simulation import (
-    SimulationOptions,
-    SimulationResult,
-    plan_seed,
-    run_schedule,
-    run_seed,
-)
+from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
 from harrow.harness.simulation.transform import TransformWorkload
@@ -58,9 +52,7 @@ def test_each_input_has_one_output_and_nothing_stays_open(seed: int) -> None:
     assert result.status == "valid", (result.anomalies, result.reasons)
 
 
-def test_old_offsets_are_legal_only_from_a_coordinator_that_was_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_old_offsets_are_legal_only_from_a_coordinator_that_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     path = SCHEDULES / "outputs-repeated-from-old-offsets.json"
     schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
     assert run_schedule(schedule).status == "valid"
@@ -69,9 +61,7 @@ def test_old_offsets_are_legal_only_from_a_coordinator_that_was_replaced(
     assert "committed-offset-regression" in names(run_schedule(schedule))
 
 
-def test_repeated_outputs_are_legal_only_after_a_replaced_coordinators_offsets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_repeated_outputs_are_legal_only_after_a_replaced_coordinators_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     path = SCHEDULES / "outputs-repeated-from-old-offsets.json"
     schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
     result = run_schedule(schedule)
@@ -96,9 +86,7 @@ def test_the_recorded_schedule_of_a_job_repeats_its_run_byte_for_byte() -> None:
 
 
 def test_seeds_differ_in_whether_power_is_lost() -> None:
-    drawn = {
-        "log.flush.interval.messages" in plan_seed(seed, OPTIONS).run["config"] for seed in range(9)
-    }
+    drawn = {"log.flush.interval.messages" in plan_seed(seed, OPTIONS).run["config"] for seed in range(9)}
     assert drawn == {True, False}
 
 
@@ -139,9 +127,7 @@ def test_losses_without_an_unclean_election_are_anomalies(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
-    [(TransactionIndex.clear, "aborted-read"), (untouched, "unseen")],
-    ids=["forgets", "keeps"],
+    ("damage", "name"), [(TransactionIndex.clear, "aborted-read"), (untouched, "unseen")], ids=["forgets", "keeps"]
 )
 def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
     monkeypatch: pytest.MonkeyPatch, damage: Callable[[TransactionIndex], None], name: str
@@ -185,12 +171,8 @@ def test_a_deletion_beyond_its_offset_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert any("missing-output" in names(run_seed(seed, OPTIONS)) for seed in range(1, 16))
 
 
-def test_a_job_that_commits_no_offsets_is_found_to_write_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def forget(
-        _: SimulatedTransactionalProducer, __: Mapping[TopicPartition, int], ___: Membership
-    ) -> None:
+def test_a_job_that_commits_no_offsets_is_found_to_write_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(_: SimulatedTransactionalProducer, __: Mapping[TopicPartition, int], ___: Membership) -> None:
         return None
 
     monkeypatch.setattr(SimulatedTransactionalProducer, "send_offsets", forget)
@@ -199,17 +181,13 @@ def test_a_job_that_commits_no_offsets_is_found_to_write_twice(
 
 @long_run
 def test_brokers_that_deliver_open_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Partition, "last_stable_offset", property(lambda partition: partition.high_watermark)
-    )
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda partition: partition.high_watermark))
     found = [run_seed(seed, OPTIONS) for seed in range(1, 4)]
     assert set[str]().union(*map(names, found)) & {"inconsistent-offsets", "invariant-violated"}
 
 
 @long_run
-def test_a_transaction_that_is_never_ended_is_found_to_hang(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_transaction_that_is_never_ended_is_found_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     async def forget(_: SimulatedTransactionalProducer, *, commit: bool) -> None:
         assert commit in (True, False)
 

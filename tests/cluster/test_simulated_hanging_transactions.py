@@ -26,12 +26,8 @@ WITHOUT_ADDITION = 11
 
 async def create(client: WireClient) -> None:
     s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-    topic = s.CreatableTopic(
-        name=TP.topic, num_partitions=1, replication_factor=3, assignments=(), configs=()
-    )
-    entity = s.CreateTopicsRequest(
-        topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False
-    )
+    topic = s.CreatableTopic(name=TP.topic, num_partitions=1, replication_factor=3, assignments=(), configs=())
+    entity = s.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False)
     done = (ErrorCode.none, ErrorCode.topic_already_exists)
     while True:
         response = await client.ask_any_broker(ApiKey.CREATE_TOPICS, 5, entity)
@@ -44,9 +40,13 @@ async def open_transaction(client: WireClient) -> KnownLeader:
     """Append a transactional batch that no coordinator knows; returns the leader."""
     s = messages.schema(ApiKey.PRODUCE, WITHOUT_ADDITION, "request")
     data = build_batch(
-        [(None, b"open", ())], timestamp_ms=client.host.clock.wall_ms(), producer_id=7, producer_epoch=0,
-        base_sequence=0, is_transactional=True,
-    )  # fmt: skip
+        [(None, b"open", ())],
+        timestamp_ms=client.host.clock.wall_ms(),
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
     row = s.PartitionProduceData(index=TP.partition, records=data)
     topic = s.TopicProduceData(name=TP.topic, partition_data=(row,))
     entity = s.ProduceRequest(
@@ -82,9 +82,7 @@ def test_an_operator_that_asks_a_follower_first_aborts_a_hanging_transaction() -
         # as before a preferred election that the operator knows nothing of
         client.leaders[TP] = KnownLeader(follower, cluster.bootstrap[follower - 1], leader.epoch)
         HangingTransactions(client, lambda: [TP], TRANSACTION_MS).start()
-        assert not cluster.run_until(
-            lambda: log.log_end_offset > 1, HANGING_TIMEOUTS * TRANSACTION_MS
-        ), "too early"
+        assert not cluster.run_until(lambda: log.log_end_offset > 1, HANGING_TIMEOUTS * TRANSACTION_MS), "too early"
         assert cluster.run_until(
             lambda: log.last_stable_offset(log.high_watermark()) == log.log_end_offset == 2,
             HANGING_TIMEOUTS * TRANSACTION_MS,

@@ -38,16 +38,26 @@ class NoIndex:
 
 def output(offset: int, producer_id: int, value: bytes = VALUE) -> bytes:
     return build_batch(
-        [(value, value, ())], timestamp_ms=0, base_offset=offset, producer_id=producer_id, producer_epoch=0,
-        base_sequence=0, is_transactional=True,
-    )  # fmt: skip
+        [(value, value, ())],
+        timestamp_ms=0,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
 
 
 def marker(offset: int, producer_id: int, kind: int = COMMIT) -> bytes:
     return build_batch(
-        [(CONTROL_KEY.pack(0, kind), END_TXN_VALUE.pack(0, 0), ())], timestamp_ms=0, base_offset=offset,
-        producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True,
-    )  # fmt: skip
+        [(CONTROL_KEY.pack(0, kind), END_TXN_VALUE.pack(0, 0), ())],
+        timestamp_ms=0,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 FIRST = output(0, 1)
@@ -73,14 +83,20 @@ class Run:
     def judge(self) -> Findings:
         logs = [self.leader, self.leader if self.follower is None else self.follower, self.leader]
         replicas = [
-            ReplicaLog(node, node == 1, 0, 4, b"".join(batches), NoIndex())
-            for node, batches in enumerate(logs, 1)
+            ReplicaLog(node, node == 1, 0, 4, b"".join(batches), NoIndex()) for node, batches in enumerate(logs, 1)
         ]
         facts = OutputFacts(
-            offered={VALUE}, acknowledged={VALUE}, seen=self.seen, seen_markers_commit=set(self.markers_commit),
-            skipped=self.skipped, position=4, unclean_epoch=1 if self.unclean else -1, epochs={VALUE: 0},
-            cleaned_end=self.cleaned_end, stale={VALUE} if self.stale else frozenset(),
-        )  # fmt: skip
+            offered={VALUE},
+            acknowledged={VALUE},
+            seen=self.seen,
+            seen_markers_commit=set(self.markers_commit),
+            skipped=self.skipped,
+            position=4,
+            unclean_epoch=1 if self.unclean else -1,
+            epochs={VALUE: 0},
+            cleaned_end=self.cleaned_end,
+            stale={VALUE} if self.stale else frozenset(),
+        )
         findings = Findings()
         judge_output(TP, facts, [], replicas, findings)
         return findings
@@ -93,15 +109,14 @@ def found(rows: list[FoundAnomaly]) -> list[str]:
 SEEN = {0: VALUE, 1: VALUE}
 COMPACTED_AFTER_READ = Run(leader=TWICE, seen=SEEN, markers_commit=frozenset(SEEN))
 COMPACTED_AT_LEADER = Run(leader=TWICE, follower=[FIRST, *TWICE], seen={1: VALUE})
-COMPACTED_AT_FOLLOWER = Run(
-    leader=[FIRST, *TWICE], follower=TWICE, seen=SEEN, markers_commit=frozenset(SEEN)
-)
+COMPACTED_AT_FOLLOWER = Run(leader=[FIRST, *TWICE], follower=TWICE, seen=SEEN, markers_commit=frozenset(SEEN))
 
 
 @pytest.mark.parametrize(
-    "run", [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER, COMPACTED_AT_FOLLOWER],
+    "run",
+    [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER, COMPACTED_AT_FOLLOWER],
     ids=["after-read", "at-leader", "at-follower"],
-)  # fmt: skip
+)
 def test_the_first_of_two_outputs_that_compaction_removed_is_a_duplicate(run: Run) -> None:
     findings = run.judge()
     assert (found(findings.anomalies), found(findings.losses)) == ([], ["duplicate-output"])
@@ -110,17 +125,14 @@ def test_the_first_of_two_outputs_that_compaction_removed_is_a_duplicate(run: Ru
 @pytest.mark.parametrize("run", [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER])
 def test_without_an_unclean_election_that_duplicate_is_an_anomaly(run: Run) -> None:
     clean = Run(
-        leader=run.leader, follower=run.follower, seen=run.seen, markers_commit=run.markers_commit,
-        unclean=False,
-    )  # fmt: skip
+        leader=run.leader, follower=run.follower, seen=run.seen, markers_commit=run.markers_commit, unclean=False
+    )
     findings = clean.judge()
     assert (found(findings.anomalies), found(findings.losses)) == (["duplicate-output"], [])
 
 
 def test_an_output_repeated_from_old_committed_offsets_is_a_loss() -> None:
-    run = Run(
-        leader=[FIRST, *TWICE], seen=SEEN, markers_commit=frozenset(SEEN), unclean=False, stale=True
-    )
+    run = Run(leader=[FIRST, *TWICE], seen=SEEN, markers_commit=frozenset(SEEN), unclean=False, stale=True)
     findings = run.judge()
     assert (found(findings.anomalies), found(findings.losses)) == ([], ["duplicate-output"])
 
@@ -137,10 +149,8 @@ def test_an_output_that_is_missing_after_old_committed_offsets_is_an_anomaly() -
         Run(leader=[output(1, 2, b"0:17"), marker(2, 2)], seen={0: VALUE, 1: b"0:17"}, markers_commit=frozenset({0})),
     ],
     ids=["no-commit-marker-received", "nothing-behind-it"],
-)  # fmt: skip
-def test_a_record_that_was_read_and_that_compaction_does_not_explain_is_inconsistent(
-    run: Run,
-) -> None:
+)
+def test_a_record_that_was_read_and_that_compaction_does_not_explain_is_inconsistent(run: Run) -> None:
     assert "inconsistent-offsets" in found(run.judge().anomalies)
 
 
@@ -183,15 +193,13 @@ def test_compaction_for_a_marker_that_an_unclean_election_took_is_a_loss(
         (TWICE[:1], [FIRST, *TWICE]),
     ],
     ids=["second-not-committed", "another-value", "no-marker", "empty", "aborted-at-leader", "only-at-follower"],
-)  # fmt: skip
+)
 def test_replicas_that_differ_otherwise_diverge(leader: list[bytes], follower: list[bytes]) -> None:
     run = Run(leader=leader, follower=follower, seen=SEEN, markers_commit=frozenset(SEEN))
     assert "replica-divergence" in found(run.judge().anomalies)
 
 
-@pytest.mark.parametrize(
-    ("skipped", "anomalies"), [(frozenset({0}), []), (frozenset[int](), ["unseen"])]
-)
+@pytest.mark.parametrize(("skipped", "anomalies"), [(frozenset({0}), []), (frozenset[int](), ["unseen"])])
 def test_a_reader_may_pass_over_records_below_the_log_start_of_that_time(
     skipped: frozenset[int], anomalies: list[str]
 ) -> None:
@@ -211,13 +219,14 @@ def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.Mon
 
     def judge(
         tp: TopicPartition, facts: OutputFacts, inputs: Any, outputs: Sequence[ReplicaLog], findings: Findings
-    ) -> None:  # fmt: skip
+    ) -> None:
         judge_output(tp, facts, inputs, outputs, findings)
         low = max(replica.low for replica in outputs)
         wrong.extend(
             f"{tp} at {offset}: {facts.seen[offset].decode()} was read as committed"
-            for offset in set(facts.seen) - facts.seen_markers_commit if offset >= low
-        )  # fmt: skip
+            for offset in set(facts.seen) - facts.seen_markers_commit
+            if offset >= low
+        )
         named.update(where for name, where in findings.anomalies if name in READ_WRONGLY)
 
     def keep_aborted(data: bytes, _: object) -> tuple[list[Record], int | None]:
@@ -231,9 +240,7 @@ def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.Mon
     assert set(wrong) <= named
 
 
-@pytest.mark.parametrize(
-    "run", [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER], ids=["after-read", "at-leader"]
-)
+@pytest.mark.parametrize("run", [COMPACTED_AFTER_READ, COMPACTED_AT_LEADER], ids=["after-read", "at-leader"])
 def test_a_record_that_is_gone_where_no_cleaner_was_is_an_anomaly(run: Run) -> None:
     findings = replace(run, cleaned_end=0).judge()
     assert set(found(findings.anomalies)) & {"inconsistent-offsets", "replica-divergence"}

@@ -21,13 +21,15 @@ from harrow.harness.zoo.trial import SimulatedRuns
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "1500"}
 COMPACTED = SimulationOptions(
-    brokers=3, partitions=1, seconds=4.0, batches=120, keys=7,
+    brokers=3,
+    partitions=1,
+    seconds=4.0,
+    batches=120,
+    keys=7,
     topic_config={**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
     config={"log.cleaner.backoff.ms": 200, "log.cleaner.dedupe.buffer.size": 1 << 20},
-)  # fmt: skip
-KEPT = replace(
-    COMPACTED, keys=0, topic_config=SMALL_SEGMENTS, config={"log.retention.check.interval.ms": 300}
 )
+KEPT = replace(COMPACTED, keys=0, topic_config=SMALL_SEGMENTS, config={"log.retention.check.interval.ms": 300})
 SEEDS = range(3)
 CLEANED, DELETED = "log.cleaned", "log.segments-deleted"
 
@@ -75,9 +77,13 @@ KEEP_MS = 60_000
 
 def send(offset: int, outcome: OperationType = OperationType.OK) -> dict[str, int]:
     return {
-        "kind": OperationFunction.SEND, "outcome": outcome, "offset": offset, "invoked_ns": SENT_MS * NS_PER_MS,
-        "time_ns": (SENT_MS + 5) * NS_PER_MS, "timestamp_ms": EPOCH_MS + SENT_MS,
-    }  # fmt: skip
+        "kind": OperationFunction.SEND,
+        "outcome": outcome,
+        "offset": offset,
+        "invoked_ns": SENT_MS * NS_PER_MS,
+        "time_ns": (SENT_MS + 5) * NS_PER_MS,
+        "timestamp_ms": EPOCH_MS + SENT_MS,
+    }
 
 
 SENT = untapped([send(offset) for offset in range(9)], acks=-1)
@@ -87,9 +93,16 @@ def changes(after_ms: int, *, wrong_clocks: bool = False, **fields: object) -> L
     """The trace of a broker that removed the segments of offsets 0 to 2 and 3 to 6, so long after the sends."""
     trace = WorldTrace()
     removal = {
-        "topic": "orders", "partition": 0, "base_offsets": [0, 3], "end": 7, "reason": "retention.ms",
-        "retention_ms": KEEP_MS, "retention_bytes": -1, "bytes_left": 100, **fields,
-    }  # fmt: skip
+        "topic": "orders",
+        "partition": 0,
+        "base_offsets": [0, 3],
+        "end": 7,
+        "reason": "retention.ms",
+        "retention_ms": KEEP_MS,
+        "retention_bytes": -1,
+        "bytes_left": 100,
+        **fields,
+    }
     trace.write((SENT_MS + after_ms) * NS_PER_MS, "broker-1", DELETED, removal)
     return changes_of(trace, ["orders"], wrong_clocks=wrong_clocks)["orders", 0]
 

@@ -12,14 +12,7 @@ from harrow.harness.simulation import SimulationOptions, run_seed
 OPTIONS = SimulationOptions(
     seconds=4.0,
     batches=45,
-    weights={
-        "kill": 4,
-        "isolate": 4,
-        "cut": 4,
-        "reset": 3,
-        "pause_registry": 2,
-        "restart_registry": 2,
-    },
+    weights={"kill": 4, "isolate": 4, "cut": 4, "reset": 3, "pause_registry": 2, "restart_registry": 2},
 )
 
 

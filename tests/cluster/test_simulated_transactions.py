@@ -82,12 +82,8 @@ class Application:
 
     async def _create_topic(self) -> None:
         s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-        topic = s.CreatableTopic(
-            name="sink", num_partitions=2, replication_factor=3, assignments=(), configs=()
-        )
-        entity = s.CreateTopicsRequest(
-            topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False
-        )
+        topic = s.CreatableTopic(name="sink", num_partitions=2, replication_factor=3, assignments=(), configs=())
+        entity = s.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False)
         while True:
             answer = await self.client.ask_any_broker(ApiKey.CREATE_TOPICS, 5, entity)
             if answer.topics[0].error_code in (Code.none, Code.topic_already_exists):
@@ -123,9 +119,7 @@ class Application:
 
     async def _init(self) -> None:
         s = messages.schema(ApiKey.INIT_PRODUCER_ID, 5, "request")
-        entity = s.InitProducerIdRequest(
-            transactional_id=self.name, transaction_timeout=messages.milliseconds(20_000)
-        )
+        entity = s.InitProducerIdRequest(transactional_id=self.name, transaction_timeout=messages.milliseconds(20_000))
         answer = await self._ask_coordinator(ApiKey.INIT_PRODUCER_ID, 5, entity)
         self._take(answer)
 
@@ -169,10 +163,7 @@ class Application:
     async def _end(self, *, commit: bool) -> None:
         s = messages.schema(ApiKey.END_TXN, 5, "request")
         entity = s.EndTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer[0],
-            producer_epoch=self.producer[1],
-            committed=commit,
+            transactional_id=self.name, producer_id=self.producer[0], producer_epoch=self.producer[1], committed=commit
         )
         self._take(await self._ask_coordinator(ApiKey.END_TXN, 5, entity))
 
@@ -242,17 +233,13 @@ def test_transactions_are_whole_or_nothing_while_brokers_are_killed(seed: int) -
             found = [leader_log(cluster, tp) for tp in PLACES]
             return all(
                 partition is not None
-                and partition.last_stable_offset
-                == partition.high_watermark
-                == partition.log_end_offset
+                and partition.last_stable_offset == partition.high_watermark == partition.log_end_offset
                 for partition in found
             )
 
         assert cluster.run_until(at_rest, 60_000), "a last stable offset does not advance"
         seen = [committed_values(leader_log(cluster, tp)) for tp in PLACES]
-        leaders = [
-            leader_log(cluster, TopicPartition(TRANSACTIONS.name, number)) for number in range(3)
-        ]
+        leaders = [leader_log(cluster, TopicPartition(TRANSACTIONS.name, number)) for number in range(3)]
         assert all(leaders)
     for value, result in application.results.items():
         counts = [values.count(value) for values in seen]

@@ -28,13 +28,7 @@ from harrow.harness.commands.simulate import command
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.memory import MemoryHistory, hash_of
 from harrow.harness.run_settings import RunSettings
-from harrow.harness.simulation import (
-    SimulationOptions,
-    SimulationResult,
-    plan_seed,
-    run_schedule,
-    run_seed,
-)
+from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from harrow.harness.simulation.checks import check_trace, judge_partition, log_rows, read_finally
 from harrow.harness.simulation.workload import SimulatedWorkload
 from judged_runs import record_batch
@@ -62,15 +56,15 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     )
     salts = (salt for salt in ("1", "2") if salt != os.environ.get("PYTHONHASHSEED"))
     child = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, timeout=120,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=True,
+        timeout=120,
         env={**os.environ, "PYTHONHASHSEED": next(salts)},
-    ).stdout.decode()  # fmt: skip
+    ).stdout.decode()
     salted, _, there = child.partition("\n")
     assert int(salted) != hash("salt")
-    here = [
-        run_seed(3, replace(SHORT, power_loss=power), keep_trace=True).trace
-        for power in (False, True)
-    ]
+    here = [run_seed(3, replace(SHORT, power_loss=power), keep_trace=True).trace for power in (False, True)]
     assert len(here[0]) > 10_000
     assert here[0] != here[1]
     assert "".join(f"{trace}\n" for trace in here) == there
@@ -130,16 +124,15 @@ def test_acks_1_is_found_to_lose_records() -> None:
 def test_unclean_elections_are_found_to_lose_records() -> None:
     promise_less = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     options = SimulationOptions(
-        config={"replica.lag.time.max.ms": 400}, topic_config=promise_less,
+        config={"replica.lag.time.max.ms": 400},
+        topic_config=promise_less,
         weights={"kill": 4, "pause": 3, "isolate": 3, "cut": 3},
-    )  # fmt: skip
+    )
     assert first_found(options, range(8, 30)) is not None
 
 
 def test_power_losses_without_fsync_are_found_to_lose_records() -> None:
-    careless = SimulationOptions(
-        power_loss=True, config={"log.flush.interval.messages": 1 << 40}, weights={"pause": 2}
-    )
+    careless = SimulationOptions(power_loss=True, config={"log.flush.interval.messages": 1 << 40}, weights={"pause": 2})
     assert first_found(careless, range(100, 125)) is not None
 
 
@@ -154,9 +147,7 @@ WEAK = SimulationOptions(weights={"kill": 4, "pause": 2, "kill_all": 3})
     ],
     ids=["setting", "plant"],
 )
-def test_truncation_to_the_high_watermark_is_found_to_lose_records(
-    options: SimulationOptions,
-) -> None:
+def test_truncation_to_the_high_watermark_is_found_to_lose_records(options: SimulationOptions) -> None:
     """KIP-101's bug: a follower that truncates to its high watermark loses what was acknowledged."""
     found = first_found(options, range(40))
     assert found is not None
@@ -187,29 +178,24 @@ class Sent:
         row = self.recorded.name("producer"), self.recorded.name("orders"), 0
         op, digest = self.recorded.next_op(), hash_of(value.encode())
         self.recorded.append(
-            OperationFunction.SEND,
-            OperationType.INVOKE,
-            *row,
-            -1,
-            op,
-            key_hash=KEY_HASH,
-            value_hash=digest,
+            OperationFunction.SEND, OperationType.INVOKE, *row, -1, op, key_hash=KEY_HASH, value_hash=digest
         )
         self.recorded.append(
-            OperationFunction.SEND,
-            OperationType.OK,
-            *row,
-            offset,
-            op,
-            key_hash=KEY_HASH,
-            value_hash=digest,
+            OperationFunction.SEND, OperationType.OK, *row, offset, op, key_hash=KEY_HASH, value_hash=digest
         )
 
     def read(self, value: str, offset: int) -> None:
         self.recorded.append(
-            OperationFunction.POLL, OperationType.OK, self.recorded.name("reader"), self.recorded.name("orders"), 0,
-            offset, self.recorded.next_op(), key_hash=KEY_HASH, value_hash=hash_of(value.encode()),
-        )  # fmt: skip
+            OperationFunction.POLL,
+            OperationType.OK,
+            self.recorded.name("reader"),
+            self.recorded.name("orders"),
+            0,
+            offset,
+            self.recorded.next_op(),
+            key_hash=KEY_HASH,
+            value_hash=hash_of(value.encode()),
+        )
 
     def found(self, log: dict[int, str], other: dict[int, str] | None = None) -> set[str]:
         """Names of what is wrong when the leader's log holds this (and one replica's another)."""
@@ -285,9 +271,7 @@ def test_the_order_of_sends_and_reads_and_the_equality_of_replicas_are_checked()
         ),
     ],
 )
-def test_what_the_trace_says_of_elections_and_isrs_is_found(
-    event: str, fields: dict[str, object], name: str
-) -> None:
+def test_what_the_trace_says_of_elections_and_isrs_is_found(event: str, fields: dict[str, object], name: str) -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:
         trace = cluster.world.trace
         for host in ("broker-1", "broker-1", "broker-2"):
@@ -305,8 +289,7 @@ def test_simulations_find_only_anomalies_of_the_vocabulary() -> None:
     found = {
         name
         for result in (
-            run_seed(seed, SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}))
-            for seed in range(6)
+            run_seed(seed, SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2})) for seed in range(6)
         )
         for name in names(result)
     }
@@ -318,9 +301,7 @@ def test_simulations_find_only_anomalies_of_the_vocabulary() -> None:
 
 
 def test_the_death_of_a_controller_elects_another_in_virtual_time() -> None:
-    with SimulatedCluster(
-        brokers=3, seed=2, config={"zookeeper.session.timeout.ms": 1_000}
-    ) as cluster:
+    with SimulatedCluster(brokers=3, seed=2, config={"zookeeper.session.timeout.ms": 1_000}) as cluster:
         cluster.start()
         first = cluster.controller_id()
         assert first is not None
@@ -346,9 +327,7 @@ def test_the_registry_keeps_what_it_committed_across_a_kill() -> None:
 
 
 @pytest.mark.parametrize("after_ms", [0, 2, 4, 6, 8])
-def test_registry_outage_during_the_start_of_a_broker_only_delays_it(
-    after_ms: int,
-) -> None:
+def test_registry_outage_during_the_start_of_a_broker_only_delays_it(after_ms: int) -> None:
     with SimulatedCluster(brokers=3, seed=4) as cluster:
         cluster.start()
         cluster.brokers[2].kill()
@@ -365,9 +344,7 @@ def test_registry_outage_during_the_start_of_a_broker_only_delays_it(
 def test_leader_and_isr_request_is_applied_after_a_registry_outage(after_ms: int) -> None:
     with SimulatedCluster(brokers=3, seed=5) as cluster:
         cluster.start()
-        SimulatedWorkload(
-            cluster, RunSettings(brokers=3, partitions=3, topic_config={"min.insync.replicas": 2})
-        )
+        SimulatedWorkload(cluster, RunSettings(brokers=3, partitions=3, topic_config={"min.insync.replicas": 2}))
         ordered = lambda: any("leader-and-isr" in line for line in cluster.world.trace.lines)  # noqa: E731
         assert cluster.world.loop.run_until(ordered, 2_000, every_ms=0.1)
         cluster.run_for(after_ms)
@@ -396,9 +373,7 @@ def test_simulated_backend_refuses_missing_capabilities() -> None:
         assert "disk-delays" not in SimulatedSystem(cluster).capabilities
         check_capabilities(SimulatedSystem(cluster), "", disk_error("write", 1).capabilities())
         with pytest.raises(CapabilityError, match="delay_ms"):
-            check_capabilities(
-                SimulatedSystem(cluster), "", disk_error("write", 1, delay_ms=5).capabilities()
-            )
+            check_capabilities(SimulatedSystem(cluster), "", disk_error("write", 1, delay_ms=5).capabilities())
 
 
 def test_a_schedule_that_needs_another_producer_is_refused() -> None:
@@ -428,15 +403,11 @@ def test_the_command_replays_a_seed_and_keeps_a_ledger(tmp_path: Path) -> None:
     assert one.stdout.startswith('{"t_ns":')
     assert one.stdout == other.stdout
     run = runner.invoke(
-        command,
-        ["--seconds", "1", "--seeds", "2", "--seed", "3", "--jobs", "1", "--out", str(tmp_path)],
+        command, ["--seconds", "1", "--seeds", "2", "--seed", "3", "--jobs", "1", "--out", str(tmp_path)]
     )
     assert run.exit_code == 0, run.output
     assert "2 simulated seeds" in run.output
-    rows = [
-        json.loads(line)
-        for line in (tmp_path / "simulate" / "ledger.jsonl").read_text().splitlines()
-    ]
+    rows = [json.loads(line) for line in (tmp_path / "simulate" / "ledger.jsonl").read_text().splitlines()]
     assert sorted(row["seed"] for row in rows) == [3, 4]
 
 

@@ -143,9 +143,7 @@ def test_up_prints_a_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
     ],
 )
 def test_up_with_arguments_that_cannot_be_used_names_them(arguments: list[str], words: str) -> None:
-    done = subprocess.run(
-        [*UP, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([*UP, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in (1, 2)
     assert words in done.stderr
 
@@ -163,20 +161,12 @@ def test_a_full_data_folder_ends_the_broker_and_keeps_acknowledged_records(tmp_p
     with Cluster(brokers=1, folder=tmp_path / "d", config={"min.insync.replicas": 1}) as cluster:
         pid = cluster.brokers[1].pid
         assert pid is not None
-        producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "acks": "all",
-                "message.timeout.ms": 4000,
-            }
-        )
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "message.timeout.ms": 4000})
         outcome: list[object] = []
         producer.produce("full", b"kept", partition=0, on_delivery=lambda e, m: outcome.append(e))
         assert producer.flush(30) == 0
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
-        producer.produce(
-            "full", b"x" * 500_000, partition=0, on_delivery=lambda e, m: outcome.append(e)
-        )
+        producer.produce("full", b"x" * 500_000, partition=0, on_delivery=lambda e, m: outcome.append(e))
         assert producer.flush(30) == 0
         assert outcome[0] is None
         assert outcome[1] is not None
@@ -211,18 +201,11 @@ def test_a_garbage_frame_closes_only_its_connection() -> None:
 
 
 def test_harrow_up_takes_kafkas_defaults_an_advertised_host_and_settings_of_one_broker() -> None:
-    arguments = (
-        "--brokers=2",
-        "--defaults=kafka",
-        "--advertise=localhost",
-        "--set=2:broker.rack=b",
-    )
+    arguments = ("--brokers=2", "--defaults=kafka", "--advertise=localhost", "--set=2:broker.rack=b")
     with harrow_up(*arguments, "--set=num.partitions=5") as (up, shown):
         assert [row["host"] for row in shown["brokers"]] == ["localhost"] * 2
         ports = {row["id"]: row["port"] for row in shown["brokers"]}
-        assert shown["bootstrap_servers"] == ",".join(
-            f"localhost:{port}" for port in ports.values()
-        )
+        assert shown["bootstrap_servers"] == ",".join(f"localhost:{port}" for port in ports.values())
         with RawKafka(ports[1]) as raw:
             nodes = {row.node_id: (row.host, row.port, row.rack) for row in raw.metadata().brokers}
             assert nodes == {1: ("localhost", ports[1], None), 2: ("localhost", ports[2], "b")}
@@ -247,16 +230,11 @@ def described(raw: RawKafka, node: str) -> dict[str, str]:
     [
         (["--set", "4:broker.rack=b"], "there is no broker 4; expected a number from 1 to 3"),
         (["--set", "2:broker.rack"], "expected NAME=VALUE"),
-        (
-            ["--advertise", "shop", "--set", "listeners=A://:0"],
-            "give --advertise or --set listeners",
-        ),
+        (["--advertise", "shop", "--set", "listeners=A://:0"], "give --advertise or --set listeners"),
         (["--defaults", "apache"], "'apache' is not one of 'harrow', 'kafka'"),
     ],
 )
-def test_words_of_harrow_up_that_cannot_be_used_are_usage_errors(
-    arguments: list[str], problem: str
-) -> None:
+def test_words_of_harrow_up_that_cannot_be_used_are_usage_errors(arguments: list[str], problem: str) -> None:
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2
     assert problem in result.output

@@ -7,14 +7,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from harrow import Harrow
-from transactional_clients import (
-    TIMEOUT_S,
-    committed_offset,
-    consumer_of,
-    read_both,
-    send,
-    transactional_producer,
-)
+from transactional_clients import TIMEOUT_S, committed_offset, consumer_of, read_both, send, transactional_producer
 
 pytestmark = pytest.mark.harrow(scope="session")
 
@@ -23,9 +16,7 @@ def unique(name: str) -> str:
     return f"{name}-{uuid4().hex[:6]}"
 
 
-def test_a_committed_transaction_is_read_whole_and_an_aborted_one_not_at_all(
-    harrow: Harrow,
-) -> None:
+def test_a_committed_transaction_is_read_whole_and_an_aborted_one_not_at_all(harrow: Harrow) -> None:
     topic = harrow.topic("both", partitions=3).name
     producer = transactional_producer(harrow.bootstrap_servers)
     producer.init_transactions(TIMEOUT_S)
@@ -42,9 +33,7 @@ def test_a_committed_transaction_is_read_whole_and_an_aborted_one_not_at_all(
     assert len(everything) == 12
 
 
-def test_records_of_an_open_transaction_hold_back_readers_of_committed_data(
-    harrow: Harrow,
-) -> None:
+def test_records_of_an_open_transaction_hold_back_readers_of_committed_data(harrow: Harrow) -> None:
     topic = harrow.topic("open", partitions=1).name
     servers = harrow.bootstrap_servers
     first, second = transactional_producer(servers), transactional_producer(servers)
@@ -60,9 +49,7 @@ def test_records_of_an_open_transaction_hold_back_readers_of_committed_data(
     assert read_both(servers, topic) == (["first", "second"], ["first", "second"])
 
 
-def test_a_new_producer_with_the_transactional_id_aborts_and_fences_the_old_one(
-    harrow: Harrow,
-) -> None:
+def test_a_new_producer_with_the_transactional_id_aborts_and_fences_the_old_one(harrow: Harrow) -> None:
     topic = harrow.topic("zombies", partitions=1).name
     servers, name = harrow.bootstrap_servers, unique("zombie")
     zombie = transactional_producer(servers, name)
@@ -107,9 +94,7 @@ def test_offsets_of_a_transaction_are_valid_with_its_commit_and_only_then(harrow
     assert read_both(servers, sink)[0] == ["up to 3"]
 
 
-def test_a_member_of_an_older_generation_cannot_commit_offsets_in_a_transaction(
-    harrow: Harrow,
-) -> None:
+def test_a_member_of_an_older_generation_cannot_commit_offsets_in_a_transaction(harrow: Harrow) -> None:
     servers, group = harrow.bootstrap_servers, unique("generations")
     source = harrow.topic("generations", partitions=1).name
     producer = transactional_producer(servers)

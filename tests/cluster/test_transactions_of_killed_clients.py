@@ -15,15 +15,7 @@ from textwrap import dedent
 import pytest
 from harrow import Harrow
 from long_runs import some
-from transaction_steps import (
-    SETTINGS,
-    STEPS,
-    broker_at,
-    commit_as_heir,
-    new_job,
-    start_client,
-    warm_up,
-)
+from transaction_steps import SETTINGS, STEPS, broker_at, commit_as_heir, new_job, start_client, warm_up
 from transactional_clients import TIMEOUT_S, committed_offset, read_both
 from waiting import until
 
@@ -66,9 +58,7 @@ def warm(harrow: Harrow) -> Iterator[Harrow]:
 
 
 @pytest.mark.parametrize("step", some(STEPS, suite=4))
-def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
-    warm: Harrow, step: str
-) -> None:
+def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
     servers, job = warm.bootstrap_servers, new_job(warm, "killed")
     node = broker_at(warm, step, job.transactional_id, job.sink, job.group)
     broker = warm.cluster.brokers[node]

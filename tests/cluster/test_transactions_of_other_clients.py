@@ -23,9 +23,7 @@ class AbandonedError(Exception):
 
 
 async def with_aiokafka(servers: str, source: str, sink: str, group: str) -> None:
-    producer: Any = AIOKafkaProducer(
-        bootstrap_servers=servers, transactional_id=f"aio-{uuid4().hex[:8]}"
-    )
+    producer: Any = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=f"aio-{uuid4().hex[:8]}")
     await producer.start()
     try:
         for number in range(4):
@@ -55,9 +53,7 @@ def test_aiokafka_commits_and_aborts_records_and_offsets(harrow: Harrow) -> None
 def test_kafka_python_commits_and_aborts_records_and_offsets(harrow: Harrow) -> None:
     servers, group = harrow.bootstrap_servers, f"kp-{uuid4().hex[:6]}"
     source, sink = (harrow.topic(name, partitions=1).name for name in ("kp-in", "kp-out"))
-    producer: Any = KafkaProducer(
-        bootstrap_servers=servers, transactional_id=f"kp-{uuid4().hex[:8]}"
-    )
+    producer: Any = KafkaProducer(bootstrap_servers=servers, transactional_id=f"kp-{uuid4().hex[:8]}")
     try:
         producer.init_transactions()
         for number in range(4):

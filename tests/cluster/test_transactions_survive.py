@@ -17,23 +17,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from harrow import Harrow
 from long_runs import some
-from transaction_steps import (
-    SETTINGS,
-    STEPS,
-    Job,
-    broker_at,
-    commit_as_heir,
-    new_job,
-    start_client,
-    warm_up,
-)
-from transactional_clients import (
-    TIMEOUT_S,
-    committed_offset,
-    consumer_of,
-    read_both,
-    transactional_producer,
-)
+from transaction_steps import SETTINGS, STEPS, Job, broker_at, commit_as_heir, new_job, start_client, warm_up
+from transactional_clients import TIMEOUT_S, committed_offset, consumer_of, read_both, transactional_producer
 from waiting import until
 
 pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
@@ -82,9 +67,7 @@ def run_once(producer: Producer, job: Job, consumer: object) -> bool:
         for partition in (0, 1):
             producer.produce(job.sink, f"record-{partition}", partition=partition)
         metadata = consumer.consumer_group_metadata()  # type: ignore[attr-defined]
-        producer.send_offsets_to_transaction(
-            [TopicPartition(job.source, 0, 7)], metadata, TIMEOUT_S
-        )
+        producer.send_offsets_to_transaction([TopicPartition(job.source, 0, 7)], metadata, TIMEOUT_S)
     except KafkaException as error:
         reason = error.args[0]
         assert reason.retriable() or reason.txn_requires_abort(), reason
@@ -97,9 +80,7 @@ def run_once(producer: Producer, job: Job, consumer: object) -> bool:
 def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
     servers, job = warm.bootstrap_servers, new_job(warm, "survivor")
     node = broker_at(warm, step, job.transactional_id, job.sink, job.group)
-    producer = transactional_producer(
-        servers, job.transactional_id, connections_max_idle_ms=IDLE_MS
-    )
+    producer = transactional_producer(servers, job.transactional_id, connections_max_idle_ms=IDLE_MS)
     with consumer_of(servers, job.group) as consumer:
         if not step.endswith("-init"):
             producer.init_transactions(TIMEOUT_S)
@@ -149,9 +130,7 @@ CLIENT = dedent(
 
 
 @pytest.mark.parametrize("step", ["init", "produce", "offsets", "commit"])
-def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(
-    warm: Harrow, step: str
-) -> None:
+def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(warm: Harrow, step: str) -> None:
     servers, job = warm.bootstrap_servers, new_job(warm, "killed")
     with start_client(CLIENT, servers, job, step) as client:
         assert client.stdout is not None

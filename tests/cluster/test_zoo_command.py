@@ -27,34 +27,33 @@ def zoo(*words: str) -> tuple[int, str]:
 def test_a_bug_is_found_and_its_schedule_repeats_it(tmp_path: Path) -> None:
     page = tmp_path / "zoo.md"
     page.write_text("\n".join((*SIMULATED, "")))
-    options = (
-        "--trials",
-        "2",
-        "--jobs",
-        "1",
-        "--no-shrink",
-        "--out",
-        str(tmp_path),
-        "--write",
-        str(page),
-    )
+    options = ("--trials", "2", "--jobs", "1", "--no-shrink", "--out", str(tmp_path), "--write", str(page))
     code, output = zoo("kafka_5494", *options)
     assert code == 0, output
     assert "2 of 2" in output
     assert "| 17 | KAFKA-5494 | 2 of 2 | 34-100 |" in page.read_text()
-    rows = [
-        json.loads(line) for line in (tmp_path / "zoo" / "ledger.jsonl").read_text().splitlines()
-    ]
-    assert [(row["bug"], row["found"], row["false_alarms"]) for row in rows] == [
-        ("kafka_5494", True, 0)
-    ] * 2
+    rows = [json.loads(line) for line in (tmp_path / "zoo" / "ledger.jsonl").read_text().splitlines()]
+    assert [(row["bug"], row["found"], row["false_alarms"]) for row in rows] == [("kafka_5494", True, 0)] * 2
     again = run_schedule(read_schedule(tmp_path / "zoo" / "kafka_5494-1.json"))
     assert {name for name, _ in again.anomalies} == set(rows[1]["anomalies"])
 
 
 def test_a_bug_that_is_not_found_in_its_budget_fails_the_command(tmp_path: Path) -> None:
-    code, output = zoo("1", "--search", "random", "--trials", "1", "--jobs", "1", "--budget", "1", "--floor", "1",
-                       "--out", str(tmp_path))  # fmt: skip
+    code, output = zoo(
+        "1",
+        "--search",
+        "random",
+        "--trials",
+        "1",
+        "--jobs",
+        "1",
+        "--budget",
+        "1",
+        "--floor",
+        "1",
+        "--out",
+        str(tmp_path),
+    )
     row = json.loads((tmp_path / "zoo" / "ledger.jsonl").read_text())
     assert row["seconds"] >= 1 or row["found"]
     assert code == (0 if row["found"] else 1), output
@@ -82,9 +81,7 @@ def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Pa
 @long_run
 def test_runs_without_a_bug_can_be_those_of_one_search(tmp_path: Path) -> None:
     assert {source_of(number, ZOO, "guided") for number in range(10)} == {"guided"}
-    assert {source_of(number, ZOO, "directed") for number in range(len(ZOO))} == {
-        bug.name for bug in ZOO
-    }
+    assert {source_of(number, ZOO, "directed") for number in range(len(ZOO))} == {bug.name for bug in ZOO}
     arguments = ("--alarms", "1", "--first", "77", "--search", "random", "--jobs", "1")
     code, output = zoo(*arguments, "--out", str(tmp_path))
     assert code == 0, output
@@ -97,9 +94,7 @@ def test_searches_of_one_bug_alone_have_no_runs_without_it(tmp_path: Path) -> No
     assert "random, guided, directed" in output
 
 
-def test_a_false_alarm_is_written_and_fails_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_false_alarm_is_written_and_fails_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = plan_directed(ZOO[0], 1)
     judged = Judged(source="random", status="invalid", anomalies=("lost-write",), schedule=shown)
 

@@ -19,9 +19,7 @@ BUDGET_S = 90.0
 
 @long_run
 @pytest.mark.parametrize("name", ["kip_101", "kafka_7128", "kip_966", "kafka_13091"])
-def test_a_bug_is_found_on_real_processes_and_no_run_without_it_has_an_anomaly(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_bug_is_found_on_real_processes_and_no_run_without_it_has_an_anomaly(name: str, tmp_path: Path) -> None:
     bug = bug_named(name)
     where = RealRuns(tmp_path / "runs", name, settings_on_processes(bug))
     trial = run_trial(bug, 100, EVENTS, budget_s=BUDGET_S, where=where)

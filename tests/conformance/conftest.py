@@ -100,10 +100,7 @@ def own_kafka(own_cluster: Cluster) -> Iterator[Kafka]:
 
 
 @pytest.fixture(
-    params=[
-        "harrow",
-        pytest.param("apache", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")),
-    ]
+    params=["harrow", pytest.param("apache", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"))]
 )
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """Yields three brokers that serve clients on 127.0.0.1."""

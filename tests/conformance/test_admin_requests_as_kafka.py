@@ -29,12 +29,9 @@ class Pages:
         controller = kafka.raw(self.raw.metadata().controller_id)
         s = messages.schema(ApiKey.CREATE_PARTITIONS, 3, "request")
         rows = tuple(
-            s.CreatePartitionsTopic(
-                name=name, count=2,
-                assignments=(s.CreatePartitionsAssignment(broker_ids=(2, 3)),),
-            )
+            s.CreatePartitionsTopic(name=name, count=2, assignments=(s.CreatePartitionsAssignment(broker_ids=(2, 3)),))
             for name in (self.first, self.second)
-        )  # fmt: skip
+        )
         timeout = messages.milliseconds(10_000)
         entity = s.root(topics=rows, timeout=timeout, validate_only=False)
         created = controller.ask(ApiKey.CREATE_PARTITIONS, 3, entity)
@@ -51,9 +48,8 @@ class Pages:
         s = messages.schema(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "request")
         at = None if cursor is None else s.Cursor(topic_name=cursor[0], partition_index=cursor[1])
         entity = s.root(
-            topics=tuple(s.TopicRequest(name=name) for name in names),
-            response_partition_limit=limit, cursor=at,
-        )  # fmt: skip
+            topics=tuple(s.TopicRequest(name=name) for name in names), response_partition_limit=limit, cursor=at
+        )
         answer = self.raw.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, entity)
         rows = [
             (topic.name, topic.error_code.name, [row.partition_index for row in topic.partitions])
@@ -89,10 +85,7 @@ def test_unknown_topics_and_cursors_get_the_errors_of_kafka(kafka: Any) -> None:
     a, b = pages.first, pages.second
     unknown: Row = ("aa-nowhere", "unknown_topic_or_partition", [])
     invalid: Row = ("a bad name", "invalid_topic_exception", [])
-    assert pages.ask(a, "aa-nowhere", "a bad name", limit=1) == (
-        [invalid, unknown, (a, "none", [0])],
-        (a, 1),
-    )
+    assert pages.ask(a, "aa-nowhere", "a bad name", limit=1) == ([invalid, unknown, (a, "none", [0])], (a, 1))
     refused: list[Row] = [(a, "invalid_request", []), (b, "invalid_request", [])]
     for cursor in ((f"{a}-is-gone", 0), ("zz", 0), (a, -1), ("", 0)):
         assert pages.ask(a, b, cursor=cursor) == (refused, None), cursor
@@ -106,10 +99,7 @@ def test_unknown_topics_and_cursors_get_the_errors_of_kafka(kafka: Any) -> None:
 def listed(kafka: Any, version: int, *kinds: int) -> tuple[str, set[tuple[int, str]]]:
     s = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, version, "request")
     answer = kafka.raw(1).ask(ApiKey.LIST_CONFIG_RESOURCES, version, s.root(resource_types=kinds))
-    rows = {
-        (getattr(row, "resource_type", 16), getattr(row, "resource_name", ""))
-        for row in answer.config_resources
-    }
+    rows = {(getattr(row, "resource_type", 16), getattr(row, "resource_name", "")) for row in answer.config_resources}
     return answer.error_code.name, rows
 
 
@@ -143,31 +133,19 @@ def altered(
     rows = tuple(
         s.EntryData(
             entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in parts),
-            ops=tuple(
-                s.OpData(key=key, value=value or 0.0, remove=value is None)
-                for key, value in changes
-            ),
+            ops=tuple(s.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes),
         )
         for parts, changes in entries
     )
-    answer = kafka.raw(1).ask(
-        ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=rows, validate_only=dry)
-    )
+    answer = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=rows, validate_only=dry))
     return [(row.error_code.name, row.error_message) for row in answer.entries]
 
 
-def described(
-    kafka: Any, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
-) -> Any:
+def described(kafka: Any, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1) -> Any:
     """The quotas by entity, or the name of the error."""
     s = messages.schema(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, "request")
-    rows = tuple(
-        s.ComponentData(entity_type=kind, match_type=how, match=name)
-        for kind, how, name in components
-    )
-    answer = kafka.raw(2).ask(
-        ApiKey.DESCRIBE_CLIENT_QUOTAS, version, s.root(components=rows, strict=strict)
-    )
+    rows = tuple(s.ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in components)
+    answer = kafka.raw(2).ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, s.root(components=rows, strict=strict))
     if answer.error_code:
         assert answer.error_message
         assert answer.entries is None
@@ -211,9 +189,7 @@ def test_quotas_are_stored_matched_and_removed_as_in_kafka(kafka: Any) -> None:
     assert described(kafka, ("user", 1, None)).keys() == {default, defaults}
     assert described(kafka, ("user", 2, None), ("client-id", 2, None)).keys() == {pair, defaults}
     assert described(kafka, ("user", 2, None), strict=True).keys() == {entity(user=user), default}
-    assert described(kafka, ("ip", 2, None)) == {
-        entity(ip="127.0.0.9"): {"connection_creation_rate": 5.0}
-    }
+    assert described(kafka, ("ip", 2, None)) == {entity(ip="127.0.0.9"): {"connection_creation_rate": 5.0}}
     assert described(kafka, strict=True) == {}
     for parts in described(kafka):
         keys = (RATE, "request_percentage", "consumer_byte_rate", "controller_mutation_rate")

@@ -11,9 +11,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from kafka_versions import KAFKA_VERSIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
-ROW = re.compile(
-    r"^\| (\d+) \| \w+ \| (\d+) to (\d+) \| (?:(\d+) to (\d+)|-) \| \S[^|]+ \|$", re.MULTILINE
-)
+ROW = re.compile(r"^\| (\d+) \| \w+ \| (\d+) to (\d+) \| (?:(\d+) to (\d+)|-) \| \S[^|]+ \|$", re.MULTILINE)
 Ranges = dict[int, tuple[int, int]]
 
 

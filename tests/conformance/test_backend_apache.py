@@ -80,7 +80,7 @@ def test_the_users_test_runs_unchanged_and_what_the_backend_lacks_is_skipped_wit
     pytester.makepyfile(SERVICE)
     result = pytester.runpytest_subprocess(
         "-p", "no:xdist", "-p", "no:cacheprovider", "-rs", "--harrow-backend=apache", f"--harrow-kafka={JARS}"
-    )  # fmt: skip
+    )
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
         ["*backend apache*", "*valid (no-loss)*", "*needs the capability 'failpoints'*'apache'*"]
@@ -101,10 +101,7 @@ def test_faults_of_requests_and_of_links_act_on_kafka(kafka: Harrow) -> None:
     )
     produce_while_faults_last(kafka, "orders", *faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
-    with (
-        pytest.raises(CapabilityError, match=r"'slow-disk'.*'apache'"),
-        kafka.chaos(slow_disk(leader(orders))),
-    ):
+    with pytest.raises(CapabilityError, match=r"'slow-disk'.*'apache'"), kafka.chaos(slow_disk(leader(orders))):
         pass
 
 
@@ -139,11 +136,7 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
     followers = [broker for node, broker in kafka.cluster.brokers.items() if node != led]
     for broker in followers:
         broker.pause()
-    for first in (
-        10,
-        20,
-        30,
-    ):  # the leader sends the first batch at once, to fetches that wait at it
+    for first in (10, 20, 30):  # the leader sends the first batch at once, to fetches that wait at it
         produce_numbers(kafka.bootstrap_servers, "orders", range(first, first + 10), acks=1)
     kafka.cluster.brokers[led].kill()
     for broker in followers:
@@ -159,16 +152,16 @@ def test_what_kafka_removed_legally_is_no_loss(kafka: Harrow) -> None:
     cleaned = kafka.topic(
         "cleaned",
         config={
-            "cleanup.policy": "compact", "segment.ms": 100, "min.cleanable.dirty.ratio": 0.0,
+            "cleanup.policy": "compact",
+            "segment.ms": 100,
+            "min.cleanable.dirty.ratio": 0.0,
             "max.compaction.lag.ms": 100,
         },
-    )  # fmt: skip
+    )
     deleted = kafka.topic("deleted")
     produce_numbers(kafka.bootstrap_servers, "deleted", range(50))
     admin: Any = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_records([TopicPartition("deleted", 0, 30)])[TopicPartition("deleted", 0)].result(
-        30
-    )
+    admin.delete_records([TopicPartition("deleted", 0, 30)])[TopicPartition("deleted", 0)].result(30)
     number = 0
 
     def compacted() -> bool:
@@ -262,9 +255,7 @@ def test_waits_by_responses_see_what_waits_by_taps_see(kafka: Harrow) -> None:
     assert kafka.await_assigned("billing", members=1) == 1
     kafka.await_caught_up("billing", orders)
     assert kafka.await_request("OffsetCommit", client="billing*") >= 4
-    with pytest.raises(
-        WaitTimeoutError, match="group 'billing' is Stable with 1 member: billing-1-"
-    ):
+    with pytest.raises(WaitTimeoutError, match="group 'billing' is Stable with 1 member: billing-1-"):
         kafka.await_assigned("billing", members=2, timeout=0.5)
     leader_of_0 = kafka.await_leader(orders)
     kafka.cluster.brokers[leader_of_0].kill()

@@ -11,24 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docker_leftovers import (
-    await_nothing_left,
-    containers,
-    networks_of,
-    processes_of,
-    volumes_of,
-)
-from harrow import (
-    Harrow,
-    VerdictError,
-    cut,
-    follower,
-    isolate,
-    kill,
-    leader,
-    lose_response,
-    pause,
-)
+from docker_leftovers import await_nothing_left, containers, networks_of, processes_of, volumes_of
+from harrow import Harrow, VerdictError, cut, follower, isolate, kill, leader, lose_response, pause
 from harrow.harness.backends.docker.source import DockerClusters
 from kafka_and_store import faults_of_a_store_act_beside_those_of_kafka
 from kafka_image import MISSING, kafka_image
@@ -94,38 +78,46 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
     assert kafka.cluster.brokers[led].state == "dead"
     for broker in followers:
         broker.resume()
-    until(
-        lambda: kafka.cluster.leader("weak", 0) not in (None, led),
-        "another leader",
-        timeout_s=CONTAINER_TIMEOUT_S,
-    )
+    until(lambda: kafka.cluster.leader("weak", 0) not in (None, led), "another leader", timeout_s=CONTAINER_TIMEOUT_S)
     kafka.cluster.brokers[led].start(CONTAINER_TIMEOUT_S)
     with pytest.raises(VerdictError) as found:
         kafka.verify(weak, guarantee="no-loss")
     assert "lost-write" in found.value.verdict.anomaly_names()
 
 
-def test_the_example_and_applications_of_the_gallery_run_unchanged(
-    image: str, tmp_path: Path
-) -> None:
+def test_the_example_and_applications_of_the_gallery_run_unchanged(image: str, tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
-    example = next(
-        block
-        for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-        if "place_orders" in block
-    )
+    example = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "place_orders" in block)
     (tmp_path / "test_readme.py").write_text(example)
     done = subprocess.run(
         [
-            sys.executable, "-m", "pytest", str(tmp_path / "test_readme.py"), str(ROOT / "examples" / "gallery"),
-            "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly", "-rs", "-q",
-            "-c", str(ROOT / "pyproject.toml"),
-            "-k", "no_order_is_lost or no_idempotence or acks_one", "--harrow-backend=docker",
+            sys.executable,
+            "-m",
+            "pytest",
+            str(tmp_path / "test_readme.py"),
+            str(ROOT / "examples" / "gallery"),
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            "-rs",
+            "-q",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            "-k",
+            "no_order_is_lost or no_idempotence or acks_one",
+            "--harrow-backend=docker",
             f"--harrow-image={image}",
-            f"--harrow-out={tmp_path / 'out'}", "--harrow-scope=test",
+            f"--harrow-out={tmp_path / 'out'}",
+            "--harrow-scope=test",
         ],
-        capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 

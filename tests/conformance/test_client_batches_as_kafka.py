@@ -20,9 +20,12 @@ RECORDS = b"".join(GOOD)
 UNKNOWN = {"length of more than 32 bits"}
 """Apache Kafka answers UNKNOWN_SERVER_ERROR, where Harrow answers INVALID_RECORD."""
 STORED_COMPRESSED = {
-    "length 0", "length -1", "length beyond the batch", "length too short",
+    "length 0",
+    "length -1",
+    "length beyond the batch",
+    "length too short",
     "length of the largest integer",
-}  # fmt: skip
+}
 """Apache Kafka stores these in a compressed batch, and consumers fail at them."""
 
 
@@ -36,16 +39,11 @@ def refused(kafka: Any, topic: str, data: bytes) -> ErrorCode:
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(
-    kafka: Any, version: int
-) -> None:
+def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(kafka: Any, version: int) -> None:
     topic, raw = kafka.topic("two-producers", 1), kafka.raw(1)
     s = messages.schema(ApiKey.INIT_PRODUCER_ID, version, "request")
     entity = s.InitProducerIdRequest(
-        transactional_id=None,
-        transaction_timeout=messages.milliseconds(60_000),
-        producer_id=0,
-        producer_epoch=0,
+        transactional_id=None, transaction_timeout=messages.milliseconds(60_000), producer_id=0, producer_epoch=0
     )
 
     def initialised() -> Any:
@@ -57,10 +55,7 @@ def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(
     assert len({row.producer_id for row in producers}) == 2
     for number, row in enumerate(producers):
         data = batch(
-            [f"of producer {number}"],
-            producer_id=row.producer_id,
-            producer_epoch=row.producer_epoch,
-            base_sequence=0,
+            [f"of producer {number}"], producer_id=row.producer_id, producer_epoch=row.producer_epoch, base_sequence=0
         )
         produced = raw.produce(topic, 0, data)
         assert (produced.error_code, produced.base_offset) == (Code.none, number)
@@ -74,9 +69,7 @@ def test_a_partition_that_does_not_exist_is_named_before_the_lack_of_records(kaf
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.LZ4])
-def test_a_batch_whose_records_do_not_parse_is_refused_and_not_stored(
-    kafka: Any, codec: int
-) -> None:
+def test_a_batch_whose_records_do_not_parse_is_refused_and_not_stored(kafka: Any, codec: int) -> None:
     topic = kafka.topic("malformed", 1)
     for kind, (records, count) in MALFORMED.items():
         wanted = {Code.invalid_record}
@@ -124,10 +117,7 @@ def test_the_max_timestamp_of_a_batch_is_that_of_its_records(kafka: Any, codec: 
 
 def test_times_that_no_record_may_have_are_refused(kafka: Any) -> None:
     """A time is 64 bits: a sum that is larger wraps. Times below -1 are stored, as far as the topic allows them."""
-    topic, own = (
-        kafka.topic("times", 1),
-        kafka.topic("own", 1, message_timestamp_type="LogAppendTime"),
-    )
+    topic, own = (kafka.topic("times", 1), kafka.topic("own", 1, message_timestamp_type="LogAppendTime"))
     now = time.time_ns() // 1_000_000
     far = record(0, time=2**63 - 1) + GOOD[1]
     assert refused(kafka, topic, batch_of(far, 2, base_ms=now)) is Code.invalid_timestamp
@@ -147,10 +137,7 @@ def test_times_that_no_record_may_have_are_refused(kafka: Any) -> None:
 
 def test_attributes_without_a_meaning_are_kept_where_the_header_stays(kafka: Any) -> None:
     now, raw = time.time_ns() // 1_000_000, kafka.raw(1)
-    plain, own = (
-        kafka.topic("bits", 1),
-        kafka.topic("own-bits", 1, message_timestamp_type="LogAppendTime"),
-    )
+    plain, own = (kafka.topic("bits", 1), kafka.topic("own-bits", 1, message_timestamp_type="LogAppendTime"))
     for topic, most, kept in ((plain, now, 0x80), (plain, now + 9, 0), (own, now, 0x08)):
         data = batch_of(RECORDS, 2, base_ms=now, max_ms=most, attributes=0x80)
         row = raw.produce(topic, 0, data)
@@ -174,9 +161,7 @@ def test_a_producer_without_an_epoch_is_fenced_by_one_with_an_epoch(kafka: Any) 
     topic, raw = kafka.topic("epochless", 1, 2), kafka.raw(1)
 
     def sent(producer_id: int, epoch: int, sequence: int = 0) -> tuple[Code, int]:
-        records = batch(
-            ["a"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
-        )
+        records = batch(["a"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         found = raw.produce(topic, 0, records)
         return found.error_code, found.base_offset
 

@@ -12,14 +12,7 @@ from apache_kafka import MISSING
 from confluent_kafka import KafkaException, Producer
 from faults_under_traffic import lines
 from group_members import await_all, confluent, members, records
-from harrow import (
-    Harrow,
-    hijack_transactional_id,
-    isolate_client,
-    kill_program,
-    rebalance_storm,
-    stuck_consumer,
-)
+from harrow import Harrow, hijack_transactional_id, isolate_client, kill_program, rebalance_storm, stuck_consumer
 from harrow.faults import Fault
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
@@ -98,9 +91,7 @@ def groups_are_disturbed(kafka: Harrow) -> None:
             await_all(found, PARTITIONS)
             before = sum(len(member.assignments) for member in found)
             storm, calm, stuck, left = healed(
-                kafka,
-                rebalance_storm(group, every_s=every, seconds=3),
-                stuck_consumer(group, seconds=2),
+                kafka, rebalance_storm(group, every_s=every, seconds=3), stuck_consumer(group, seconds=2)
             )
             await_all(found, PARTITIONS)
         assert calm["rebalances"] >= storm["rebalances"] >= 1

@@ -12,12 +12,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
 BROKER, DEFAULT_SOURCE = 4, 5
-OF_LISTENERS = {
-    "listeners",
-    "advertised.listeners",
-    "listener.security.protocol.map",
-    "inter.broker.listener.name",
-}
+OF_LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"}
 WITHOUT_A_REGISTRY = {"leader.imbalance.per.broker.percentage"}
 
 
@@ -25,9 +20,7 @@ def defaults_of(kafka: Any) -> dict[str, str]:
     """Kafka's own default of each broker setting, below what the tests set; "" for null."""
     s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
     node = str(next(iter(kafka.ports)))
-    resource = s.DescribeConfigsResource(
-        resource_type=BROKER, resource_name=node, configuration_keys=None
-    )
+    resource = s.DescribeConfigsResource(resource_type=BROKER, resource_name=node, configuration_keys=None)
     entity = s.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
     rows = kafka.raw(int(node)).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results[0].configs
     assert rows, "the broker describes no setting"

@@ -31,9 +31,7 @@ def complaints(err: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_dumping_the_golden_files_prints_every_line_as_kafka(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dumping_the_golden_files_prints_every_line_as_kafka(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(GOLDEN)
     files = files_for(name)
     result = dump_log(files, *DUMPS[name])
@@ -82,6 +80,4 @@ def test_sanity_checking_untrimmed_indexes_gives_the_results_of_kafka() -> None:
     refused = dump_log([str(times)], "--index-sanity-check")
     assert refused.exit_code == 1
     assert str(refused.exception).startswith("Corrupt time index found, time index file")
-    assert "the last timestamp is 0 which is less than the first timestamp" in str(
-        refused.exception
-    )
+    assert "the last timestamp is 0 which is less than the first timestamp" in str(refused.exception)

@@ -32,10 +32,7 @@ def schema(api: ApiKey, version: int) -> Any:
 def rows_of(topics: Iterable[Any], partitions: str, index: str, code: str) -> Rows:
     """Of each topic of a response the partitions with their errors; sorted, because Kafka's order is that of a hash."""
     return sorted(
-        (
-            topic.name,
-            [(getattr(row, index), int(getattr(row, code))) for row in getattr(topic, partitions)],
-        )
+        (topic.name, [(getattr(row, index), int(getattr(row, code))) for row in getattr(topic, partitions)])
         for topic in topics
     )
 
@@ -47,9 +44,7 @@ def list_offsets(raw: RawKafka, version: int, *topics: tuple[str, Any], replica:
         s.ListOffsetsTopic(
             name=name,
             partitions=tuple(
-                s.ListOffsetsPartition(
-                    partition_index=index, current_leader_epoch=-1, timestamp=timestamp
-                )
+                s.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
                 for index, timestamp in asked
             ),
         )
@@ -72,9 +67,7 @@ def test_only_minus_one_states_no_leader_epoch_except_in_a_fetch(kafka: Any) -> 
     assert [(row.leader_epoch, row.end_offset) for row in found] == [(-1, -1), (-2, 0), (LEAST, 0)]
 
 
-def test_list_offsets_refuses_timestamps_first_and_partitions_that_are_named_twice(
-    kafka: Any,
-) -> None:
+def test_list_offsets_refuses_timestamps_first_and_partitions_that_are_named_twice(kafka: Any) -> None:
     topic, raw = kafka.topic("listed", 1, 2), kafka.raw(1)
 
     def listed(version: int, *topics: tuple[str, Any], replica: int = -1) -> Rows:
@@ -104,17 +97,13 @@ def test_a_fetch_reads_a_partition_once_as_it_is_named_last(kafka: Any) -> None:
         first, last = (fetch_request(topic, 0, at, 12, session_epoch=session) for at in (9, 1))
         entity = dataclasses.replace(last, topics=(*first.topics, *last.topics))
         (found,) = raw.ask(ApiKey.FETCH, 12, entity).responses
-        assert [(row.error_code, bool(row.records)) for row in found.partitions] == [
-            (Code.none, True)
-        ]
+        assert [(row.error_code, bool(row.records)) for row in found.partitions] == [(Code.none, True)]
 
 
 def add(client: RawProducer, version: int, named: Named, *, verify: bool = False) -> Rows:
     """AddPartitionsToTxn in any version."""
     s = schema(ApiKey.ADD_PARTITIONS_TO_TXN, version)
-    topics = tuple(
-        s.AddPartitionsToTxnTopic(name=name, partitions=tuple(rows)) for name, rows in named
-    )
+    topics = tuple(s.AddPartitionsToTxnTopic(name=name, partitions=tuple(rows)) for name, rows in named)
     if version < 4:
         entity = s.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=client.name,
@@ -126,9 +115,12 @@ def add(client: RawProducer, version: int, named: Named, *, verify: bool = False
         found = answer.results_by_topic_v3_and_below
     else:
         transaction = s.AddPartitionsToTxnTransaction(
-            transactional_id=client.name, producer_id=client.producer_id,
-            producer_epoch=client.epoch, verify_only=verify, topics=topics,
-        )  # fmt: skip
+            transactional_id=client.name,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            verify_only=verify,
+            topics=topics,
+        )
         entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
         answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
         found = answer.results_by_transaction[0].topic_results
@@ -143,20 +135,16 @@ def test_internal_topics_join_no_transaction_of_a_client_that_names_them(kafka: 
     for version in (0, 3):
         for internal in ("__consumer_offsets", "__transaction_state"):
             for index in (0, 999):
-                assert add(client, version, [(internal, [index])]) == [
-                    (internal, [(index, refused)])
-                ]
+                assert add(client, version, [(internal, [index])]) == [(internal, [(index, refused)])]
         asked = [("__consumer_offsets", [0]), (topic, [0]), ("no-such-topic", [0])]
         assert add(client, version, asked) == sorted(
             [("__consumer_offsets", [(0, refused)]), (topic, [(0, left)]), ("no-such-topic", [(0, 3)])]
-        )  # fmt: skip
+        )
     assert client.describe().topics == ()
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_added_partitions_have_the_rows_of_the_request_and_refused_ones_a_row_each(
-    kafka: Any, version: int
-) -> None:
+def test_added_partitions_have_the_rows_of_the_request_and_refused_ones_a_row_each(kafka: Any, version: int) -> None:
     topic = kafka.topic("twice", 1, 2)
     client = RawProducer(kafka.raw, f"twice-{uuid4().hex[:8]}", 1)
     client.init()
@@ -181,19 +169,19 @@ def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
     topic, raw = kafka.topic("marked", 1, 2), kafka.raw(1)
     s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
 
-    def marked(
-        *markers: tuple[int, Named], epochs: Sequence[int] = (0, 0)
-    ) -> list[tuple[int, Rows]]:
+    def marked(*markers: tuple[int, Named], epochs: Sequence[int] = (0, 0)) -> list[tuple[int, Rows]]:
         rows = tuple(
             s.WritableTxnMarker(
-                producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transaction_result=False,
+                coordinator_epoch=0,
                 topics=tuple(
-                    s.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-                    for name, indexes in named
+                    s.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes)) for name, indexes in named
                 ),
             )
             for (producer_id, named), epoch in zip(markers, epochs, strict=False)
-        )  # fmt: skip
+        )
         answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=rows))
         return [
             (row.producer_id, rows_of(row.topics, "partitions", "partition_index", "error_code"))
@@ -206,9 +194,7 @@ def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
     assert marked((5_002, [(topic, [0]), ("no-such", [])])) == [(5_002, [(topic, [(0, 0)])])]
     done, unknown = [(topic, [(0, 0)])], int(Code.unknown_topic_or_partition)
     assert marked((5_003, [(topic, [0])]), (5_003, [(topic, [0])])) == [(5_003, done)]
-    assert marked((5_004, [(topic, [0])]), (5_004, [("no", [0])])) == [
-        (5_004, [*done, ("no", [(0, unknown)])])
-    ]
+    assert marked((5_004, [(topic, [0])]), (5_004, [("no", [0])])) == [(5_004, [*done, ("no", [(0, unknown)])])]
     assert marked((5_005, [(topic, [9, 9]), (topic, [9])])) == [(5_005, [(topic, [(9, unknown)])])]
     # the second marker is refused at once; the first has its result later where a follower takes it
     single, refused = kafka.topic("marked-alone", 1), int(Code.invalid_producer_epoch)
@@ -236,15 +222,12 @@ def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
     s = schema(ApiKey.ALTER_REPLICA_LOG_DIRS, 2)
 
     def chosen(*named: tuple[str, Sequence[int]]) -> Rows:
-        rows = tuple(
-            s.AlterReplicaLogDirTopic(name=name, partitions=tuple(rows)) for name, rows in named
-        )
+        rows = tuple(s.AlterReplicaLogDirTopic(name=name, partitions=tuple(rows)) for name, rows in named)
         dirs = tuple(s.AlterReplicaLogDir(path=path, topics=rows) for path in ("/not", "/there"))
         found = raw.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, s.root(dirs=dirs)).results
         return sorted(
-            (row.topic_name, [(part.partition_index, int(part.error_code)) for part in row.partitions])
-            for row in found
-        )  # fmt: skip
+            (row.topic_name, [(part.partition_index, int(part.error_code)) for part in row.partitions]) for row in found
+        )
 
     assert chosen((topic, [0, 0])) == [(topic, [(0, Code.log_dir_not_found)])]
     assert chosen((topic, [])) == []
@@ -256,16 +239,12 @@ def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
     ]
 
 
-def test_each_reassignment_of_a_partition_that_is_named_twice_has_its_own_result(
-    kafka: Any,
-) -> None:
+def test_each_reassignment_of_a_partition_that_is_named_twice_has_its_own_result(kafka: Any) -> None:
     topic = kafka.topic("moved", 1, 2)
     s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
 
     def moved(*targets: Sequence[int] | None) -> list[int]:
-        rows = tuple(
-            s.ReassignablePartition(partition_index=0, replicas=nodes) for nodes in targets
-        )
+        rows = tuple(s.ReassignablePartition(partition_index=0, replicas=nodes) for nodes in targets)
         entity = s.root(timeout=WAIT, topics=(s.ReassignableTopic(name=topic, partitions=rows),))
         answer = kafka.raw(1).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, entity)
         return [int(row.error_code) for row in answer.responses[0].partitions]
@@ -306,12 +285,8 @@ def test_resources_without_settings_are_described(kafka: Any) -> None:
     s = schema(ApiKey.DESCRIBE_CONFIGS, 4)
 
     def described(kind: int, name: str) -> tuple[int, list[tuple[str, str, int]]]:
-        row = s.DescribeConfigsResource(
-            resource_type=kind, resource_name=name, configuration_keys=None
-        )
-        entity = s.DescribeConfigsRequest(
-            resources=(row,), include_synonyms=False, include_documentation=False
-        )
+        row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        entity = s.DescribeConfigsRequest(resources=(row,), include_synonyms=False, include_documentation=False)
         (found,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
         return int(found.error_code), [(c.name, c.value, c.config_type) for c in found.configs]
 
@@ -349,9 +324,7 @@ def test_a_batch_that_is_sent_again_has_its_own_time(kafka: Any) -> None:
 
 def test_a_list_that_may_not_be_null_closes_the_connection(kafka: Any) -> None:
     topic = kafka.topic("null", 1, 2)
-    produced = messages.encode_request(
-        ApiKey.PRODUCE, 9, produce_request(topic, 0, ["a"], -1, 1_000, 9)
-    )
+    produced = messages.encode_request(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["a"], -1, 1_000, 9))
     fetched = messages.encode_request(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12))
     name = topic.encode()
     null_topics = produced[:7] + b"\0\0"  # transactional id, acks, timeout; no topics, no tags
@@ -368,9 +341,7 @@ def test_a_list_that_may_not_be_null_closes_the_connection(kafka: Any) -> None:
             raw.take()
 
 
-def test_rows_that_are_refused_before_a_read_have_an_empty_list_of_aborted_transactions(
-    kafka: Any,
-) -> None:
+def test_rows_that_are_refused_before_a_read_have_an_empty_list_of_aborted_transactions(kafka: Any) -> None:
     topic = kafka.topic("aborted", 1, 2)
 
     def aborted(raw: RawKafka, name: str, index: int, *, epoch: int = -1) -> Any:
@@ -396,9 +367,8 @@ def test_markers_without_a_producer_are_refused(kafka: Any) -> None:
     def marked(producer_id: int, epoch: int) -> int:
         topics = (s.WritableTxnMarkerTopic(name=topic, partition_indexes=(0,)),)
         marker = s.WritableTxnMarker(
-            producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0,
-            topics=topics,
-        )  # fmt: skip
+            producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0, topics=topics
+        )
         answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=(marker,)))
         return int(answer.markers[0].topics[0].partitions[0].error_code)
 
@@ -414,9 +384,14 @@ def test_a_member_has_the_group_instance_id_in_its_id_also_an_empty_one(kafka: A
     raw = kafka.raw(1)
     protocol = s.JoinGroupRequestProtocol(name="range", metadata=b"")
     entity = s.JoinGroupRequest(
-        group_id=group, session_timeout=WAIT, rebalance_timeout=WAIT, member_id="",
-        group_instance_id="", protocol_type="consumer", protocols=(protocol,),
-    )  # fmt: skip
+        group_id=group,
+        session_timeout=WAIT,
+        rebalance_timeout=WAIT,
+        member_id="",
+        group_instance_id="",
+        protocol_type="consumer",
+        protocols=(protocol,),
+    )
     coordinator = kafka.raw(coordinator_of(raw, group, kind=0))
 
     def joined() -> Any:
@@ -430,9 +405,7 @@ def test_settings_of_a_new_topic_are_returned_as_they_were_given(kafka: Any) -> 
     s = schema(ApiKey.CREATE_TOPICS, 7)
     given = {"cleanup.policy": "delete, compact", "retention.ms": "+5"}
     configs = tuple(s.CreatableTopicConfig(name=name, value=text) for name, text in given.items())
-    row = s.CreatableTopic(
-        name="as-given", num_partitions=1, replication_factor=1, assignments=(), configs=configs
-    )
+    row = s.CreatableTopic(name="as-given", num_partitions=1, replication_factor=1, assignments=(), configs=configs)
     entity = s.root(topics=(row,), timeout=WAIT, validate_only=True)
     (found,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, entity).topics
     assert {each.name: each.value for each in found.configs if each.name in given} == given
@@ -444,9 +417,7 @@ def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None
     (placed,) = (s.CreatePartitionsAssignment(broker_ids=(2, 3)),)
 
     def added(count: int, *names: str, wait: Any = WAIT) -> list[int]:
-        rows = tuple(
-            s.CreatePartitionsTopic(name=name, count=count, assignments=(placed,)) for name in names
-        )
+        rows = tuple(s.CreatePartitionsTopic(name=name, count=count, assignments=(placed,)) for name in names)
         entity = s.root(topics=rows, timeout=wait, validate_only=True)
         answer = kafka.raw(1).ask(ApiKey.CREATE_PARTITIONS, 3, entity)
         return [int(row.error_code) for row in answer.results]
@@ -460,9 +431,7 @@ def test_requests_without_time_are_served_when_they_are_refused_as_they_are(kafk
     raw, none = kafka.raw(1), messages.milliseconds(-1)
     topic = kafka.topic("timeless", 1, 2)
     s = schema(ApiKey.CREATE_TOPICS, 7)
-    row = s.CreatableTopic(
-        name="twice", num_partitions=1, replication_factor=1, assignments=(), configs=()
-    )
+    row = s.CreatableTopic(name="twice", num_partitions=1, replication_factor=1, assignments=(), configs=())
     entity = s.root(topics=(row, row), timeout=none, validate_only=False)
     (found,) = raw.ask(ApiKey.CREATE_TOPICS, 7, entity).topics
     assert found.error_code is Code.invalid_request

@@ -82,9 +82,7 @@ def of_topics() -> list[Wrong]:
 def of_groups(topic: str) -> list[Wrong]:
     group = "no-such-group"
     heartbeat, commit = request(ApiKey.HEARTBEAT, 4), request(ApiKey.OFFSET_COMMIT, 8)
-    row = commit.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=1, committed_leader_epoch=-1
-    )
+    row = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_leader_epoch=-1)
     member = request(ApiKey.LEAVE_GROUP, 5).MemberIdentity(member_id="absent")
     return [
         Wrong(ApiKey.HEARTBEAT, 4, Code.unknown_member_id, heartbeat.root(
@@ -106,11 +104,7 @@ def of_groups(topic: str) -> list[Wrong]:
 
 
 def of_transactions(topic: str) -> list[Wrong]:
-    pid: dict[str, Any] = {
-        "transactional_id": "no-such-id",
-        "producer_id": 7_000_000,
-        "producer_epoch": 0,
-    }
+    pid: dict[str, Any] = {"transactional_id": "no-such-id", "producer_id": 7_000_000, "producer_epoch": 0}
     added = request(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     topics = (added.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),)
     return [

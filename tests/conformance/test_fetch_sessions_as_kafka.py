@@ -26,9 +26,15 @@ class Fetching:
     session: int = 0
 
     def ask(
-        self, offsets: Mapping[str, int], *, epoch: int = -1, forget: Sequence[str] = (),
-        partition_bytes: int = LARGE, max_bytes: int = LARGE, version: int | None = None,
-    ) -> tuple[str, int, list[tuple[str, str, int]]]:  # fmt: skip
+        self,
+        offsets: Mapping[str, int],
+        *,
+        epoch: int = -1,
+        forget: Sequence[str] = (),
+        partition_bytes: int = LARGE,
+        max_bytes: int = LARGE,
+        version: int | None = None,
+    ) -> tuple[str, int, list[tuple[str, str, int]]]:
         """`(error, session id, [(topic, error, bytes)])` of the response."""
         if version is None:
             version = 12 if self.ids is None else 13
@@ -36,18 +42,26 @@ class Fetching:
         rows: list[Any] = []
         for topic, offset in offsets.items():
             row = s.FetchPartition(
-                partition=0, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1,
-                log_start_offset=-1, partition_max_bytes=partition_bytes,
-            )  # fmt: skip
+                partition=0,
+                current_leader_epoch=-1,
+                fetch_offset=offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=partition_bytes,
+            )
             rows.append(s.FetchTopic(partitions=(row,), **self._name(topic)))
         entity = s.FetchRequest(
-            replica_id=-1, max_wait=messages.milliseconds(0), min_bytes=1, max_bytes=max_bytes,
-            isolation_level=0, session_id=self.session, session_epoch=epoch, topics=tuple(rows),
-            forgotten_topics_data=tuple(
-                s.ForgottenTopic(partitions=(0,), **self._name(topic)) for topic in forget
-            ),
+            replica_id=-1,
+            max_wait=messages.milliseconds(0),
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=0,
+            session_id=self.session,
+            session_epoch=epoch,
+            topics=tuple(rows),
+            forgotten_topics_data=tuple(s.ForgottenTopic(partitions=(0,), **self._name(topic)) for topic in forget),
             rack_id="",
-        )  # fmt: skip
+        )
         answer = self.raw.ask(ApiKey.FETCH, version, entity)
         found = [
             (self._topic(topic), row.error_code.name, len(row.records or b""))
@@ -87,16 +101,12 @@ def filled(kafka: Any, name: str, batches: int) -> str:
 def topic_ids(raw: RawKafka, *topics: str) -> dict[str, Any]:
     s = messages.schema(ApiKey.METADATA, 12, "request")
     rows = tuple(s.MetadataRequestTopic(name=name, topic_id=None) for name in topics)
-    entity = s.root(
-        topics=rows, allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
+    entity = s.root(topics=rows, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     return {row.name: row.topic_id for row in raw.ask(ApiKey.METADATA, 12, entity).topics}
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_a_session_sends_what_changed_and_drops_forgotten_partitions(
-    kafka: Any, by_id: bool
-) -> None:
+def test_a_session_sends_what_changed_and_drops_forgotten_partitions(kafka: Any, by_id: bool) -> None:
     a, b = filled(kafka, "some", 2), filled(kafka, "none", 0)
     raw = kafka.raw(1)
     consumer = Fetching(raw, topic_ids(raw, a, b) if by_id else None)
@@ -219,9 +229,7 @@ def test_limits_hold_to_the_byte_and_the_first_batch_may_exceed_them(
 ) -> None:
     a, b = filled(kafka, "first", 2), filled(kafka, "second", 2)
     of_partition, of_response = limits
-    _, _, rows = Fetching(kafka.raw(1)).ask(
-        {a: 0, b: 0}, partition_bytes=of_partition, max_bytes=of_response
-    )
+    _, _, rows = Fetching(kafka.raw(1)).ask({a: 0, b: 0}, partition_bytes=of_partition, max_bytes=of_response)
     sizes = [size for _, _, size in rows]
     assert [size // SIZE for size in sizes] == list(whole)
     if kafka.name == "harrow":  # docs/compatibility.md, "A fetch response ends with a whole batch"

@@ -21,8 +21,7 @@ Code = ErrorCode
 def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> ErrorCode:
     s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
     rows = tuple(
-        s.AlterableConfig(name=name, config_operation=operation, value=value)
-        for name, operation, value in given
+        s.AlterableConfig(name=name, config_operation=operation, value=value) for name, operation, value in given
     )
     resource = s.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=rows)
     entity = s.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
@@ -33,9 +32,7 @@ def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> Error
 def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
     """The settings of consumers; Kafka also has those of share and streams groups."""
     s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
-    resource = s.DescribeConfigsResource(
-        resource_type=GROUP, resource_name=group, configuration_keys=None
-    )
+    resource = s.DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=None)
     entity = s.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
     answer = kafka.raw().ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results[0]
     rows = {
@@ -64,17 +61,11 @@ def row(name: str, value: int, source: int) -> tuple[Any, ...]:
 
 def test_settings_of_a_group_replace_the_brokers(kafka: Any) -> None:
     group = f"a/group.{uuid4().hex[:8]}"
-    usual = {
-        SESSION: row(SESSION, 45_000, DEFAULT_SOURCE),
-        HEARTBEAT: row(HEARTBEAT, 5_000, DEFAULT_SOURCE),
-    }
+    usual = {SESSION: row(SESSION, 45_000, DEFAULT_SOURCE), HEARTBEAT: row(HEARTBEAT, 5_000, DEFAULT_SOURCE)}
     assert described(kafka, group) == (Code.none, usual)
     assert group not in listed(kafka)
     assert change(kafka, group, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")) is Code.none
-    own = {
-        SESSION: row(SESSION, 50_000, GROUP_SOURCE),
-        HEARTBEAT: row(HEARTBEAT, 6_000, GROUP_SOURCE),
-    }
+    own = {SESSION: row(SESSION, 50_000, GROUP_SOURCE), HEARTBEAT: row(HEARTBEAT, 6_000, GROUP_SOURCE)}
     until(lambda: described(kafka, group) == (Code.none, own), "the group's own settings")
     until(lambda: group in listed(kafka), "the group is listed")
     assert change(kafka, group, (SESSION, DELETE, None)) is Code.none
@@ -89,10 +80,7 @@ def test_settings_that_do_not_fit_are_refused(kafka: Any) -> None:
         HEARTBEAT: ["4000", "16000"],
         "what": ["1"],
     }
-    refused = {
-        name: [change(kafka, group, (name, SET, value)) for value in given]
-        for name, given in values.items()
-    }
+    refused = {name: [change(kafka, group, (name, SET, value)) for value in given] for name, given in values.items()}
     bad, null = Code.invalid_config, Code.invalid_request
     assert refused == {SESSION: [bad] * 4 + [null], HEARTBEAT: [bad] * 2, "what": [bad]}
     assert change(kafka, group, (SESSION, APPEND, "1")) is bad
@@ -111,12 +99,16 @@ def test_the_coordinator_uses_a_changed_interval_at_once(kafka: Any) -> None:
     def heartbeat(epoch: int) -> Any:
         joins = epoch == 0
         return group.ask(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "ConsumerGroupHeartbeatRequest",
-            group_id=group.name, member_id="a-member", member_epoch=epoch,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            "ConsumerGroupHeartbeatRequest",
+            group_id=group.name,
+            member_id="a-member",
+            member_epoch=epoch,
             rebalance_timeout=messages.milliseconds(30_000 if joins else -1),
             subscribed_topic_names=(topic,) if joins else None,
             topic_partitions=() if joins else None,
-        )  # fmt: skip
+        )
 
     def interval_ms(answer: Any) -> int:
         assert answer.error_code is Code.none, answer

@@ -248,9 +248,7 @@ def offsets_of_a_topic_that_is_deleted(script: Script[RawGroup]) -> None:
     script.aliases[first] = "FIRST"
     note("commit", group.commit(first, 5))
     note("commit", group.commit(script.topic, 6))
-    admin: Any = KafkaAdminClient(
-        bootstrap_servers=[f"127.0.0.1:{port}" for port in script.kafka.ports.values()]
-    )
+    admin: Any = KafkaAdminClient(bootstrap_servers=[f"127.0.0.1:{port}" for port in script.kafka.ports.values()])
     admin.delete_topics([first])
     admin.close()
     until(lambda: len(group.fetch(group.name)[group.name]) < 2, "the offset is deleted")
@@ -280,15 +278,18 @@ def offsets_that_are_pending_in_a_transaction(script: Script[RawGroup]) -> None:
 
     def commit(offset: int) -> ErrorCode:
         s = messages.schema(ApiKey.TXN_OFFSET_COMMIT, 5, "request")
-        row = s.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
-        )
+        row = s.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         answer = group.ask(
-            ApiKey.TXN_OFFSET_COMMIT, 5, "TxnOffsetCommitRequest",
-            transactional_id=client.name, group_id=group.name, producer_id=client.producer_id,
-            producer_epoch=client.epoch, generation_id=-1,
+            ApiKey.TXN_OFFSET_COMMIT,
+            5,
+            "TxnOffsetCommitRequest",
+            transactional_id=client.name,
+            group_id=group.name,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            generation_id=-1,
             topics=(s.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
-        )  # fmt: skip
+        )
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     until(lambda: commit(5) is Code.none, "the offset is in the transaction")

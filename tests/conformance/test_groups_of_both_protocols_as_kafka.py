@@ -104,9 +104,7 @@ def requests_that_are_refused(script: Groups) -> None:
     note("a joins", group.rejoin("a"))
     note("its protocol changes", group.rejoin("a", protocol="range"))
     note("unreadable", group.join("x", "x", protocols=(("cooperative-sticky", b"?"),)))
-    note(
-        "version -1", group.join("x", "x", protocols=(("cooperative-sticky", b"\xff\xff\0\0\0\0"),))
-    )
+    note("version -1", group.join("x", "x", protocols=(("cooperative-sticky", b"\xff\xff\0\0\0\0"),)))
     note("unknown instance", group.rejoin("x", instance="i"))
     note("b: classic requests", [group.heartbeat("b", 1), group.sync("b", 1)[0]])
     note("a: later generation", [group.heartbeat("a", 3), group.sync("a", 3)[0]])
@@ -178,11 +176,17 @@ def transactional_offsets_of_a_consumer_group(script: Groups) -> None:
         s = group.schema(ApiKey.TXN_OFFSET_COMMIT, version)
         row = s.TxnOffsetCommitRequestPartition(partition_index=0, **ROW)
         answer = group.ask(
-            ApiKey.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitRequest",
-            transactional_id=client.name, group_id=name, producer_id=client.producer_id,
-            producer_epoch=client.epoch, generation_id=epoch, member_id=member,
+            ApiKey.TXN_OFFSET_COMMIT,
+            version,
+            "TxnOffsetCommitRequest",
+            transactional_id=client.name,
+            group_id=name,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            generation_id=epoch,
+            member_id=member,
             topics=(s.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
-        )  # fmt: skip
+        )
         return answer.topics[0].partitions[0].error_code
 
     until(lambda: commit("b", 1, 5) == 0, "the offset is in the transaction")
@@ -222,9 +226,7 @@ def create_topic(kafka: Any) -> str:
 
 
 @pytest.mark.parametrize("play", SCRIPTS, ids=lambda play: play.__name__)
-def test_a_group_of_both_protocols_answers_as_in_kafka(
-    kafka: Any, play: Callable[[Groups], None]
-) -> None:
+def test_a_group_of_both_protocols_answers_as_in_kafka(kafka: Any, play: Callable[[Groups], None]) -> None:
     script = Script(kafka, RawConsumerGroup, create_topic(kafka))
     script.group.use(script.topic, PARTITIONS)
     play(script)

@@ -19,13 +19,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from docker_leftovers import (
-    await_nothing_left,
-    containers,
-    networks_of,
-    processes_of,
-    volumes_of,
-)
+from docker_leftovers import await_nothing_left, containers, networks_of, processes_of, volumes_of
 from free_ports import first_free
 from harrow import (
     Harrow,
@@ -138,23 +132,16 @@ def test_the_image_is_named_and_one_of_another_version_or_another_system_is_refu
     with pytest.raises(CapabilityError, match=r"the bugs mine are modules that the image"):
         source.acquire(tmp_path / "plants", brokers=1, config={}, seed=1, plants=["mine"])
     with monkeypatch.context() as patched:
-        patched.setattr(
-            "harrow.harness.backends.docker.harrow_containers.version",
-            {"pytest-harrow": "99.0"}.get,
-        )
+        patched.setattr("harrow.harness.backends.docker.harrow_containers.version", {"pytest-harrow": "99.0"}.get)
         with pytest.raises(ClusterError, match=r"the options are of Harrow 99\.0; build the image"):
             source.acquire(tmp_path / "version", brokers=1, config={}, seed=1)
-    with pytest.raises(
-        CapabilityError, match=r"no jars of Kafka .*Redpanda's too, .*--harrow-backend=external"
-    ):
+    with pytest.raises(CapabilityError, match=r"no jars of Kafka .*Redpanda's too, .*--harrow-backend=external"):
         describe(python_base())
 
 
 def test_a_planted_bug_of_harrow_is_in_the_image(image: str, tmp_path: Path) -> None:
     source = DockerClusters(image)
-    cluster = source.acquire(
-        tmp_path, brokers=1, config={}, seed=1, plants=["harrow.faults.zoo.kip_101"]
-    )
+    cluster = source.acquire(tmp_path, brokers=1, config={}, seed=1, plants=["harrow.faults.zoo.kip_101"])
     try:
         assert "plants" in (cluster.folder / "broker-1" / "trace.jsonl").read_text()
     finally:
@@ -200,39 +187,22 @@ def network() -> Generator[tuple[str, list[str]]]:
         yield name, started
     finally:
         for container in started:
-            subprocess.run(
-                ["docker", "rm", "--force", "--volumes", container],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
+            subprocess.run(["docker", "rm", "--force", "--volumes", container], check=True, stdout=subprocess.DEVNULL)
         run("docker", "network", "rm", name)
 
 
 def said(container: str, event: str) -> list[dict[str, Any]]:
     """The status lines of a container with one event."""
-    rows = [
-        json.loads(line)
-        for line in run("docker", "logs", container).splitlines()
-        if line.startswith("{")
-    ]
+    rows = [json.loads(line) for line in run("docker", "logs", container).splitlines() if line.startswith("{")]
     return [row for row in rows if row["event"] == event]
 
 
 def test_one_container_serves_a_cluster_whose_records_outlive_its_restart(image: str) -> None:
     port = first_free(PORTS, range(2))
     with network() as (name, started):
-        published = [
-            word for number in (port, port + 1) for word in ("-p", f"127.0.0.1:{number}:{number}")
-        ]
-        words = [
-            "up",
-            "--brokers=2",
-            f"--advertise=localhost:{port}",
-            "--advertise=shop-kafka:19092",
-        ]
-        started.append(
-            run("docker", "run", "-d", "--network", name, *published, image, *words).strip()
-        )
+        published = [word for number in (port, port + 1) for word in ("-p", f"127.0.0.1:{number}:{number}")]
+        words = ["up", "--brokers=2", f"--advertise=localhost:{port}", "--advertise=shop-kafka:19092"]
+        started.append(run("docker", "run", "-d", "--network", name, *published, image, *words).strip())
         until(lambda: said(started[0], "ready"), timeout_s=TIMEOUT_S)
         servers = said(started[0], "ready")[0]["bootstrap_servers"]
         assert servers == f"localhost:{port},localhost:{port + 1}"
@@ -257,9 +227,7 @@ def test_the_brokers_of_the_compose_file_survive_a_killed_container(image: str) 
         brokers = [service for service in services if service != "registry"]
         for service in brokers:
             until(partial(said, ids[service], "ready"), timeout_s=TIMEOUT_S)
-        servers = ",".join(
-            said(ids[service], "starting")[0]["bootstrap_servers"] for service in brokers
-        )
+        servers = ",".join(said(ids[service], "starting")[0]["bootstrap_servers"] for service in brokers)
         assert servers == f"localhost:{port},localhost:{port + 2},localhost:{port + 4}"
         admin = AdminClient({"bootstrap.servers": servers})
         until(lambda: len(admin.list_topics(timeout=10).brokers) == 3, timeout_s=TIMEOUT_S)

@@ -14,27 +14,25 @@ from confluent_kafka import Producer
 from kafka_tools import Running, Tools
 from waiting import until
 
-HEAD = [
-    "GROUP",
-    "TOPIC",
-    "PARTITION",
-    "CURRENT-OFFSET",
-    "LOG-END-OFFSET",
-    "LAG",
-    "CONSUMER-ID",
-    "HOST",
-    "CLIENT-ID",
-]
+HEAD = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
 PROTOCOLS = ("classic", "consumer")
 
 
 def consumed(tools: Tools, topic: str, group: str, records: int, *options: str) -> Running:
     """Starts a console consumer that ends after `records` records, or 60 s without a record."""
     return tools.begin(
-        "ConsoleConsumer", "--topic", topic, "--group", group, "--from-beginning",
-        "--max-messages", str(records), "--timeout-ms", "60000",
+        "ConsoleConsumer",
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--max-messages",
+        str(records),
+        "--timeout-ms",
+        "60000",
         *(word for option in options for word in ("--command-property", option)),
-    )  # fmt: skip
+    )
 
 
 def write(tools: Tools, topic: str, values: Sequence[int], **settings: Any) -> None:
@@ -62,29 +60,43 @@ def idle(group: str, topic: str, at: int, end: int) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_console_clients_write_and_read_records_with_keys_and_headers(
-    kafka: Any, tools: Tools, protocol: str
-) -> None:
+def test_console_clients_write_and_read_records_with_keys_and_headers(kafka: Any, tools: Tools, protocol: str) -> None:
     topic = kafka.topic("console", 1, 2)
     lines = [f"h:{number}\tkey {number}\tvälue {number}" for number in range(40)]
     tools.run(
-        "ConsoleProducer", "--topic", topic, "--reader-property", "parse.key=true",
-        "--reader-property", "parse.headers=true", stdin="\n".join(lines) + "\n",
-    ).succeeded()  # fmt: skip
+        "ConsoleProducer",
+        "--topic",
+        topic,
+        "--reader-property",
+        "parse.key=true",
+        "--reader-property",
+        "parse.headers=true",
+        stdin="\n".join(lines) + "\n",
+    ).succeeded()
     result = tools.run(
-        "ConsoleConsumer", "--topic", topic, "--group", uuid4().hex, "--from-beginning",
-        "--command-property", f"group.protocol={protocol}", "--max-messages", "40",
-        "--timeout-ms", "30000", "--formatter-property", "print.key=true",
-        "--formatter-property", "print.headers=true",
-    ).succeeded()  # fmt: skip
+        "ConsoleConsumer",
+        "--topic",
+        topic,
+        "--group",
+        uuid4().hex,
+        "--from-beginning",
+        "--command-property",
+        f"group.protocol={protocol}",
+        "--max-messages",
+        "40",
+        "--timeout-ms",
+        "30000",
+        "--formatter-property",
+        "print.key=true",
+        "--formatter-property",
+        "print.headers=true",
+    ).succeeded()
     assert result.out.splitlines() == lines
     assert "Processed a total of 40 messages" in result.err
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_is_listed_described_reset_and_deleted(
-    kafka: Any, tools: Tools, protocol: str
-) -> None:
+def test_a_group_is_listed_described_reset_and_deleted(kafka: Any, tools: Tools, protocol: str) -> None:
     topic, group = kafka.topic("grouped", 1, 2), f"tool-{protocol}-{uuid4().hex[:8]}"
     write(tools, topic, range(20))
     read = consumed(tools, topic, group, 20, f"group.protocol={protocol}")
@@ -99,19 +111,19 @@ def test_a_group_is_listed_described_reset_and_deleted(
     reset = ("--reset-offsets", "--group", group, "--topic", topic)
     new = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]
     for how, offset in (
-        (("--to-offset", "5"), 5), (("--shift-by", "3"), 8), (("--shift-by", "-100"), 0), (("--to-latest",), 20),
-        (("--to-datetime", "2020-01-01T00:00:00.000"), 0), (("--to-earliest",), 0),
-    ):  # fmt: skip
+        (("--to-offset", "5"), 5),
+        (("--shift-by", "3"), 8),
+        (("--shift-by", "-100"), 0),
+        (("--to-latest",), 20),
+        (("--to-datetime", "2020-01-01T00:00:00.000"), 0),
+        (("--to-earliest",), 0),
+    ):
         assert groups(tools, *reset, *how, "--execute") == [new, [group, topic, "0", str(offset)]]
     assert groups(tools, *reset, "--to-offset", "7", "--dry-run") == [new, [group, topic, "0", "7"]]
     assert groups(tools, "--describe", "--group", group)[1:] == [idle(group, topic, 0, 20)]
-    deleted = tools.run(
-        "ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", topic
-    )
+    deleted = tools.run("ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", topic)
     assert deleted.succeeded().rows[-1] == [topic, "0", "Successful"]
-    text = tools.run(
-        "ConsumerGroupCommand", "--delete", "--group", group, "--group", "nowhere"
-    ).text
+    text = tools.run("ConsumerGroupCommand", "--delete", "--group", group, "--group", "nowhere").text
     assert f"These consumer groups were deleted successfully: '{group}'" in text
     assert "* Group 'nowhere' could not be deleted due to: " in text
     assert [group] not in groups(tools, "--list")
@@ -123,9 +135,7 @@ def test_a_group_with_a_member_is_described_with_its_owner_and_not_deleted(
 ) -> None:
     topic, group = kafka.topic("owned", 1, 2), f"member-{protocol}-{uuid4().hex[:8]}"
     write(tools, topic, range(5))
-    reader = consumed(
-        tools_beside, topic, group, 9, f"group.protocol={protocol}", "client.id=the-reader"
-    )
+    reader = consumed(tools_beside, topic, group, 9, f"group.protocol={protocol}", "client.id=the-reader")
     row = until(lambda: _owner(tools, group, at=5), "the member has committed")
     assert [*row[:6], row[8]] == [group, topic, "0", "5", "5", "0", "the-reader"]
     assert row[6].startswith("the-reader") or protocol == "consumer"
@@ -136,8 +146,9 @@ def test_a_group_with_a_member_is_described_with_its_owner_and_not_deleted(
     assert state[-2:] == ["Stable", "1"]
     refused = tools.run("ConsumerGroupCommand", "--delete", "--group", group)
     assert "GroupNotEmptyException" in refused.out
-    reset = tools.run("ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic", topic,
-                      "--to-earliest", "--execute")  # fmt: skip
+    reset = tools.run(
+        "ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"
+    )
     assert "Assignments can only be reset if the group" in reset.out
     busy = tools.run("ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", topic)
     assert "GroupSubscribedToTopicException" in busy.out
@@ -176,9 +187,7 @@ def test_a_console_consumer_skips_no_record_while_the_leader_is_killed(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_console_consumer_with_read_committed_sees_no_aborted_record(
-    kafka: Any, tools: Tools, protocol: str
-) -> None:
+def test_a_console_consumer_with_read_committed_sees_no_aborted_record(kafka: Any, tools: Tools, protocol: str) -> None:
     topic = kafka.topic("isolated", 1, 2)
     settings = {"transactional.id": f"tool-{uuid4().hex[:8]}"}
     write(tools, topic, range(10), **settings)
@@ -193,9 +202,7 @@ def test_a_console_consumer_with_read_committed_sees_no_aborted_record(
 
     def read(isolation: str, records: int) -> list[str]:
         options = (f"group.protocol={protocol}", f"isolation.level={isolation}")
-        return (
-            consumed(tools, topic, uuid4().hex, records, *options).result().succeeded().out.split()
-        )
+        return consumed(tools, topic, uuid4().hex, records, *options).result().succeeded().out.split()
 
     assert read("read_committed", 20) == [str(n) for n in range(30) if not 10 <= n < 20]
     assert read("read_uncommitted", 30) == [str(n) for n in range(30)]

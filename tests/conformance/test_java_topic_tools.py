@@ -51,25 +51,27 @@ def test_topics_are_created_described_altered_and_deleted(kafka: Any, tools: Too
     topic = f"tool-{kafka.topic('made', 1)}"
     placed = ("--replica-assignment", "1:2,2:3")
     made = tools.run(
-        "TopicCommand", "--create", "--topic", topic, *placed,
-        "--config", "retention.ms=100000", "--config", "cleanup.policy=compact,delete",
-    )  # fmt: skip
+        "TopicCommand",
+        "--create",
+        "--topic",
+        topic,
+        *placed,
+        "--config",
+        "retention.ms=100000",
+        "--config",
+        "cleanup.policy=compact,delete",
+    )
     assert made.succeeded().text == f"Created topic {topic}."
     again = tools.run("TopicCommand", "--create", "--topic", topic, *placed)
     assert again.status == 1
     assert f"Topic '{topic}' already exists." in again.out
-    assert (
-        tools.run("TopicCommand", "--create", "--topic", topic, "--if-not-exists").succeeded().text
-        == ""
-    )
+    assert tools.run("TopicCommand", "--create", "--topic", topic, "--if-not-exists").succeeded().text == ""
     assert topic in tools.run("TopicCommand", "--list").succeeded().text.splitlines()
     more = ("--partitions", "3", "--replica-assignment", "1:2,2:3,3:1")
     assert tools.run("TopicCommand", "--alter", "--topic", topic, *more).succeeded().text == ""
     described = until(lambda: _described(tools, topic, partitions=3), "the third partition")
     head, *partitions = described.splitlines()
-    assert head.startswith(
-        f"Topic: {topic}\tTopicId: ID\tPartitionCount: 3\tReplicationFactor: 2\tConfigs: "
-    )
+    assert head.startswith(f"Topic: {topic}\tTopicId: ID\tPartitionCount: 3\tReplicationFactor: 2\tConfigs: ")
     settings = head.partition("Configs: ")[2]
     assert "cleanup.policy=compact,delete" in settings
     assert "retention.ms=100000" in settings
@@ -111,9 +113,7 @@ def test_topics_that_are_not_possible_are_refused(
     assert error in result.out.lower()
 
 
-def test_partitions_with_a_replica_that_is_not_in_sync_are_described(
-    kafka: Any, tools: Tools
-) -> None:
+def test_partitions_with_a_replica_that_is_not_in_sync_are_described(kafka: Any, tools: Tools) -> None:
     topic = kafka.topic("lagging", 1, 2, min_insync_replicas="2")
     asked = ("TopicCommand", "--describe", "--topic", topic)
     for filtered in ("under-replicated", "unavailable", "under-min-isr"):
@@ -135,10 +135,7 @@ def test_partitions_with_a_replica_that_is_not_in_sync_are_described(
 def test_settings_of_a_topic_are_described_with_their_sources(kafka: Any, tools: Tools) -> None:
     topic = kafka.topic("settings", 1)
     updated = f"Completed updating config for topic {topic}."
-    added = (
-        "--add-config",
-        "retention.ms=777000,max.message.bytes=2000,cleanup.policy=[compact,delete]",
-    )
+    added = ("--add-config", "retention.ms=777000,max.message.bytes=2000,cleanup.policy=[compact,delete]")
     assert config(tools, "alter", "topics", topic, *added) == updated
     defaults = {
         "cleanup.policy": ("compact,delete", ", DEFAULT_CONFIG:log.cleanup.policy=delete"),
@@ -151,10 +148,7 @@ def test_settings_of_a_topic_are_described_with_their_sources(kafka: Any, tools:
     ]
     head = f"Dynamic configs for topic {topic} are:"
     until(lambda: len(config(tools, "describe", "topics", topic).splitlines()) == 4)
-    assert config(tools, "describe", "topics", topic).splitlines() == [
-        head,
-        *(f"  {row}" for row in rows),
-    ]
+    assert config(tools, "describe", "topics", topic).splitlines() == [head, *(f"  {row}" for row in rows)]
     gone = ("--delete-config", "retention.ms,max.message.bytes")
     assert config(tools, "alter", "topics", topic, *gone) == updated
     until(lambda: config(tools, "describe", "topics", topic).splitlines() == [head, f"  {rows[0]}"])
@@ -233,12 +227,7 @@ def test_records_are_deleted_and_offsets_listed(kafka: Any, tools: Tools, tmp_pa
 def test_replicas_are_found_in_the_data_folders_of_their_brokers(kafka: Any, tools: Tools) -> None:
     topic = kafka.topic("folders", 1, 2)
     produced(tools, topic, 1)
-    until(
-        lambda: (
-            _log_dirs(tools, topic)
-            == {1: [(f"{topic}-0", 0, False)], 2: [(f"{topic}-0", 0, False)], 3: []}
-        )
-    )
+    until(lambda: _log_dirs(tools, topic) == {1: [(f"{topic}-0", 0, False)], 2: [(f"{topic}-0", 0, False)], 3: []})
     unknown = tools.run("LogDirsCommand", "--describe", "--broker-list", "1,7")
     assert unknown.status == 1
     assert "The given brokers do not exist from --broker-list: 7" in unknown.err
@@ -258,9 +247,7 @@ def _log_dirs(tools: Tools, topic: str) -> dict[int, list[tuple[str, int, bool]]
 # ----------------------------------------------------------------- leaders and replicas
 
 
-def test_the_preferred_leader_is_elected_after_its_broker_was_away(
-    kafka: Any, tools: Tools
-) -> None:
+def test_the_preferred_leader_is_elected_after_its_broker_was_away(kafka: Any, tools: Tools) -> None:
     topic = kafka.topic("led", 2, 1)
     partition = ("--topic", topic, "--partition", "0")
 
@@ -294,17 +281,23 @@ def reassignment(path: Path, topic: str, *replicas: int, folders: tuple[str, ...
     return str(path)
 
 
-def test_replicas_are_reassigned_verified_and_listed(
-    kafka: Any, tools: Tools, tmp_path: Path
-) -> None:
+def test_replicas_are_reassigned_verified_and_listed(kafka: Any, tools: Tools, tmp_path: Path) -> None:
     topic = kafka.topic("moved", 1, 2)
     produced(tools, topic, *range(50))
     wanted = tmp_path / "topics.json"
     wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
-    proposed = tools.run(
-        "ReassignPartitionsCommand", "--generate", "--broker-list", "1,2,3",
-        "--topics-to-move-json-file", str(wanted),
-    ).succeeded().text.splitlines()  # fmt: skip
+    proposed = (
+        tools.run(
+            "ReassignPartitionsCommand",
+            "--generate",
+            "--broker-list",
+            "1,2,3",
+            "--topics-to-move-json-file",
+            str(wanted),
+        )
+        .succeeded()
+        .text.splitlines()
+    )
     assert proposed[0] == "Current partition replica assignment"
     assert json.loads(proposed[1])["partitions"][0]["replicas"] == [1, 2]
     assert proposed[3] == "Proposed partition reassignment configuration"
@@ -313,31 +306,35 @@ def test_replicas_are_reassigned_verified_and_listed(
     begun = tools.run("ReassignPartitionsCommand", "--execute", *file).succeeded().text
     assert begun.splitlines()[-1] == f"Successfully started partition reassignment for {topic}-0"
     finished = [
-        "Status of partition reassignment:", f"Reassignment of partition {topic}-0 is completed.", "",
+        "Status of partition reassignment:",
+        f"Reassignment of partition {topic}-0 is completed.",
+        "",
         "Clearing broker-level throttles on brokers 1,2,3",
         f"Clearing topic-level throttles on topic {topic}",
-    ]  # fmt: skip
-    until(
-        lambda: (
-            tools.run("ReassignPartitionsCommand", "--verify", *file).text.splitlines() == finished
-        )
-    )
+    ]
+    until(lambda: tools.run("ReassignPartitionsCommand", "--verify", *file).text.splitlines() == finished)
     assert set(kafka.partition(topic, 1).replica_nodes) == {2, 3}
     assert f"{topic}-0" not in tools.run("ReassignPartitionsCommand", "--list").succeeded().text
     cancelled = tools.run("ReassignPartitionsCommand", "--cancel", *file).succeeded().text
     assert cancelled.startswith("None of the specified partition reassignments are active.")
 
 
-def test_a_reassignment_with_data_folders_is_executed_and_verified(
-    kafka: Any, tools: Tools, tmp_path: Path
-) -> None:
+def test_a_reassignment_with_data_folders_is_executed_and_verified(kafka: Any, tools: Tools, tmp_path: Path) -> None:
     topic = kafka.topic("placed", 1, 2)
     wanted = tmp_path / "topics.json"
     wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
-    text = tools.run(
-        "ReassignPartitionsCommand", "--generate", "--broker-list", "1,2,3",
-        "--topics-to-move-json-file", str(wanted),
-    ).succeeded().text  # fmt: skip
+    text = (
+        tools.run(
+            "ReassignPartitionsCommand",
+            "--generate",
+            "--broker-list",
+            "1,2,3",
+            "--topics-to-move-json-file",
+            str(wanted),
+        )
+        .succeeded()
+        .text
+    )
     current = tmp_path / "current.json"
     current.write_text(text.splitlines()[1])
     folders = json.loads(current.read_text())["partitions"][0]["log_dirs"]
@@ -347,9 +344,10 @@ def test_a_reassignment_with_data_folders_is_executed_and_verified(
     verified = tools.run("ReassignPartitionsCommand", "--verify", *file).succeeded().text
     assert f"Reassignment of partition {topic}-0 is completed." in verified
     assert "is not being moved" not in verified
-    unknown = ("--reassignment-json-file", reassignment(
-        tmp_path / "unknown.json", topic, 1, 2, folders=("/nowhere", folders[1])
-    ))  # fmt: skip
+    unknown = (
+        "--reassignment-json-file",
+        reassignment(tmp_path / "unknown.json", topic, 1, 2, folders=("/nowhere", folders[1])),
+    )
     error = refused(tools, "ReassignPartitionsCommand", "--execute", "--timeout", "2000", *unknown)
     assert error == "LogDirNotFoundException"
 
@@ -358,19 +356,14 @@ def begin_move(kafka: Any, topic: str, *replicas: int) -> None:
     """Asks the controller to reassign partition 0."""
     s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, "request")
     row = s.ReassignablePartition(partition_index=0, replicas=replicas)
-    entity = s.root(
-        timeout=messages.milliseconds(10_000),
-        topics=(s.ReassignableTopic(name=topic, partitions=(row,)),),
-    )
+    entity = s.root(timeout=messages.milliseconds(10_000), topics=(s.ReassignableTopic(name=topic, partitions=(row,)),))
     controller = kafka.raw(1).metadata().controller_id
     node = 1 if kafka.name == "apache" else controller  # brokers of Apache Kafka forward it
     answer = kafka.raw(node).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, entity)
     assert answer.responses[0].partitions[0].error_code == 0, answer
 
 
-def test_a_reassignment_to_a_killed_broker_is_listed_and_cancelled(
-    kafka: Any, tools: Tools, tmp_path: Path
-) -> None:
+def test_a_reassignment_to_a_killed_broker_is_listed_and_cancelled(kafka: Any, tools: Tools, tmp_path: Path) -> None:
     # KRaft: each response names another broker
     controller = kafka.raw(1).metadata().controller_id
     dead = next(node for node in (3, 2) if node != controller)
@@ -388,29 +381,21 @@ def test_a_reassignment_to_a_killed_broker_is_listed_and_cancelled(
         until(lambda: move in tools.run("ReassignPartitionsCommand", "--list").text)
         verified = tools.run("ReassignPartitionsCommand", "--verify", *file).succeeded().text
         assert f"Reassignment of partition {topic}-0 is still in progress." in verified
-        cancelled = (
-            tools.run("ReassignPartitionsCommand", "--cancel", "--preserve-throttles", *file)
-            .succeeded()
-            .text
-        )
+        cancelled = tools.run("ReassignPartitionsCommand", "--cancel", "--preserve-throttles", *file).succeeded().text
         assert f"Successfully cancelled partition reassignment for: {topic}-0" in cancelled
         until(lambda: set(kafka.partition(topic, 1).replica_nodes) == {1, other}, "as before")
     finally:
         kafka.start(dead)
 
 
-def test_a_reassignment_with_a_throttle_sets_and_clears_it(
-    kafka: Any, tools: Tools, tmp_path: Path
-) -> None:
+def test_a_reassignment_with_a_throttle_sets_and_clears_it(kafka: Any, tools: Tools, tmp_path: Path) -> None:
     topic = kafka.topic("paced", 1, 2)
     file = ("--reassignment-json-file", reassignment(tmp_path / "plan.json", topic, 3, 2))
     begun = tools.run("ReassignPartitionsCommand", "--execute", "--throttle", "100000000", *file)
     assert "The inter-broker throttle limit was set to 100000000 B/s" in begun.succeeded().text
     rate = "leader.replication.throttled.rate=100000000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:"
     until(lambda: rate in config(tools, "describe", "brokers", "1"))
-    assert "leader.replication.throttled.replicas=0:1,0:2" in config(
-        tools, "describe", "topics", topic
-    )
+    assert "leader.replication.throttled.replicas=0:1,0:2" in config(tools, "describe", "topics", topic)
     until(lambda: "is completed" in tools.run("ReassignPartitionsCommand", "--verify", *file).text)
     until(lambda: "throttled" not in config(tools, "describe", "brokers", "1"))
     until(lambda: "throttled" not in config(tools, "describe", "topics", topic))
@@ -420,9 +405,7 @@ def test_a_reassignment_with_a_throttle_sets_and_clears_it(
 
 
 def test_the_cluster_and_its_features_are_described(tools: Tools) -> None:
-    assert re.fullmatch(
-        r"Cluster ID: [\w-]{22}", tools.run("ClusterTool", "cluster-id").succeeded().text
-    )
+    assert re.fullmatch(r"Cluster ID: [\w-]{22}", tools.run("ClusterTool", "cluster-id").succeeded().text)
     rows = tools.run("ClusterTool", "list-endpoints").succeeded().rows
     assert [row[0] for row in rows[1:]] == ["1", "2", "3"]
     assert {tuple(row[3:]) for row in rows[1:]} == {("null", "unfenced", "broker")}

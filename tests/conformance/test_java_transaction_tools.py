@@ -43,24 +43,28 @@ def test_a_transaction_is_listed_described_and_aborted(kafka: Any, tools: Tools)
     assert int(shown.pop("CurrentTransactionStartTimeMs")) > 0
     assert int(shown.pop("TransactionDurationMs")) >= 0
     assert shown == {
-        "CoordinatorId": coordinator, "TransactionalId": name, "ProducerId": producer_id,
-        "ProducerEpoch": "0", "TransactionState": "Ongoing", "TopicPartitions": f"{topic}-0",
-    }  # fmt: skip
+        "CoordinatorId": coordinator,
+        "TransactionalId": name,
+        "ProducerId": producer_id,
+        "ProducerEpoch": "0",
+        "TransactionState": "Ongoing",
+        "TopicPartitions": f"{topic}-0",
+    }
     at = ("--topic", topic, "--partition", "0")
     head, row = transactions(tools, "describe-producers", *at)
     shown = dict(zip(head, row, strict=True))
     del shown["LastTimestamp"]
     assert shown == {
-        "ProducerId": producer_id, "ProducerEpoch": "0", "LatestCoordinatorEpoch": "-1",
-        "LastSequence": "1", "CurrentTransactionStartOffset": "0",
-    }  # fmt: skip
+        "ProducerId": producer_id,
+        "ProducerEpoch": "0",
+        "LatestCoordinatorEpoch": "-1",
+        "LastSequence": "1",
+        "CurrentTransactionStartOffset": "0",
+    }
     assert transactions(tools, "find-hanging", "--topic", topic)[1:] == [], "its coordinator has it"
     wrong = tools.run("TransactionsCommand", "abort", *at, "--start-offset", "1")
     assert wrong.status == 1
-    assert (
-        f"Could not find any open transactions starting at offset 1 on partition {topic}-0"
-        in wrong.err
-    )
+    assert f"Could not find any open transactions starting at offset 1 on partition {topic}-0" in wrong.err
     assert transactions(tools, "abort", *at, "--start-offset", "0") == []
     until(lambda: kafka.raw(1).fetch(topic, 0, 0, isolation=1).last_stable_offset == 3, "a marker")
     head, row = transactions(tools, "describe-producers", *at)
@@ -80,45 +84,47 @@ def test_an_open_transaction_is_terminated_by_its_id(kafka: Any, tools: Tools) -
     assert (unknown.status, "the ID could not be found" in unknown.err) == (1, True)
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--transaction-duration-ms", "20", "--transactional-id", "load")]
-)
-def test_load_generators_write_and_read_each_record(
-    kafka: Any, tools: Tools, options: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("options", [(), ("--transaction-duration-ms", "20", "--transactional-id", "load")])
+def test_load_generators_write_and_read_each_record(kafka: Any, tools: Tools, options: tuple[str, ...]) -> None:
     topic = kafka.topic("load", 1, 2, 3)
     wrote = tools.run(
-        "ProducerPerformance", "--topic", topic, "--num-records", "3000", "--record-size", "100",
-        "--throughput", "20000", *options,
-    ).succeeded()  # fmt: skip
-    assert wrote.text.splitlines()[-1].startswith("3000 records sent, ")
-    read = tools.run(
-        "ConsumerPerformance", "--topic", topic, "--num-records", "3000", "--timeout", "20000"
+        "ProducerPerformance",
+        "--topic",
+        topic,
+        "--num-records",
+        "3000",
+        "--record-size",
+        "100",
+        "--throughput",
+        "20000",
+        *options,
     ).succeeded()
+    assert wrote.text.splitlines()[-1].startswith("3000 records sent, ")
+    read = tools.run("ConsumerPerformance", "--topic", topic, "--num-records", "3000", "--timeout", "20000").succeeded()
     head, row = (line.split(", ") for line in read.text.splitlines())
     assert dict(zip(head, row, strict=True))["data.consumed.in.nMsg"] == "3000"
 
 
 def test_latency_is_measured_from_end_to_end(kafka: Any, tools: Tools) -> None:
     topic = kafka.topic("latency", 1, 2, 3)
-    measured = tools.run(
-        "EndToEndLatency", "--topic", topic, "--num-records", "100", "--producer-acks", "all",
-        "--record-size", "50",
-    ).succeeded().text  # fmt: skip
+    measured = (
+        tools.run(
+            "EndToEndLatency", "--topic", topic, "--num-records", "100", "--producer-acks", "all", "--record-size", "50"
+        )
+        .succeeded()
+        .text
+    )
     assert re.search(r"^Avg latency: \d+\.\d+ ms$", measured, re.MULTILINE)
     assert re.search(r"^Percentiles: 50th = \d+, 99th = \d+, 99.9th = \d+$", measured, re.MULTILINE)
     assert kafka.raw(1).list_offset(topic, 0, -1).offset == 100
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_verifiable_clients_agree_although_the_leader_is_killed(
-    kafka: Any, tools: Tools, protocol: str
-) -> None:
+def test_verifiable_clients_agree_although_the_leader_is_killed(kafka: Any, tools: Tools, protocol: str) -> None:
     topic = kafka.topic("verified", 2, 3, 1, min_insync_replicas="2")
     writer = tools.begin(
-        "VerifiableProducer", "--topic", topic, "--max-messages", "2000", "--throughput", "1000",
-        "--acks", "-1",
-    )  # fmt: skip
+        "VerifiableProducer", "--topic", topic, "--max-messages", "2000", "--throughput", "1000", "--acks", "-1"
+    )
     until(lambda: kafka.raw(2).list_offset(topic, 0, -1).offset > 300, "the producer sends")
     kafka.kill(2)
     try:
@@ -132,10 +138,24 @@ def test_verifiable_clients_agree_although_the_leader_is_killed(
     until(lambda: len(kafka.partition(topic, 3).isr_nodes) == 3, "the ISR is full")
     leader = kafka.partition(topic, 3).leader_id
     end = kafka.raw(leader).list_offset(topic, 0, -1).offset
-    read = tools.run(
-        "VerifiableConsumer", "--topic", topic, "--group-id", uuid4().hex, "--max-messages", str(end),
-        "--group-protocol", protocol, "--reset-policy", "earliest", "--verbose",
-    ).succeeded().out  # fmt: skip
+    read = (
+        tools.run(
+            "VerifiableConsumer",
+            "--topic",
+            topic,
+            "--group-id",
+            uuid4().hex,
+            "--max-messages",
+            str(end),
+            "--group-protocol",
+            protocol,
+            "--reset-policy",
+            "earliest",
+            "--verbose",
+        )
+        .succeeded()
+        .out
+    )
     values = [row["value"] for row in events(read, "record_data")]
     assert {*values} >= sent
     assert len(values) == len({*values}) == end, "a record is in the log once"

@@ -38,11 +38,7 @@ from harrow.harness.commands import cli
 from kafka_writes import FIRST_TIME, GOLDEN
 from storage_host import StorageHost
 
-SETTINGS: dict[str, Any] = {
-    "log.index.interval.bytes": 300,
-    "log.index.size.max.bytes": 4096,
-    "log.retention.ms": -1,
-}
+SETTINGS: dict[str, Any] = {"log.index.interval.bytes": 300, "log.index.size.max.bytes": 4096, "log.retention.ms": -1}
 """The settings of the topics of the golden files."""
 RECOVERED = ("codecs", "k-java", "transactions", "append-time", "compacted")
 CLEAN = (*RECOVERED, "__consumer_offsets", "__transaction_state")
@@ -87,9 +83,7 @@ def producers_of(log: Log) -> dict[int, tuple[int, ...]]:
 
 def entries_below(offset: int, name: str, data: bytes) -> list[tuple[int, ...]]:
     """Returns the entries of an index file for records below `offset`."""
-    form, column = {"index": (">ii", 0), "timeindex": (">qi", 1), "txnindex": (">hqqqq", 3)}[
-        name.rpartition(".")[2]
-    ]
+    form, column = {"index": (">ii", 0), "timeindex": (">qi", 1), "txnindex": (">hqqqq", 3)}[name.rpartition(".")[2]]
     base = 0 if column == 3 else int(Path(name).stem)
     entries = list(struct.iter_unpack(form, data))
     return [entry for entry in entries if base + entry[column] < offset]
@@ -191,9 +185,7 @@ def test_recovery_builds_the_same_indexes_as_kafka(kafka_folder: Path) -> None:
     producers = {topic: producers_of(log_of(manager, topic)) for topic in RECOVERED}
     manager.close(clean=True)
     ours = files_of(kafka_folder, *suffixes)
-    assert {name for name, data in ours.items() if data} == {
-        n for n, data in kafkas.items() if data
-    }
+    assert {name for name, data in ours.items() if data} == {n for n, data in kafkas.items() if data}
     compared = 0
     for name, data in kafkas.items():
         restarted = epochs_in(GOLDEN / name.partition("/")[0])[-1][1]
@@ -209,9 +201,7 @@ def test_recovery_builds_the_same_indexes_as_kafka(kafka_folder: Path) -> None:
         )
 
 
-def test_reading_the_meta_properties_of_a_kraft_folder_returns_its_ids(
-    kafka_folder: Path,
-) -> None:
+def test_reading_the_meta_properties_of_a_kraft_folder_returns_its_ids(kafka_folder: Path) -> None:
     """Kafka 4's meta.properties has version 1 (node.id); ours has version 0, as 3.9.1's with ZooKeeper."""
     text = (kafka_folder / "meta.properties").read_text()
     assert "version=1" in text
@@ -225,9 +215,7 @@ def test_writing_checkpoints_and_metadata_gives_the_bytes_of_kafka(tmp_path: Pat
     """B2: reading Kafka's files and writing them gives the same bytes, except the order of entries in checkpoints."""
     disk = StorageHost().disk
     for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS):
-        OffsetCheckpoint(disk, str(tmp_path / name)).write(
-            OffsetCheckpoint(disk, str(GOLDEN / name)).read()
-        )
+        OffsetCheckpoint(disk, str(tmp_path / name)).write(OffsetCheckpoint(disk, str(GOLDEN / name)).read())
         kafkas = (GOLDEN / name).read_text().splitlines(keepends=True)
         assert (tmp_path / name).read_text() == "".join(kafkas[:2] + sorted(kafkas[2:]))
     for folder in sorted(GOLDEN.glob("*-0")):

@@ -12,19 +12,7 @@ from typing import Any
 import pytest
 from apache_kafka import MISSING
 from confluent_kafka import Producer
-from harrow import (
-    Harrow,
-    Topic,
-    VerdictError,
-    controller,
-    cut,
-    follower,
-    isolate,
-    kill,
-    leader,
-    reset,
-    slow_link,
-)
+from harrow import Harrow, Topic, VerdictError, controller, cut, follower, isolate, kill, leader, reset, slow_link
 from harrow.cluster.errors import ClusterError
 from harrow.faults import Fault
 from harrow.harness.backends.apache.installation import find_kafka
@@ -46,8 +34,11 @@ def kafka(tmp_path: Path) -> Iterator[Harrow]:
 def traffic(harrow: Harrow, topic: Topic, **config: object) -> Generator[list[str]]:
     """Produce until the block ends; yields what was acknowledged."""
     settings: dict[str, object] = {
-        "bootstrap.servers": harrow.bootstrap_servers, "linger.ms": 1, "acks": "all", **config,
-    }  # fmt: skip
+        "bootstrap.servers": harrow.bootstrap_servers,
+        "linger.ms": 1,
+        "acks": "all",
+        **config,
+    }
     producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
     acked: list[str] = []
     stop = threading.Event()
@@ -129,9 +120,7 @@ def test_an_isolated_leader_and_an_isolated_controller_are_replaced(kafka: Harro
     assert kafka.verify(orders, guarantee="no-loss").valid
 
 
-def test_a_leader_that_is_cut_off_acknowledges_alone_and_the_records_are_lost(
-    kafka: Harrow,
-) -> None:
+def test_a_leader_that_is_cut_off_acknowledges_alone_and_the_records_are_lost(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
     led = kafka.cluster.leader("orders", 0)
     assert led is not None
@@ -150,9 +139,7 @@ def test_a_leader_that_is_cut_off_acknowledges_alone_and_the_records_are_lost(
     assert "lost-write" in found.value.verdict.anomaly_names()
 
 
-def test_a_node_that_dies_while_it_is_cut_off_has_no_rule_that_outlives_the_fault(
-    kafka: Harrow,
-) -> None:
+def test_a_node_that_dies_while_it_is_cut_off_has_no_rule_that_outlives_the_fault(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
     faults = (isolate(follower(orders, 0), seconds=4), kill(follower(orders, 0), seconds=0.5))
     with traffic(kafka, orders), kafka.chaos(*faults, cap=2) as chaos:

@@ -64,9 +64,7 @@ def log_files(folder: Path) -> list[str]:
     return [
         str(file.relative_to(folder))
         for file in worth_reading(folder)
-        if not (
-            file.suffix.endswith("index") and file.stat().st_size and not any(file.read_bytes())
-        )
+        if not (file.suffix.endswith("index") and file.stat().st_size and not any(file.read_bytes()))
     ]
 
 
@@ -79,11 +77,7 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         appended = {**SMALL, "message.timestamp.type": "LogAppendTime"}
         topics = [
             NewTopic(name, num_partitions=1, replication_factor=2, config=config)
-            for name, config in (
-                ("codecs", SMALL),
-                ("append-time", appended),
-                ("transactions", SMALL),
-            )
+            for name, config in (("codecs", SMALL), ("append-time", appended), ("transactions", SMALL))
         ]
         for made in admin.create_topics(topics).values():
             made.result(30)
@@ -107,57 +101,58 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_hand(folder: Path) -> None:
     """Writes three transactions, two of them aborted, across a roll."""
     folder.mkdir(parents=True)
-    log = StorageHost().open(
-        str(folder), {"internal.segment.bytes": 800, "index.interval.bytes": 100}
-    )
+    log = StorageHost().open(str(folder), {"internal.segment.bytes": 800, "index.interval.bytes": 100})
     rows: list[tuple[bytes | None, bytes | None, tuple[()]]] = [(b"k", b"v" * 20, ())] * 3
     for turn, commit in enumerate((True, False, False)):
         for producer in (7, 8):
             log.append_as_leader(
                 build_batch(
-                    rows, timestamp_ms=FIRST_TIME + turn, producer_id=producer, producer_epoch=1,
-                    base_sequence=turn * 3, is_transactional=True,
+                    rows,
+                    timestamp_ms=FIRST_TIME + turn,
+                    producer_id=producer,
+                    producer_epoch=1,
+                    base_sequence=turn * 3,
+                    is_transactional=True,
                 ),
                 LeaderEpoch(turn),
-            )  # fmt: skip
+            )
         for producer in (8, 7):
             marker = build_end_txn_marker(
-                commit=commit, producer_id=producer, producer_epoch=1, coordinator_epoch=4,
+                commit=commit,
+                producer_id=producer,
+                producer_epoch=1,
+                coordinator_epoch=4,
                 timestamp_ms=FIRST_TIME + turn,
-            )  # fmt: skip
+            )
             log.append_as_leader(marker, LeaderEpoch(turn), origin=Origin.COORDINATOR)
     log.close()
 
 
-def test_kafka_dumps_every_file_of_ours_as_we_do(
-    our_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_dumps_every_file_of_ours_as_we_do(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(our_folders)
-    files = [
-        f"{part}/{file}"
-        for part in ("stopped", "killed", "by-hand")
-        for file in log_files(our_folders / part)
-    ]
+    files = [f"{part}/{file}" for part in ("stopped", "killed", "by-hand") for file in log_files(our_folders / part)]
     for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
         assert any(file.endswith(suffix) for file in files), suffix
     for part in ("stopped", "killed"):
-        assert len(list((our_folders / part / "codecs-0").glob("*.log"))) > 2, (
-            "the log must have rolled"
-        )
+        assert len(list((our_folders / part / "codecs-0").glob("*.log"))) > 2, "the log must have rolled"
     lines = judged(our_folders, files, "--print-data-log")
     text = "\n".join(lines)
     assert "isvalid: false" not in text
     assert "invalid bytes" not in text
     for codec in CODECS:
         assert f"compresscodec: {codec} " in text
-    for sign in ("LogAppendTime: ", "headerKeys: [trace,,nothing]", "valueSize: -1", "keySize: -1",
-                 "endTxnMarker: ABORT coordinatorEpoch: 4", "version: 0 producerId: 8 firstOffset: "):  # fmt: skip
+    for sign in (
+        "LogAppendTime: ",
+        "headerKeys: [trace,,nothing]",
+        "valueSize: -1",
+        "keySize: -1",
+        "endTxnMarker: ABORT coordinatorEpoch: 4",
+        "version: 0 producerId: 8 firstOffset: ",
+    ):
         assert sign in text, sign
 
 
-def test_kafkas_sanity_check_accepts_all_our_indexes(
-    our_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafkas_sanity_check_accepts_all_our_indexes(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka would rebuild no index after a clean stop, and only those of the active segment after a kill."""
     monkeypatch.chdir(our_folders)
     files: list[str] = []
@@ -179,15 +174,10 @@ def test_kafkas_sanity_check_accepts_all_our_indexes(
     ]
 
 
-def test_kafka_decodes_our_offsets_topic(
-    our_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_decodes_our_offsets_topic(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G1: Kafka prints every record of __consumer_offsets as JSON."""
     monkeypatch.chdir(our_folders)
-    logs = [
-        str(file.relative_to(our_folders))
-        for file in sorted(our_folders.glob("*/__consumer_offsets-0/*.log"))
-    ]
+    logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__consumer_offsets-0/*.log"))]
     text = "\n".join(judged(our_folders, logs, "--offsets-decoder"))
     assert '"type":"1","data":{"group":"group-classic","topic":"codecs","partition":0}' in text
     assert '"subscription":{"topics":[' in text
@@ -195,15 +185,10 @@ def test_kafka_decodes_our_offsets_topic(
     assert "skipping" not in text
 
 
-def test_kafka_decodes_our_transaction_log(
-    our_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_decodes_our_transaction_log(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F2: Kafka prints every record of __transaction_state as JSON."""
     monkeypatch.chdir(our_folders)
-    logs = [
-        str(file.relative_to(our_folders))
-        for file in sorted(our_folders.glob("*/__transaction_state-0/*.log"))
-    ]
+    logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__transaction_state-0/*.log"))]
     text = "\n".join(judged(our_folders, logs, "--transaction-log-decoder"))
     assert '"data":{"transactionalId":"payments"}' in text
     for status in range(6):
@@ -221,9 +206,12 @@ def test_kafka_reads_our_compacted_logs(tmp_path: Path, monkeypatch: pytest.Monk
             value = None if turn == 3 else b"v" * 30
             compaction.put(*((key, value) for key in keys), codec=codec)
         compaction.put(
-            (b"in-transaction", b"%d" % turn), producer_id=5, producer_epoch=0, base_sequence=turn,
+            (b"in-transaction", b"%d" % turn),
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=turn,
             is_transactional=True,
-        )  # fmt: skip
+        )
         compaction.end_transaction(5, commit=turn % 2 == 0)
     assert compaction.seal_and_clean()
     compaction.log.close()

@@ -22,15 +22,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 import pytest
-from harrow import (
-    Harrow,
-    Record,
-    Topic,
-    delay_request,
-    fail_response,
-    lose_response,
-    refuse_request,
-)
+from harrow import Harrow, Record, Topic, delay_request, fail_response, lose_response, refuse_request
 from harrow.faults import Fault
 from harrow.harness import run_folder
 from harrow.harness.clients.producer import Producer
@@ -60,18 +52,23 @@ class ProducerBug:
 
 PRODUCER_BUGS = {
     "franz-go 1217": ProducerBug(
-        program="known_bugs/go", words=("send",), guarantee="no-loss", anomaly="missing", cause=TAKEN_FOR_A_RETRY,
+        program="known_bugs/go",
+        words=("send",),
+        guarantee="no-loss",
+        anomaly="missing",
+        cause=TAKEN_FOR_A_RETRY,
         fault=fail_response("Produce", "REQUEST_TIMED_OUT", nth=3, client="franz-orders"),
     ),
     "KafkaJS 1005": ProducerBug(
-        program="known_bugs/node", anomaly="missing", cause=TAKEN_FOR_A_RETRY,
+        program="known_bugs/node",
+        anomaly="missing",
+        cause=TAKEN_FOR_A_RETRY,
         fault=delay_request("Produce", nth=3, client="kafkajs-orders", delay_ms=500),
     ),
     "KAFKA-13598": ProducerBug(
-        program="known_bugs/java", anomaly="duplicate",
-        fault=lose_response("Produce", nth=3, client="java-orders"),
+        program="known_bugs/java", anomaly="duplicate", fault=lose_response("Produce", nth=3, client="java-orders")
     ),
-}  # fmt: skip
+}
 
 
 def value_of(record: Record) -> str:
@@ -114,13 +111,9 @@ def send_and_verify(harrow: Harrow, bug: ProducerBug, version: str) -> None:
         program.start()
         until(lambda: not chaos.running or not program.alive, "the fault is healed")
     enough = ENOUGH + len(printed(program, "acknowledged"))
-    until(
-        lambda: not program.alive or len(printed(program, "acknowledged")) > enough, "it sends on"
-    )
+    until(lambda: not program.alive or len(printed(program, "acknowledged")) > enough, "it sends on")
     assert program.stop(60) == 0, program.control.last_words()
-    harrow.verify(
-        topic, guarantee=bug.guarantee, record_id=value_of, expected=printed(program, "acknowledged")
-    )  # fmt: skip
+    harrow.verify(topic, guarantee=bug.guarantee, record_id=value_of, expected=printed(program, "acknowledged"))
 
 
 @pytest.mark.parametrize("name", PRODUCER_BUGS)

@@ -49,8 +49,5 @@ def test_faults_of_several_steps_and_brokers_act_on_kafka(kafka: Harrow) -> None
     )
     produce_while_faults_last(kafka, "orders", *faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
-    with (
-        pytest.raises(CapabilityError, match=r"'clocks'.*'apache'"),
-        kafka.chaos(jump_clock(leader(orders))),
-    ):
+    with pytest.raises(CapabilityError, match=r"'clocks'.*'apache'"), kafka.chaos(jump_clock(leader(orders))):
         pass

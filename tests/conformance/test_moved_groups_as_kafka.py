@@ -14,9 +14,7 @@ STEP_S = 10.0
 
 
 @long_run
-def test_each_step_of_a_group_to_the_consumer_protocol_and_back_takes_10_seconds_at_most(
-    kafka: Any,
-) -> None:
+def test_each_step_of_a_group_to_the_consumer_protocol_and_back_takes_10_seconds_at_most(kafka: Any) -> None:
     controller = kafka.raw(kafka.raw().metadata().controller_id)
     nodes = sorted(kafka.ports)
     created = controller.create_topic("moved", assignment=[nodes[:1]] * PARTITIONS)

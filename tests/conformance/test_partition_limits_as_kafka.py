@@ -26,11 +26,7 @@ def created(kafka: Any, *counts: int, dry: bool, factor: int = 1) -> list[ErrorC
     s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
     rows = tuple(
         s.CreatableTopic(
-            name=f"many-{uuid4().hex}",
-            num_partitions=count,
-            replication_factor=factor,
-            assignments=(),
-            configs=(),
+            name=f"many-{uuid4().hex}", num_partitions=count, replication_factor=factor, assignments=(), configs=()
         )
         for count in counts
     )
@@ -43,10 +39,7 @@ def created(kafka: Any, *counts: int, dry: bool, factor: int = 1) -> list[ErrorC
 def grown(kafka: Any, counts: dict[str, int], *, dry: bool) -> list[ErrorCode]:
     """The error of each topic that gets more partitions."""
     s = messages.schema(ApiKey.CREATE_PARTITIONS, 2, "request")
-    rows = tuple(
-        s.CreatePartitionsTopic(name=name, count=count, assignments=None)
-        for name, count in counts.items()
-    )
+    rows = tuple(s.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items())
     timeout = messages.milliseconds(30_000)
     entity = s.CreatePartitionsRequest(topics=rows, timeout=timeout, validate_only=dry)
     answer = controller(kafka).ask(ApiKey.CREATE_PARTITIONS, 2, entity)
@@ -56,14 +49,7 @@ def grown(kafka: Any, counts: dict[str, int], *, dry: bool) -> list[ErrorCode]:
 @pytest.mark.parametrize("dry", [False, True])
 def test_a_request_for_too_many_new_partitions_creates_no_topic(kafka: Any, dry: bool) -> None:
     began = time.monotonic()
-    for counts in (
-        (2**31 - 1,),
-        (MOST + 1,),
-        (MOST,),
-        (1, MOST),
-        (MOST // 2, MOST // 2),
-        (MOST, -1),
-    ):
+    for counts in ((2**31 - 1,), (MOST + 1,), (MOST,), (1, MOST), (MOST // 2, MOST // 2), (MOST, -1)):
         found = created(kafka, *counts, dry=dry)
         assert found == [Code.policy_violation] * len(counts), counts
     assert created(kafka, MOST + 1, dry=dry, factor=9) == [Code.policy_violation]

@@ -37,9 +37,7 @@ def started(harrow: Harrow, language: str, words: list[str], topic: Topic) -> Pr
     return harrow.program("orders", [*command, *words, "{bootstrap}", topic.name])
 
 
-def sent_under(
-    harrow: Harrow, language: str, words: list[str], topic: Topic, *faults: Fault
-) -> int:
+def sent_under(harrow: Harrow, language: str, words: list[str], topic: Topic, *faults: Fault) -> int:
     """Let a program send while the faults happen; return how many orders were acknowledged to it."""
     program = started(harrow, language, words, topic)
     with harrow.chaos(*faults) as chaos:
@@ -62,7 +60,7 @@ def test_a_correct_producer_loses_doubles_and_swaps_nothing(harrow: Harrow, name
     assert count > 20  # a client that waits for each response sends few beside faults
     verdict = harrow.verify(
         topic, guarantee="exactly-once, ordered", record_id=value_of, expected=[f"order {n}" for n in range(count)]
-    )  # fmt: skip
+    )
     assert verdict.valid
     assert not verdict.anomaly_names()
 
@@ -74,7 +72,7 @@ def test_sarama_without_idempotence_doubles_what_it_sends_again(harrow: Harrow) 
     with pytest.raises(VerdictError) as failed:
         harrow.verify(
             topic, guarantee="exactly-once", record_id=value_of, expected=[f"order {n}" for n in range(count)]
-        )  # fmt: skip
+        )
     verdict = failed.value.verdict
     assert verdict.anomaly_names() == {"duplicate"}, str(verdict)
     causes = verdict.causes["duplicate"]

@@ -12,13 +12,7 @@ from uuid import uuid4
 import pytest
 from apache_kafka import MISSING, ApacheKafka, apache_kafka
 from confluent_kafka import Consumer, TopicPartition
-from harrow.cluster.host.seam import (
-    OFFSET_COMMITTED,
-    OFFSET_SENT,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    TRANSACTION_ONGOING,
-)
+from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, PREPARE_ABORT, PREPARE_COMMIT, TRANSACTION_ONGOING
 from harrow.cluster.host.tap import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.proxy.apis import passing_versions
 from harrow.cluster.proxy_supervisor import Proxy
@@ -52,9 +46,7 @@ def api_versions(client: RawKafka) -> dict[int, range]:
     return {row.api_key: range(row.min_version, row.max_version + 1) for row in rows}
 
 
-def test_every_version_that_kafka_serves_passes_except_what_is_left_out(
-    kafka: ApacheKafka, proxy: Proxy
-) -> None:
+def test_every_version_that_kafka_serves_passes_except_what_is_left_out(kafka: ApacheKafka, proxy: Proxy) -> None:
     with RawKafka(kafka.ports[1]) as direct, RawKafka(proxy.addresses[1].port) as behind:
         theirs, ours = api_versions(direct), api_versions(behind)
     cut = {key: versions for key, versions in theirs.items() if ours.get(key) != versions}
@@ -73,18 +65,14 @@ def test_responses_have_the_addresses_of_the_proxy_at_every_version(proxy: Proxy
         for version in passing_versions(ApiKey.DESCRIBE_CLUSTER):
             s = messages.schema(ApiKey.DESCRIBE_CLUSTER, version, "request")
             found = client.ask(ApiKey.DESCRIBE_CLUSTER, version, s.root(endpoint_type=1))
-            assert {row.broker_id: (row.host, row.port) for row in found.brokers} == expected, (
-                version
-            )
+            assert {row.broker_id: (row.host, row.port) for row in found.brokers} == expected, version
         for version in passing_versions(ApiKey.FIND_COORDINATOR):
             until(partial(_finds, client, version, expected), f"a coordinator, v{version}")
 
 
 def _finds(client: RawKafka, version: int, expected: dict[int, Any]) -> bool:
     s = messages.schema(ApiKey.FIND_COORDINATOR, version, "request")
-    found = client.ask(
-        ApiKey.FIND_COORDINATOR, version, s.root(key="g", coordinator_keys=("g",), key_type=0)
-    )
+    found = client.ask(ApiKey.FIND_COORDINATOR, version, s.root(key="g", coordinator_keys=("g",), key_type=0))
     row = found.coordinators[0] if hasattr(found, "coordinators") else found
     if row.error_code:
         return False
@@ -93,11 +81,7 @@ def _finds(client: RawKafka, version: int, expected: dict[int, Any]) -> bool:
 
 
 def test_the_tap_has_what_transactions_and_readers_saw(proxy: Proxy) -> None:
-    servers, topic, name = (
-        proxy.bootstrap_servers,
-        f"tapped-{uuid4().hex[:8]}",
-        f"shop-{uuid4().hex[:8]}",
-    )
+    servers, topic, name = (proxy.bootstrap_servers, f"tapped-{uuid4().hex[:8]}", f"shop-{uuid4().hex[:8]}")
     group = f"group-{uuid4().hex[:8]}"
     with RawKafka(proxy.addresses[1].port) as client:
         assert not client.create_topic(topic, partitions=1, replication=3).error_code
@@ -121,12 +105,8 @@ def test_the_tap_has_what_transactions_and_readers_saw(proxy: Proxy) -> None:
 
     batches = where(batch_rows(proxy.folder), topic=topic)
     produced = [dict(row) for row in where(batches, kind=PRODUCED)]
-    assert sorted(row["base_offset"] for row in produced) == [0, 2, 4, 6], (
-        "markers are between them"
-    )
-    assert {(row["error"], row["acks"], row["count"], row["client"]) for row in produced} == {
-        (0, -1, 1, name)
-    }
+    assert sorted(row["base_offset"] for row in produced) == [0, 2, 4, 6], "markers are between them"
+    assert {(row["error"], row["acks"], row["count"], row["client"]) for row in produced} == {(0, -1, 1, name)}
     fetched = [dict(row) for row in where(batches, kind=FETCHED)]
     assert sorted(row["base_offset"] for row in fetched) == [0, 0, 2, 2, 4, 4, 6, 6]
     filtered = [row["base_offset"] for row in fetched if row["flags"] & FLAG_FILTERED]
@@ -143,9 +123,7 @@ def test_the_tap_has_what_transactions_and_readers_saw(proxy: Proxy) -> None:
     assert [dict(row)["offset"] for row in where(offsets, kind=OFFSET_COMMITTED)] == [1]
 
 
-def test_a_dead_nodes_port_refuses_connections_until_the_node_lives_again(
-    kafka: ApacheKafka, proxy: Proxy
-) -> None:
+def test_a_dead_nodes_port_refuses_connections_until_the_node_lives_again(kafka: ApacheKafka, proxy: Proxy) -> None:
     kafka.kill(3)
     try:
         until(lambda: _refuses(proxy), "the port refuses connections")
@@ -163,9 +141,4 @@ def _refuses(proxy: Proxy) -> bool:
 
 
 def test_the_proxys_folder_has_a_folder_for_each_node(proxy: Proxy) -> None:
-    assert {path.name for path in Path(proxy.folder).iterdir()} == {
-        "proxy",
-        "broker-1",
-        "broker-2",
-        "broker-3",
-    }
+    assert {path.name for path in Path(proxy.folder).iterdir()} == {"proxy", "broker-1", "broker-2", "broker-3"}

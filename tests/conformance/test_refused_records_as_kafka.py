@@ -17,9 +17,7 @@ CODECS = tuple(Codec)
 
 def batch(*keys: str | None, at_ms: Sequence[int] | int | None = None, codec: int = 0) -> bytes:
     """A batch with a record for each key, at these times (default: now)."""
-    records: list[NewRecord] = [
-        (None if key is None else key.encode(), b"value", ()) for key in keys
-    ]
+    records: list[NewRecord] = [(None if key is None else key.encode(), b"value", ()) for key in keys]
     now_ms = time.time_ns() // 1_000_000
     if at_ms is None or isinstance(at_ms, int):
         return build_batch(records, timestamp_ms=now_ms if at_ms is None else at_ms, codec=codec)
@@ -36,9 +34,7 @@ def produced(kafka: Any, topic: str, data: bytes, version: int = 9) -> tuple[str
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_without_a_key_are_named_in_the_refusal_of_their_batch(
-    kafka: Any, codec: int
-) -> None:
+def test_records_without_a_key_are_named_in_the_refusal_of_their_batch(kafka: Any, codec: int) -> None:
     topic = kafka.topic("keyed", 1, cleanup_policy="compact,delete")
     text = f"Compacted topic cannot accept message without key in topic partition {topic}-0"
     data = batch("a", None, "b", None, None, None, codec=codec)
@@ -60,19 +56,12 @@ def test_record_errors_are_sent_from_version_8_on(kafka: Any, version: int) -> N
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_whose_time_is_out_of_range_are_named_in_the_refusal(
-    kafka: Any, codec: int
-) -> None:
-    settings = {
-        "message_timestamp_before_max_ms": "60000",
-        "message_timestamp_after_max_ms": "600000",
-    }
+def test_records_whose_time_is_out_of_range_are_named_in_the_refusal(kafka: Any, codec: int) -> None:
+    settings = {"message_timestamp_before_max_ms": "60000", "message_timestamp_after_max_ms": "600000"}
     topic = kafka.topic("times", 1, **settings)
     now_ms = time.time_ns() // 1_000_000
     times = [now_ms, now_ms - 120_000, now_ms + 1_200_000, -1]
-    code, errors, message = produced(
-        kafka, topic, batch("a", "b", "c", "d", at_ms=times, codec=codec)
-    )
+    code, errors, message = produced(kafka, topic, batch("a", "b", "c", "d", at_ms=times, codec=codec))
     assert (code, [index for index, _ in errors]) == ("invalid_timestamp", [1, 2])
     assert message == "One or more records have been rejected due to invalid timestamp"
     for index, text in errors:
@@ -81,9 +70,7 @@ def test_records_whose_time_is_out_of_range_are_named_in_the_refusal(
     assert produced(kafka, topic, batch("a", "b", "c", at_ms=fine, codec=codec))[0] == "none"
 
 
-def test_a_time_more_than_an_hour_ahead_is_refused_and_any_past_time_is_accepted(
-    kafka: Any,
-) -> None:
+def test_a_time_more_than_an_hour_ahead_is_refused_and_any_past_time_is_accepted(kafka: Any) -> None:
     topic = kafka.topic("default-times", 1)
     now_ms = time.time_ns() // 1_000_000
     for at_ms, code in (
@@ -97,10 +84,7 @@ def test_a_time_more_than_an_hour_ahead_is_refused_and_any_past_time_is_accepted
 
 
 def test_times_of_the_log_are_not_checked(kafka: Any) -> None:
-    settings = {
-        "message_timestamp_type": "LogAppendTime",
-        "message_timestamp_before_max_ms": "1000",
-    }
+    settings = {"message_timestamp_type": "LogAppendTime", "message_timestamp_before_max_ms": "1000"}
     topic = kafka.topic("own-times", 1, **settings)
     assert produced(kafka, topic, batch("a", at_ms=5))[0] == "none"
     assert produced(kafka, topic, batch("a", at_ms=2**62))[0] == "none"

@@ -28,18 +28,12 @@ def test_a_restart_keeps_only_the_last_batch_of_a_producer(kafka: Any, stop: str
     now_ms = time.time_ns() // 1_000_000
     sent = [
         build_batch(
-            [(None, b"value", ())],
-            timestamp_ms=now_ms,
-            producer_id=4_000_000,
-            producer_epoch=0,
-            base_sequence=n,
+            [(None, b"value", ())], timestamp_ms=now_ms, producer_id=4_000_000, producer_epoch=0, base_sequence=n
         )
         for n in range(3)
     ]
     rows = [kafka.raw(1).produce(topic, 0, data) for data in sent]
-    assert [(row.error_code.name, row.base_offset) for row in rows] == [
-        ("none", n) for n in range(3)
-    ]
+    assert [(row.error_code.name, row.base_offset) for row in rows] == [("none", n) for n in range(3)]
     assert kafka.raw(1).produce(topic, 0, sent[0]).base_offset == 0
 
     getattr(kafka, stop)(1)

@@ -17,9 +17,7 @@ from kafka_reference import JARS
 from scenario_verdicts import FILES, SCENARIOS, verdicts_in, verdicts_on
 
 PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
-ROW = re.compile(
-    r"^\| `(test_\w+(?:\[[\w-]+\])?)` \| (H\d(?:, H\d)*) \| (.+?) \| (.+?) \|$", re.MULTILINE
-)
+ROW = re.compile(r"^\| `(test_\w+(?:\[[\w-]+\])?)` \| (H\d(?:, H\d)*) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 TABLE = {name: (ours, kafkas) for name, _, ours, kafkas in ROW.findall(PAGE.read_text("utf-8"))}
 SKIPPED = "skipped: "
 NO_LINKS = "skipped: links"
@@ -39,11 +37,7 @@ REPORT = """<testsuites><testsuite>
 
 def names_of(name: str) -> set[str]:
     tree = ast.parse((SCENARIOS / name).read_text())
-    return {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
 def test_the_table_has_every_scenario_of_the_guarantees() -> None:
@@ -52,11 +46,7 @@ def test_the_table_has_every_scenario_of_the_guarantees() -> None:
 
 
 def test_no_scenario_has_another_verdict_on_kafka() -> None:
-    differing = {
-        name: row
-        for name, row in TABLE.items()
-        if row[0] != row[1] and not row[1].startswith(SKIPPED)
-    }
+    differing = {name: row for name, row in TABLE.items() if row[0] != row[1] and not row[1].startswith(SKIPPED)}
     assert differing == {}
     assert sum(not kafkas.startswith(SKIPPED) for _, kafkas in TABLE.values()) > 12
 

@@ -30,22 +30,14 @@ def value(raw: RawKafka, kind: int, name: str, key: str) -> Described | None:
     """Value, type, source, read-only, sensitive and the values of the synonyms; None without an entry."""
     for row in described(raw, kind, name, (key,)).configs:
         given = [same.value for same in row.synonyms if same.source != 5]
-        return (
-            row.value,
-            row.config_type,
-            row.config_source,
-            row.read_only,
-            row.is_sensitive,
-            given,
-        )
+        return (row.value, row.config_type, row.config_source, row.read_only, row.is_sensitive, given)
     return None
 
 
 def altered(raw: RawKafka, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
     s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
     rows = tuple(
-        s.AlterableConfig(name=key, config_operation=operation, value=text)
-        for key, operation, text in changes
+        s.AlterableConfig(name=key, config_operation=operation, value=text) for key, operation, text in changes
     )
     resource = s.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
     entity = s.root(resources=(resource,), validate_only=False)
@@ -98,9 +90,7 @@ def test_changes_of_a_topic_are_accepted_and_described_as_parsed(kafka: Any) -> 
         step = (name, operation, text)
         assert altered(raw, TOPIC, topic, step) == code, step
         until(partial(is_shown, raw, topic, name, shown), str(step))
-    assert (
-        altered(raw, TOPIC, topic, ("retention.ms", SET, "5"), ("retention.ms", DELETE, "")) == 42
-    )
+    assert altered(raw, TOPIC, topic, ("retention.ms", SET, "5"), ("retention.ms", DELETE, "")) == 42
     assert altered(raw, TOPIC, "", ("retention.ms", SET, "5")) == 42
 
 
@@ -124,12 +114,10 @@ BROKER_CHANGES: tuple[tuple[str, str, str, int, Described | None], ...] = (
     ("1", "log.retention.ms", "x", 42, (None, 5, 5, False, False, [])),
     ("1", "log.retention.ms", " 500000 ", 0, ("500000", 5, 2, False, False, [" 500000 "])),
     ("1", "log.cleaner.dedupe.buffer.size", "1000", 42, ("134217728", 5, 5, False, False, [])),
-    ("1", "log.cleaner.io.max.bytes.per.second", "12345678", 0,
-     ("1.2345678E7", 6, 2, False, False, ["12345678"])),
+    ("1", "log.cleaner.io.max.bytes.per.second", "12345678", 0, ("1.2345678E7", 6, 2, False, False, ["12345678"])),
     ("1", "max.connections", "0", 42, ("2147483647", 3, 5, False, False, [])),
     ("1", "max.connections", "5000", 0, ("5000", 3, 2, False, False, ["5000"])),
-    ("1", "max.connections.per.ip.overrides", "10.0.0.1:3", 0,
-     ("10.0.0.1:3", 2, 2, False, False, ["10.0.0.1:3"])),
+    ("1", "max.connections.per.ip.overrides", "10.0.0.1:3", 0, ("10.0.0.1:3", 2, 2, False, False, ["10.0.0.1:3"])),
     ("1", "producer.id.expiration.ms", "90000", 0, ("90000", 3, 2, False, False, ["90000"])),
     ("1", "sasl.jaas.config", "secret", 0, (None, 9, 2, False, True, [None])),
     ("", "sasl.jaas.config", "secret", 42, None),
@@ -142,7 +130,7 @@ BROKER_CHANGES: tuple[tuple[str, str, str, int, Described | None], ...] = (
     ("1", "node.id", "7", 42, UNLIKE),
     ("1", "log.retention.hours", "7", 42, ("168", 3, 5, True, False, [])),
     ("1", "leader.replication.throttled.rate", "5", 0, ("5", 5, 2, True, False, ["5"])),
-)  # fmt: skip
+)
 
 
 def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> None:
@@ -165,16 +153,10 @@ def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> N
 def test_settings_of_brokers_have_kafkas_types_and_order(kafka: Any) -> None:
     result = described(kafka.raw(1), BROKER, "1", ())
     ours = {entry.name: entry for entry in broker_entries(BrokerConfig.parse({}))}
-    found = {
-        row.name: (row.config_type, row.read_only, row.is_sensitive)
-        for row in result.configs
-        if row.name in ours
-    }
+    found = {row.name: (row.config_type, row.read_only, row.is_sensitive) for row in result.configs if row.name in ours}
     assert result.error_message == ""
     assert len(found) > 150
-    assert found == {
-        name: (ours[name].type, ours[name].read_only, ours[name].is_sensitive) for name in found
-    }
+    assert found == {name: (ours[name].type, ours[name].read_only, ours[name].is_sensitive) for name in found}
     assert list(found) == [name for name in hash_order(ours, BROKER_CAPACITY) if name in found]
     dynamic = {row.name for row in result.configs if not row.read_only}
     assert dynamic == {row.name for row in BROKER_SETTINGS if row.is_dynamic and not row.internal}
@@ -262,12 +244,7 @@ QUOTAS: tuple[tuple[tuple[str, str | None], ...], ...] = (
     (("user", "dave"),),
     (("client-id", None), ("user", None)),
 )
-KEYS = [
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "controller_mutation_rate",
-    "request_percentage",
-]
+KEYS = ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"]
 
 
 def change_quotas(raw: RawKafka, *, remove: bool) -> None:
@@ -287,10 +264,7 @@ def quotas(raw: RawKafka) -> list[tuple[tuple[tuple[str, str | None], ...], list
     s = messages.schema(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, "request")
     result = raw.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, s.root(components=(), strict=False))
     return [
-        (
-            tuple((part.entity_type, part.entity_name) for part in row.entity),
-            [pair.key for pair in row.values],
-        )
+        (tuple((part.entity_type, part.entity_name) for part in row.entity), [pair.key for pair in row.values])
         for row in result.entries
     ]
 
@@ -307,9 +281,7 @@ def test_quotas_are_listed_in_the_order_of_kafka(kafka: Any) -> None:
         change_quotas(raw, remove=True)
 
 
-def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synonyms(
-    kafka: Any,
-) -> None:
+def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synonyms(kafka: Any) -> None:
     raw = kafka.raw(1)
     s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
     rows = tuple(
@@ -318,10 +290,7 @@ def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synony
     )
     entity = s.root(resources=rows, include_synonyms=True, include_documentation=False)
     found = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
-    assert sorted((row.resource_type, int(row.error_code)) for row in found) == [
-        (0, 42),
-        (BROKER, 42),
-    ]
+    assert sorted((row.resource_type, int(row.error_code)) for row in found) == [(0, 42), (BROKER, 42)]
     assert [row.synonyms for row in described(raw, 16, "any").configs] == [()] * 3
 
 
@@ -350,9 +319,7 @@ def altered_quotas(
     )
     others = ((s.EntityData(entity_type="user", entity_name=name),) for name in more)
     entries = tuple(
-        s.EntryData(
-            entity=entity, ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in keys)
-        )
+        s.EntryData(entity=entity, ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in keys))
         for entity in (pair, *others)
     )
     result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=entries, validate_only=False))

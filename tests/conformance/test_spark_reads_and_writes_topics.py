@@ -38,9 +38,13 @@ class SparkJobs:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(SCRIPT), servers, *map(str, jars)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
                 env=environment,
-            )  # fmt: skip
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -109,19 +113,14 @@ def restarted(kafka: Any, node: int, topic: str) -> None:
     until(lambda: node in kafka.partition(topic, 1).isr_nodes, "the ISR is full")
 
 
-def test_a_batch_is_written_and_read_while_the_leader_is_killed(
-    own_kafka: Any, spark: SparkJobs
-) -> None:
+def test_a_batch_is_written_and_read_while_the_leader_is_killed(own_kafka: Any, spark: SparkJobs) -> None:
     topic = own_kafka.topic("batch", 2, 3, 1)
     spark.write(topic=topic, first=0, count=1_000)
     before = end_of(own_kafka, topic)
     assert before == 1_000
     with ThreadPoolExecutor(1) as aside:
         writing = aside.submit(spark.write, topic=topic, first=1_000, count=30_000)
-        until(
-            lambda: writing.done() or end_of(own_kafka, topic) > before,
-            "the batch is being written",
-        )
+        until(lambda: writing.done() or end_of(own_kafka, topic) > before, "the batch is being written")
         own_kafka.kill(2)
         try:
             writing.result(120)

@@ -28,13 +28,9 @@ def ask(raw: RawKafka, key: ApiKey, version: int, entity: Any) -> Any:
 
 def commit_of(topic: str, metadata: str, group_id: str) -> Any:
     s = messages.schema(ApiKey.OFFSET_COMMIT, 8, "request")
-    row = s.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=5, committed_metadata=metadata
-    )
+    row = s.OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata=metadata)
     topics = (s.OffsetCommitRequestTopic(name=topic, partitions=(row,)),)
-    return s.OffsetCommitRequest(
-        group_id=group_id, generation_id_or_member_epoch=-1, member_id=PLAIN, topics=topics
-    )
+    return s.OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, member_id=PLAIN, topics=topics)
 
 
 def test_malformed_metadata_and_group_ids_are_substituted(kafka: Any) -> None:
@@ -70,9 +66,7 @@ def test_malformed_topics_are_unknown_or_invalid_and_the_connection_stays(kafka:
 def test_a_malformed_client_id_is_served(kafka: Any) -> None:
     topic = kafka.topic("client", 1)
     s = messages.schema(ApiKey.METADATA, 5, "request")
-    entity = s.MetadataRequest(
-        topics=(s.MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
-    )
+    entity = s.MetadataRequest(topics=(s.MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
     header = struct.pack(">hhih", ApiKey.METADATA, 5, 1, len(BAD)) + BAD
     raw = kafka.raw()
     raw.send_frame(header + messages.encode_request(ApiKey.METADATA, 5, entity), ApiKey.METADATA, 5)

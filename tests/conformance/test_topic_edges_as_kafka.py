@@ -16,17 +16,14 @@ EXISTS, INVALID_NAME, PARTITIONS, FACTOR, ASSIGNMENT, REQUEST = 36, 17, 37, 38, 
 Placed = Sequence[tuple[int, Sequence[int]]]
 
 
-def topic(
-    name: str, partitions: int = 1, factor: int = 1, placed: Placed = (), version: int = 5
-) -> Any:
+def topic(name: str, partitions: int = 1, factor: int = 1, placed: Placed = (), version: int = 5) -> Any:
     s = messages.schema(ApiKey.CREATE_TOPICS, version, "request")
     return s.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
         assignments=tuple(
-            s.CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(nodes))
-            for index, nodes in placed
+            s.CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(nodes)) for index, nodes in placed
         ),
     )
 
@@ -64,9 +61,16 @@ def test_assignments_are_checked_as_by_kafka(kafka: Any) -> None:
     twice: Placed = [(0, [1]), (0, [2])]
     assert error(kafka, 1, 1, placed=twice) == REQUEST
     wrong: tuple[Placed, ...] = (
-        twice, [(1, [1])], [(0, [1]), (2, [1])], [(-1, [1])], [(0, [])], [(0, [1, 1])], [(0, [9])],
-        [(0, [-1])], [(0, [1]), (1, [1, 2])],
-    )  # fmt: skip
+        twice,
+        [(1, [1])],
+        [(0, [1]), (2, [1])],
+        [(-1, [1])],
+        [(0, [])],
+        [(0, [1, 1])],
+        [(0, [9])],
+        [(0, [-1])],
+        [(0, [1]), (1, [1, 2])],
+    )
     for placed in wrong:
         assert error(kafka, ASSIGNED, ASSIGNED, placed=placed) == ASSIGNMENT, placed
 
@@ -77,8 +81,12 @@ def test_results_of_topics_that_are_named_twice_are_the_last(kafka: Any) -> None
         names = ("twice", "twice", "new", "__cluster_metadata", there, "a b")
         topics = [topic(name, version=version) for name in names]
         assert validated(kafka, *topics, version=version) == [
-            ("new", 0), (there, EXISTS), ("a b", INVALID_NAME), ("twice", REQUEST), ("__cluster_metadata", REQUEST),
-        ]  # fmt: skip
+            ("new", 0),
+            (there, EXISTS),
+            ("a b", INVALID_NAME),
+            ("twice", REQUEST),
+            ("__cluster_metadata", REQUEST),
+        ]
     of_kraft = topic("__cluster_metadata", 2**31 - 1, factor=0)  # its partitions do not count
     for others in ([], [topic("new")]):
         wanted = [*[("new", 0) for _ in others], ("__cluster_metadata", REQUEST)]
@@ -110,9 +118,7 @@ def test_topics_to_delete_are_named_once_by_name_or_by_id(kafka: Any) -> None:
     assert deleted((name, own)) == [(name, own, REQUEST)]
     assert deleted((name, None), (name, None)) == [(name, None, REQUEST)]
     assert deleted((None, None), (None, None)) == [(None, None, REQUEST)] * 2
-    assert deleted((None, strange), ("nowhere", None)) == [
-        ("nowhere", None, 3), (None, strange, 100),
-    ]  # fmt: skip
+    assert deleted((None, strange), ("nowhere", None)) == [("nowhere", None, 3), (None, strange, 100)]
     assert kafka.raw(3).metadata(name).topics[0].error_code == 0
     assert deleted((None, own)) == [(name, own, 0)]
     until(lambda: kafka.raw(3).metadata(name).topics[0].error_code == 3, "the topic is gone")
@@ -123,9 +129,8 @@ def test_results_of_partitions_mirror_the_request(kafka: Any) -> None:
     s = messages.schema(ApiKey.ELECT_LEADERS, 2, "request")
     rows = ((name, (0, 0)), (name, (0, 7)), (name, ()), ("nowhere", (0,)))
     entity = s.root(
-        election_type=0, timeout=WAIT,
-        topic_partitions=tuple(s.TopicPartitions(topic=t, partitions=p) for t, p in rows),
-    )  # fmt: skip
+        election_type=0, timeout=WAIT, topic_partitions=tuple(s.TopicPartitions(topic=t, partitions=p) for t, p in rows)
+    )
     answer = kafka.raw(2).ask(ApiKey.ELECT_LEADERS, 2, entity)
     assert [
         (row.topic, [(item.partition_id, int(item.error_code)) for item in row.partition_result])
@@ -135,15 +140,11 @@ def test_results_of_partitions_mirror_the_request(kafka: Any) -> None:
     topics = tuple(
         s.ReassignableTopic(
             name=topic,
-            partitions=tuple(
-                s.ReassignablePartition(partition_index=index, replicas=None) for index in indexes
-            ),
+            partitions=tuple(s.ReassignablePartition(partition_index=index, replicas=None) for index in indexes),
         )
         for topic, indexes in rows
     )
-    answer = kafka.raw(2).ask(
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, s.root(topics=topics, timeout=WAIT)
-    )
+    answer = kafka.raw(2).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, s.root(topics=topics, timeout=WAIT))
     assert [
         (row.name, [(item.partition_index, int(item.error_code)) for item in row.partitions])
         for row in answer.responses
@@ -153,14 +154,9 @@ def test_results_of_partitions_mirror_the_request(kafka: Any) -> None:
 def test_operations_are_described_for_topics_that_do_not_exist(kafka: Any) -> None:
     s = messages.schema(ApiKey.METADATA, 12, "request")
     names, strange = ("nowhere", "a b"), uuid.UUID(int=1 << 90)
-    for rows, expected in (
-        ([(name, None) for name in names], 3576),
-        ([(None, strange)], -(2**31)),
-    ):
+    for rows, expected in (([(name, None) for name in names], 3576), ([(None, strange)], -(2**31))):
         topics = tuple(s.MetadataRequestTopic(name=text, topic_id=number) for text, number in rows)
-        entity = s.root(
-            topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True
-        )
+        entity = s.root(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
         answer = kafka.raw(2).ask(ApiKey.METADATA, 12, entity)
         assert {row.topic_authorized_operations for row in answer.topics} == {expected}
 

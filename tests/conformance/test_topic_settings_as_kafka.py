@@ -38,8 +38,7 @@ def described(kafka: Any, topic: str) -> dict[str, tuple[Any, ...]]:
 def altered(kafka: Any, topic: str, *changes: tuple[str, int, str | None]) -> str:
     s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
     rows = tuple(
-        s.AlterableConfig(name=name, config_operation=operation, value=value)
-        for name, operation, value in changes
+        s.AlterableConfig(name=name, config_operation=operation, value=value) for name, operation, value in changes
     )
     resource = s.AlterConfigsResource(resource_type=2, resource_name=topic, configs=rows)
     entity = s.root(resources=(resource,), validate_only=False)
@@ -98,9 +97,7 @@ def test_a_topic_has_the_settings_of_kafka_with_their_types_and_defaults(kafka: 
 
 def test_settings_that_change_nothing_are_stored_and_described(kafka: Any) -> None:
     topic = kafka.topic("stored", 1)
-    assert (
-        altered(kafka, topic, *((name, _SET, value) for name, value in CHANGED.items())) == "none"
-    )
+    assert altered(kafka, topic, *((name, _SET, value) for name, value in CHANGED.items())) == "none"
     changed = {name: (value, 1) for name, value in CHANGED.items()}
     until(lambda: {name: described(kafka, topic)[name][:3:2] for name in CHANGED} == changed)
     assert altered(kafka, topic, *((name, _DELETE, None) for name in CHANGED)) == "none"
@@ -142,7 +139,5 @@ def test_values_that_are_not_valid_are_refused(kafka: Any, name: str, value: str
     topic = kafka.topic("invalid", 1)
     assert altered(kafka, topic, (name, _SET, value)) == "invalid_config"
     assert (
-        name not in DEFAULTS
-        or described(kafka, topic)[name][:2] == DEFAULTS[name]
-        or (name == "min.insync.replicas")
+        name not in DEFAULTS or described(kafka, topic)[name][:2] == DEFAULTS[name] or (name == "min.insync.replicas")
     )

@@ -25,14 +25,10 @@ def ask(kafka: Any, node: int, api_key: int, version: int, **fields: Any) -> Any
     return kafka.raw(node).ask(api_key, version, s.root(**timeout, **fields))
 
 
-def create(
-    kafka: Any, node: int, name: str, *, timeout_ms: int = WAIT_MS, dry: bool = False
-) -> int:
+def create(kafka: Any, node: int, name: str, *, timeout_ms: int = WAIT_MS, dry: bool = False) -> int:
     s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
     topic = s.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    answer = ask(
-        kafka, node, ApiKey.CREATE_TOPICS, 5, topics=(topic,), validate_only=dry, timeout_ms=timeout_ms,
-    )  # fmt: skip
+    answer = ask(kafka, node, ApiKey.CREATE_TOPICS, 5, topics=(topic,), validate_only=dry, timeout_ms=timeout_ms)
     return int(answer.topics[0].error_code)
 
 
@@ -46,9 +42,7 @@ def delete(kafka: Any, node: int, name: str, timeout_ms: int = WAIT_MS) -> int:
 def grow(kafka: Any, node: int, name: str, count: int, timeout_ms: int = WAIT_MS) -> int:
     s = messages.schema(ApiKey.CREATE_PARTITIONS, 3, "request")
     row = s.CreatePartitionsTopic(name=name, count=count, assignments=None)
-    answer = ask(
-        kafka, node, ApiKey.CREATE_PARTITIONS, 3, topics=(row,), validate_only=False, timeout_ms=timeout_ms,
-    )  # fmt: skip
+    answer = ask(kafka, node, ApiKey.CREATE_PARTITIONS, 3, topics=(row,), validate_only=False, timeout_ms=timeout_ms)
     return int(answer.results[0].error_code)
 
 
@@ -56,31 +50,30 @@ def elect(kafka: Any, node: int, name: str, timeout_ms: int = WAIT_MS) -> tuple[
     """The error of the response and that of the partition, after a preferred election."""
     s = messages.schema(ApiKey.ELECT_LEADERS, 2, "request")
     row = s.TopicPartitions(topic=name, partitions=(0,))
-    answer = ask(
-        kafka, node, ApiKey.ELECT_LEADERS, 2, election_type=0, topic_partitions=(row,), timeout_ms=timeout_ms,
-    )  # fmt: skip
+    answer = ask(kafka, node, ApiKey.ELECT_LEADERS, 2, election_type=0, topic_partitions=(row,), timeout_ms=timeout_ms)
     partition = answer.replica_election_results[0].partition_result[0]
     return int(answer.error_code), int(partition.error_code)
 
 
-def reassign(
-    kafka: Any, node: int, name: str, replicas: Iterable[int], timeout_ms: int = WAIT_MS
-) -> tuple[int, int]:
+def reassign(kafka: Any, node: int, name: str, replicas: Iterable[int], timeout_ms: int = WAIT_MS) -> tuple[int, int]:
     """The error of the response and that of the partition."""
     s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, "request")
     row = s.ReassignablePartition(partition_index=0, replicas=tuple(replicas))
     topic = s.ReassignableTopic(name=name, partitions=(row,))
     answer = ask(
-        kafka, node, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, topics=(topic,),
-        allow_replication_factor_change=True, timeout_ms=timeout_ms,
-    )  # fmt: skip
+        kafka,
+        node,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        topics=(topic,),
+        allow_replication_factor_change=True,
+        timeout_ms=timeout_ms,
+    )
     return int(answer.error_code), int(answer.responses[0].partitions[0].error_code)
 
 
 def reassignments(kafka: Any, node: int, timeout_ms: int = WAIT_MS) -> int:
-    answer = ask(
-        kafka, node, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=timeout_ms
-    )
+    answer = ask(kafka, node, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=timeout_ms)
     return int(answer.error_code)
 
 
@@ -135,9 +128,7 @@ def test_a_request_without_time_is_not_begun(kafka: Any) -> None:
     assert elect(kafka, 1, name) == (0, 84)
     for node in NODES:
         row = kafka.partition(name, node)
-        assert (partitions(kafka, node, name), row.replica_nodes, row.leader_epoch) == (
-            1, (1, 2), 0,
-        )  # fmt: skip
+        assert (partitions(kafka, node, name), row.replica_nodes, row.leader_epoch) == (1, (1, 2), 0)
 
 
 def test_an_election_of_all_partitions_names_every_topic(kafka: Any) -> None:
@@ -176,9 +167,7 @@ def described(kafka: Any, version: int, *rows: tuple[str | None, Any]) -> list[t
     s = messages.schema(ApiKey.METADATA, version, "request")
     topics = tuple(s.MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in rows)
     answer = ask(kafka, 2, ApiKey.METADATA, version, topics=topics, allow_auto_topic_creation=False)
-    return [
-        (int(row.error_code), row.name, row.topic_id, len(row.partitions)) for row in answer.topics
-    ]
+    return [(int(row.error_code), row.name, row.topic_id, len(row.partitions)) for row in answer.topics]
 
 
 def test_metadata_goes_by_the_id_whatever_the_name_is(kafka: Any) -> None:
@@ -210,22 +199,33 @@ def produced(kafka: Any, node: int, version: int, topic: str, topic_id: Any, ind
     s = messages.schema(ApiKey.PRODUCE, version, "request")
     row = s.PartitionProduceData(index=index, records=batch(["x"]))
     named = s.TopicProduceData(name=topic, topic_id=topic_id, partition_data=(row,))
-    return ask(
-        kafka, node, ApiKey.PRODUCE, version, transactional_id=None, acks=-1, topic_data=(named,)
-    )
+    return ask(kafka, node, ApiKey.PRODUCE, version, transactional_id=None, acks=-1, topic_data=(named,))
 
 
 def fetched(kafka: Any, node: int, version: int, topic: str, topic_id: Any, index: int) -> Any:
     s = messages.schema(ApiKey.FETCH, version, "request")
     row = s.FetchPartition(
-        partition=index, current_leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1,
-        log_start_offset=-1, partition_max_bytes=1000,
-    )  # fmt: skip
+        partition=index,
+        current_leader_epoch=-1,
+        fetch_offset=0,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=1000,
+    )
     return ask(
-        kafka, node, ApiKey.FETCH, version, replica_id=-1, max_wait=messages.milliseconds(0),
-        min_bytes=1, max_bytes=1000, isolation_level=0, session_id=0, session_epoch=-1,
+        kafka,
+        node,
+        ApiKey.FETCH,
+        version,
+        replica_id=-1,
+        max_wait=messages.milliseconds(0),
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
         topics=(s.FetchTopic(topic=topic, topic_id=topic_id, partitions=(row,)),),
-    )  # fmt: skip
+    )
 
 
 def errors(kafka: Any, node: int, topic: str, topic_id: Any, index: int) -> dict[int, set[int]]:
@@ -241,22 +241,19 @@ def errors(kafka: Any, node: int, topic: str, topic_id: Any, index: int) -> dict
         found.setdefault(ApiKey.FETCH, set()).add(int(row.error_code))
     raw = kafka.raw(node)
     found[ApiKey.LIST_OFFSETS] = {
-        int(raw.list_offset(topic, index, -1, version=version).error_code)
-        for version in range(1, 12)
+        int(raw.list_offset(topic, index, -1, version=version).error_code) for version in range(1, 12)
     }
     found[ApiKey.OFFSET_FOR_LEADER_EPOCH] = {
         int(raw.epoch_end(topic, index, 0, version=version).error_code) for version in (2, 3, 4)
     }
     s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
     rows = (s.DeleteRecordsPartition(partition_index=index, offset=0),)
-    answer = ask(
-        kafka, node, ApiKey.DELETE_RECORDS, 2, topics=(s.DeleteRecordsTopic(name=topic, partitions=rows),)
-    )  # fmt: skip
+    answer = ask(kafka, node, ApiKey.DELETE_RECORDS, 2, topics=(s.DeleteRecordsTopic(name=topic, partitions=rows),))
     found[ApiKey.DELETE_RECORDS] = {int(answer.topics[0].partitions[0].error_code)}
     s = messages.schema(ApiKey.DESCRIBE_PRODUCERS, 0, "request")
     answer = ask(
         kafka, node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=(s.TopicRequest(name=topic, partition_indexes=(index,)),)
-    )  # fmt: skip
+    )
     found[ApiKey.DESCRIBE_PRODUCERS] = {int(answer.topics[0].partitions[0].error_code)}
     return found
 

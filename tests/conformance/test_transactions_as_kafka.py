@@ -32,10 +32,7 @@ def test_finalized_features_announce_transaction_version_2(kafka: Any) -> None:
     s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
     entity = s.ApiVersionsRequest(client_software_name="raw", client_software_version="1")
     answer = kafka.raw().ask(ApiKey.API_VERSIONS, 3, entity)
-    levels = {
-        row.name: (row.min_version_level, row.max_version_level)
-        for row in answer.finalized_features
-    }
+    levels = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
     assert levels["transaction.version"] == (2, 2)
     assert answer.finalized_features_epoch >= 0
 
@@ -82,9 +79,7 @@ def test_a_client_may_add_partitions_as_brokers_do(kafka: Any, version: int) -> 
     zombie.producer_id, zombie.epoch = client.producer_id, client.epoch + 7
     assert zombie.add_many(version, **{topic: [0]}) == [(topic, [(0, Code.producer_fenced)])]
     zombie.producer_id += 10_000
-    assert zombie.add_many(version, **{topic: [0]}) == [
-        (topic, [(0, Code.invalid_producer_id_mapping)])
-    ]
+    assert zombie.add_many(version, **{topic: [0]}) == [(topic, [(0, Code.invalid_producer_id_mapping)])]
     assert client.end(commit=True).error_code is Code.none
     until(lambda: fetch(leader, topic, 1).last_stable_offset == 2, "the marker is stable")
 
@@ -107,9 +102,7 @@ def test_a_transaction_of_version_2_raises_the_epoch_at_each_end(kafka: Any) -> 
     assert not fetch(leader, topic, 0).aborted_transactions
 
 
-def test_a_batch_that_the_log_refuses_for_its_epoch_has_not_joined_a_transaction(
-    kafka: Any,
-) -> None:
+def test_a_batch_that_the_log_refuses_for_its_epoch_has_not_joined_a_transaction(kafka: Any) -> None:
     topic = kafka.topic("old-epoch", 1, 2)
     client, leader = producer(kafka), kafka.raw(1)
     client.init()
@@ -147,9 +140,7 @@ def test_ending_a_transaction_again_gives_the_errors_of_kafka(kafka: Any) -> Non
     assert client.ask_end(commit=True).error_code is Code.invalid_producer_id_mapping
 
 
-def test_a_new_producer_fences_an_open_transaction_with_one_epoch_for_its_abort(
-    kafka: Any,
-) -> None:
+def test_a_new_producer_fences_an_open_transaction_with_one_epoch_for_its_abort(kafka: Any) -> None:
     topic = kafka.topic("fenced", 1, 2)
     zombie, leader = producer(kafka), kafka.raw(1)
     zombie.init()
@@ -158,9 +149,7 @@ def test_a_new_producer_fences_an_open_transaction_with_one_epoch_for_its_abort(
     assert heir.ask_init().error_code is Code.concurrent_transactions
     assert heir.init().error_code is Code.none
     assert (heir.producer_id, heir.epoch) == (zombie.producer_id, 2)
-    assert (
-        zombie.produce(leader, topic, "late", version=12).error_code is Code.invalid_producer_epoch
-    )
+    assert zombie.produce(leader, topic, "late", version=12).error_code is Code.invalid_producer_epoch
     assert zombie.ask_end(commit=True).error_code is Code.producer_fenced
     assert zombie.ask_end(commit=True, version=1).error_code is Code.invalid_producer_epoch
     assert zombie.add(topic) is Code.producer_fenced
@@ -199,9 +188,7 @@ def test_listing_transactions_filters_as_kafka(kafka: Any) -> None:
 
     def listed(version: int = 2, **filters: Any) -> Any:
         s = messages.schema(ApiKey.LIST_TRANSACTIONS, version, "request")
-        return client.coordinator.ask(
-            ApiKey.LIST_TRANSACTIONS, version, s.ListTransactionsRequest(**filters)
-        )
+        return client.coordinator.ask(ApiKey.LIST_TRANSACTIONS, version, s.ListTransactionsRequest(**filters))
 
     def names(answer: Any) -> set[str]:
         return {row.transactional_id for row in answer.transaction_states}
@@ -227,9 +214,7 @@ def test_offsets_in_a_transaction_are_unstable_until_its_marker(kafka: Any) -> N
 
     def commit(offset: int, version: int, generation: int = -1) -> ErrorCode:
         s = messages.schema(ApiKey.TXN_OFFSET_COMMIT, version, "request")
-        row = s.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
-        )
+        row = s.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         entity = s.TxnOffsetCommitRequest(
             transactional_id=client.name,
             group_id=group,
@@ -276,9 +261,7 @@ def test_describing_producers_shows_the_open_transaction(kafka: Any) -> None:
 
     def described(raw: RawKafka) -> Any:
         s = messages.schema(ApiKey.DESCRIBE_PRODUCERS, 0, "request")
-        entity = s.DescribeProducersRequest(
-            topics=(s.TopicRequest(name=topic, partition_indexes=(0,)),)
-        )
+        entity = s.DescribeProducersRequest(topics=(s.TopicRequest(name=topic, partition_indexes=(0,)),))
         return raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, entity).topics[0].partitions[0]
 
     (row,) = described(leader).active_producers

@@ -176,9 +176,7 @@ def test_list_offsets_returns_the_offsets_of_kafka(kafka: Any) -> None:
         found = raw.list_offset(topic, 0, timestamp)
         return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
-    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), (
-        "an epoch begins when its leader starts"
-    )
+    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), "an epoch begins when its leader starts"
     assert row(1) == (0, -1, -1, -1)
     raw.produce(topic, 0, ["a", "b"])
     time = NOW_MS
@@ -188,9 +186,7 @@ def test_list_offsets_returns_the_offsets_of_kafka(kafka: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10, 11])
-def test_list_offsets_of_tiered_storage_returns_the_result_of_kafka(
-    kafka: Any, version: int
-) -> None:
+def test_list_offsets_of_tiered_storage_returns_the_result_of_kafka(kafka: Any, version: int) -> None:
     topic = kafka.topic("tiers", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
@@ -248,11 +244,7 @@ def test_fetching_with_a_matching_epoch_returns_no_diverging_epoch(kafka: Any) -
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
     fine = raw.fetch(topic, 0, 2, last_epoch=0)
-    assert (fine.error_code, fine.diverging_epoch.epoch, fine.diverging_epoch.end_offset) == (
-        0,
-        -1,
-        -1,
-    )
+    assert (fine.error_code, fine.diverging_epoch.epoch, fine.diverging_epoch.end_offset) == (0, -1, -1)
 
 
 def test_a_delayed_fetch_completes_when_the_record_arrives(kafka: Any) -> None:
@@ -325,9 +317,7 @@ def test_an_election_changes_metadata_and_leader_epochs(kafka: Any) -> None:
             assert code is Code.fenced_leader_epoch, api
         assert leader.list_offset(topic, 0, -1).leader_epoch == row.leader_epoch
         leader.produce(topic, 0, ["b"])
-        ends = [
-            leader.epoch_end(topic, 0, number).end_offset for number in (epoch, row.leader_epoch)
-        ]
+        ends = [leader.epoch_end(topic, 0, number).end_offset for number in (epoch, row.leader_epoch)]
         assert ends == [1, 2]
         diverging = leader.fetch(topic, 0, 2, last_epoch=epoch).diverging_epoch
         assert (diverging.epoch, diverging.end_offset) == (epoch, 1)
@@ -362,10 +352,7 @@ def test_producing_with_too_few_in_sync_replicas_is_refused(kafka: Any) -> None:
         row = kafka.raw(1).fetch(topic, 0, 1)
         code = waited.responses[0].partition_responses[0].error_code
         # docs/compatibility.md, "The high watermark advances below `min.insync.replicas`"
-        expected = {
-            "harrow": (Code.not_enough_replicas_after_append, last + 1),
-            "apache": (Code.request_timed_out, 1),
-        }
+        expected = {"harrow": (Code.not_enough_replicas_after_append, last + 1), "apache": (Code.request_timed_out, 1)}
         assert (code, row.high_watermark) == expected[kafka.name]
     finally:
         kafka.start(2)

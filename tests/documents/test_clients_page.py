@@ -24,8 +24,11 @@ def asked(*words: str, path: str | None = None) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, ROOT / "tests" / "client_suites.py", *words],
         env=environment | ({} if path is None else {"PATH": path}),
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def checkout(suite: Suite, folder: Path) -> str:
@@ -39,9 +42,7 @@ def test_the_page_has_the_version_and_the_command_of_every_suite() -> None:
     text = PAGE.read_text()
     for suite in SUITES:
         assert f"`make client-suites SUITE={suite.name}`" in text, suite.name
-        assert any(
-            suite.version in line for line in text.splitlines() if f"SUITE={suite.name}`" in line
-        )
+        assert any(suite.version in line for line in text.splitlines() if f"SUITE={suite.name}`" in line)
         assert suite.checkout_variable in text
 
 
@@ -86,20 +87,29 @@ def results(name: str, folder: Path, text: str, only: tuple[str, ...] = ()) -> d
 
 def test_go_counts_subtests_and_a_test_that_never_ended_has_failed(tmp_path: Path) -> None:
     rows = [
-        ("run", "TestA"), ("run", "TestA/one"), ("pass", "TestA/one"), ("fail", "TestA/two"), ("fail", "TestA"),
-        ("run", "TestStuck"), ("skip", "TestSkipped"), ("pass", "TestParent/x"), ("fail", "TestParent"),
-    ]  # fmt: skip
+        ("run", "TestA"),
+        ("run", "TestA/one"),
+        ("pass", "TestA/one"),
+        ("fail", "TestA/two"),
+        ("fail", "TestA"),
+        ("run", "TestStuck"),
+        ("skip", "TestSkipped"),
+        ("pass", "TestParent/x"),
+        ("fail", "TestParent"),
+    ]
     text = "".join(json.dumps({"Action": action, "Test": test}) + "\n" for action, test in rows)
     assert results("kafka-go", tmp_path, text + "panic: no JSON\n") == {
-        "TestA/one": PASSED, "TestA/two": FAILED, "TestStuck": FAILED, "TestSkipped": SKIPPED,
-        "TestParent/x": PASSED, "TestParent": FAILED,
-    }  # fmt: skip
+        "TestA/one": PASSED,
+        "TestA/two": FAILED,
+        "TestStuck": FAILED,
+        "TestSkipped": SKIPPED,
+        "TestParent/x": PASSED,
+        "TestParent": FAILED,
+    }
 
 
 def test_go_tests_that_did_not_begin_after_a_panic_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a_test.go").write_text(
-        "func TestA(t *testing.T) {\nfunc TestB(t *testing.T) {\nfunc TestMain("
-    )
+    (tmp_path / "a_test.go").write_text("func TestA(t *testing.T) {\nfunc TestB(t *testing.T) {\nfunc TestMain(")
     (tmp_path / "acl_test.go").write_text("func TestCreateACLs(t *testing.T) {\n")
     assert BY_NAME["kafka-go"].missing(tmp_path, {"TestA/x": PASSED}) == ["TestB"]
     assert BY_NAME["kafkajs"].missing(tmp_path, {}) == []
@@ -113,9 +123,7 @@ def test_jest_tests_of_one_name_are_numbered_and_left_out_tests_are_none(tmp_pat
     assert found == {"x.spec.js: a": PASSED, "x.spec.js: a #2": FAILED}
 
 
-def test_node_results_have_the_file_which_is_a_result_only_if_none_of_its_tests_ended(
-    tmp_path: Path,
-) -> None:
+def test_node_results_have_the_file_which_is_a_result_only_if_none_of_its_tests_ended(tmp_path: Path) -> None:
     file = str(tmp_path / "test" / "a.test.ts")
     rows = [
         {"file": file, "name": "sends", "result": "passed", "skip": False},
@@ -126,11 +134,7 @@ def test_node_results_have_the_file_which_is_a_result_only_if_none_of_its_tests_
     ]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     found = results("platformatic-kafka", tmp_path, text)
-    assert found == {
-        "test/a.test.ts: sends": PASSED,
-        "test/a.test.ts: later": SKIPPED,
-        "b.test.ts: (file)": FAILED,
-    }
+    assert found == {"test/a.test.ts: sends": PASSED, "test/a.test.ts: later": SKIPPED, "b.test.ts: (file)": FAILED}
 
 
 def test_node_leaves_tests_out_by_a_pattern_of_names_that_it_skips(tmp_path: Path) -> None:
@@ -153,24 +157,14 @@ def test_pytest_results_are_node_ids_that_pytest_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_failed_tests_are_repeated_alone_by_their_names(suite: Suite, tmp_path: Path) -> None:
-    only = {
-        "kafka-go": "TestA/two",
-        "kafkajs": "x.spec.js: a b",
-        "platformatic-kafka": "x.test.ts: a b",
-    }
+    only = {"kafka-go": "TestA/two", "kafkajs": "x.spec.js: a b", "platformatic-kafka": "x.test.ts: a b"}
     name = only.get(suite.name, "tests/test_a.py::test_x")
     command = suite.command(Selection(folder=tmp_path, results=tmp_path / "r", only=(name,)))
-    wanted = {
-        "kafka-go": "^(TestA)$",
-        "kafkajs": r"^(a\ b)$",
-        "platformatic-kafka": r"--test-name-pattern=/^(a\ b)$/",
-    }
+    wanted = {"kafka-go": "^(TestA)$", "kafkajs": r"^(a\ b)$", "platformatic-kafka": r"--test-name-pattern=/^(a\ b)$/"}
     assert wanted.get(suite.name, name) in command
 
 
-def test_left_out_files_of_pytest_are_not_named_because_it_runs_every_file_that_is_named(
-    tmp_path: Path,
-) -> None:
+def test_left_out_files_of_pytest_are_not_named_because_it_runs_every_file_that_is_named(tmp_path: Path) -> None:
     admin = tmp_path / "tests" / "integration" / "admin"
     admin.mkdir(parents=True)
     for name in ("list_offsets", "user_scram_credentials", "describe_operations"):
@@ -181,9 +175,7 @@ def test_left_out_files_of_pytest_are_not_named_because_it_runs_every_file_that_
     assert files == ["tests/integration/admin/test_list_offsets.py"]
 
 
-def test_a_process_at_its_limit_is_interrupted_and_writes_its_results_before_it_is_killed(
-    tmp_path: Path,
-) -> None:
+def test_a_process_at_its_limit_is_interrupted_and_writes_its_results_before_it_is_killed(tmp_path: Path) -> None:
     command = ["sh", "-c", "trap 'echo results > r; exit 1' INT; while :; do sleep 1; done"]
     assert not bounded(command, tmp_path, {}, tmp_path / "log", limit_s=2)
     assert (tmp_path / "r").read_text() == "results\n"
@@ -204,16 +196,12 @@ def test_the_row_counts_what_ended_on_both_systems_and_names_each_difference(
     kafka = {"a": PASSED, "b": FAILED, "c": PASSED, "only here": PASSED}
     assert not report(BY_NAME["kafkajs"], {"kafka": kafka, "harrow": kafka | {"c": FAILED}})
     said = capsys.readouterr().out
-    assert (
-        "| 3 passed, 1 failed, 0 skipped | 2 passed, 2 failed, 0 skipped | 1 fail on both |" in said
-    )
+    assert "| 3 passed, 1 failed, 0 skipped | 2 passed, 2 failed, 0 skipped | 1 fail on both |" in said
     assert "| `c` | passed | failed |" in said
     ours = {name: result for name, result in kafka.items() if name != "only here"}
     assert not report(BY_NAME["kafkajs"], {"kafka": kafka, "harrow": ours})
     said = capsys.readouterr().out
-    assert (
-        "| 2 passed, 1 failed, 0 skipped | 2 passed, 1 failed, 0 skipped | 1 fail on both |" in said
-    )
+    assert "| 2 passed, 1 failed, 0 skipped | 2 passed, 1 failed, 0 skipped | 1 fail on both |" in said
     assert "1 tests ran on one system only, such as only here" in said
     assert report(BY_NAME["kafkajs"], {"kafka": ours, "harrow": ours})
 

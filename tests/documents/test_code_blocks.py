@@ -12,9 +12,7 @@ from long_runs import long_run
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 FIRST_STEPS = ROOT / "docs" / "first-steps.md"
-WORKFLOWS = sorted(
-    [*ROOT.glob(".github/workflows/*.yml"), *(ROOT / "examples").glob("*/.github/workflows/*.yml")]
-)
+WORKFLOWS = sorted([*ROOT.glob(".github/workflows/*.yml"), *(ROOT / "examples").glob("*/.github/workflows/*.yml")])
 RUN_IN_THE_SUITE = {"README", "AGENTS", "first-steps"}
 """The pages that a new user meets first. `make long` runs the blocks of all pages."""
 NOT_RUN_MOST = 2
@@ -29,18 +27,13 @@ def shared_files(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_code_block_of_a_page_has_names_and_commands_that_exist(
-    page: Path, tmp_path: Path
-) -> None:
+def test_every_code_block_of_a_page_has_names_and_commands_that_exist(page: Path, tmp_path: Path) -> None:
     DocumentedProject(tmp_path, blocks_of(page, ROOT)).read()
 
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, id=page.stem, marks=() if page.stem in RUN_IN_THE_SUITE else long_run)
-        for page in PAGES
-    ],
+    [pytest.param(page, id=page.stem, marks=() if page.stem in RUN_IN_THE_SUITE else long_run) for page in PAGES],
 )
 def test_every_code_block_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     DocumentedProject(tmp_path, blocks_of(page, ROOT), shared_files(page)).run()

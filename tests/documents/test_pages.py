@@ -90,10 +90,7 @@ def texts_of_the_code() -> list[str]:
                 found.append(node.value)
             elif isinstance(node, ast.JoinedStr):
                 found.append(
-                    "".join(
-                        str(part.value) if isinstance(part, ast.Constant) else PLACEHOLDER
-                        for part in node.values
-                    )
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else PLACEHOLDER for part in node.values)
                 )
     return found
 
@@ -115,11 +112,7 @@ def test_every_doubt_of_the_page_is_a_text_of_the_code() -> None:
 
 def test_the_page_of_faults_lists_every_fault_and_every_random_kind() -> None:
     listed = re.findall(r"^\| `(\w+)\(", text_of("faults"), re.MULTILINE)
-    dependencies = {
-        kind.kind
-        for kind in DEPENDENCY_FAULTS
-        if f"{kind.written}(dependency(" in text_of("faults")
-    }
+    dependencies = {kind.kind for kind in DEPENDENCY_FAULTS if f"{kind.written}(dependency(" in text_of("faults")}
     assert sorted(set(listed) & set(FAULTS) | dependencies) == sorted(FAULTS)
     (row,) = re.findall(r"^\| `kinds=\(…\)` \| (.*) \|$", text_of("faults"), re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", row)) == sorted(RANDOM_FAULTS)

@@ -9,21 +9,12 @@ import re
 from pathlib import Path
 
 from harrow.cluster.config import BROKER_SETTINGS, THROTTLE_RATES, Change, Setting
-from harrow.cluster.defaults import (
-    KAFKA_SESSION_TIMEOUT_MS,
-    OF_TESTS,
-    cluster_defaults,
-    kafka_defaults,
-    kafka_value,
-)
+from harrow.cluster.defaults import KAFKA_SESSION_TIMEOUT_MS, OF_TESTS, cluster_defaults, kafka_defaults, kafka_value
 from harrow.cluster.metadata.java_text import text_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 BEGIN, END = "<!-- settings: generated -->", "<!-- end of settings -->"
-HEAD = (
-    "| setting | Apache Kafka | Harrow | fixture | changed | effect |",
-    "| --- | --- | --- | --- | --- | --- |",
-)
+HEAD = ("| setting | Apache Kafka | Harrow | fixture | changed | effect |", "| --- | --- | --- | --- | --- | --- |")
 OF_KAFKA = {
     "listeners": "`PLAINTEXT://:9092`",
     "listener.security.protocol.map": "each protocol under its own name",
@@ -72,9 +63,7 @@ def test_the_page_has_each_setting_with_both_defaults() -> None:
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     found, _, after = rest.partition(END)
     assert before and after, f"{PAGE.name} has no place for the table"
-    assert found.split("\n") == ["", *table(), ""], (
-        "run: python tests/documents/test_settings_page.py"
-    )
+    assert found.split("\n") == ["", *table(), ""], "run: python tests/documents/test_settings_page.py"
 
 
 def test_kafkas_own_defaults_name_each_default_that_differs() -> None:

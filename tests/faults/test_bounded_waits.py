@@ -66,9 +66,7 @@ def seen(run: Run, **facts: Any) -> None:
     run.rules[0].what |= facts
 
 
-def test_a_request_fault_whose_client_matches_no_client_ends_with_the_client_ids_that_were_seen() -> (
-    None
-):
+def test_a_request_fault_whose_client_matches_no_client_ends_with_the_client_ids_that_were_seen() -> None:
     run = Run(lose_response("OffsetCommit", client="billing*")).turns(until_ms=TICK_MS)
     seen(run, seen=0, clients={"one-0": 7}, others={"two": [FETCH, HEARTBEAT], "one-0": [FETCH]})
     run.turns()
@@ -86,10 +84,7 @@ def test_an_api_that_no_client_uses_is_named_with_what_clients_send() -> None:
     run = Run(refuse_request("OffsetCommit", "NOT_COORDINATOR")).turns(until_ms=TICK_MS)
     seen(run, seen=0, clients={}, others={"one-0": [FETCH]})
     run.turns()
-    assert (
-        "no request OffsetCommit arrived; no client used this API; others: one-0 (Fetch)"
-        in run.problem
-    )
+    assert "no request OffsetCommit arrived; no client used this API; others: one-0 (Fetch)" in run.problem
 
 
 def test_an_nth_that_is_never_reached_says_how_many_were_seen() -> None:
@@ -134,7 +129,7 @@ def test_a_fault_waits_while_a_later_step_may_still_bring_the_broker_to_it() -> 
     steps = (
         ScheduledFault(id="1", fault=failpoint("log.after-roll", one, "delay", delay_ms=1), trigger="traffic"),
         ScheduledFault(id="2", fault=kill(one, seconds=50.0), trigger="traffic", at_ms=60_000),
-    )  # fmt: skip
+    )
     run = Run()
     run.nemesis = Nemesis(run.system, Schedule(steps=steps, seed=5))
     run.turns(until_ms=110_000 + REACHED_WITHIN_MS - 5_000)
@@ -151,10 +146,8 @@ def test_a_fault_waits_while_a_later_step_may_still_bring_the_broker_to_it() -> 
         (slow_disk(1), "no traffic reached it"),
     ],
     ids=lambda value: getattr(value, "kind", ""),
-)  # fmt: skip
-def test_places_and_disks_that_are_not_reached_end_with_their_counts(
-    fault: Fault, words: str
-) -> None:
+)
+def test_places_and_disks_that_are_not_reached_end_with_their_counts(fault: Fault, words: str) -> None:
     run = Run(fault).turns(until_ms=TICK_MS)
     seen(run, hits=2) if fault.kind == "failpoint" else seen(run, seen=2)
     run.turns()
@@ -165,9 +158,7 @@ def test_places_and_disks_that_are_not_reached_end_with_their_counts(
 
 
 def test_a_program_that_sends_no_such_request_ends_the_wait_of_its_kill() -> None:
-    run = Run(kill_program("billing", before="OffsetCommit", client="bill*")).turns(
-        until_ms=TICK_MS
-    )
+    run = Run(kill_program("billing", before="OffsetCommit", client="bill*")).turns(until_ms=TICK_MS)
     seen(run, seen=0, clients={"one-0": 3}, others={})
     run.turns()
     assert run.nemesis.over

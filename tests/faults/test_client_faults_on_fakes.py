@@ -44,9 +44,7 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
     ],
     ids=str,
 )
-def test_a_client_begins_once_and_acts_until_it_is_healed(
-    fault: Fault, asked: dict[str, Any]
-) -> None:
+def test_a_client_begins_once_and_acts_until_it_is_healed(fault: Fault, asked: dict[str, Any]) -> None:
     system = FakeSystem()
     injection = begun(system, fault)
     (client,) = system.clients
@@ -87,9 +85,7 @@ def test_a_pattern_without_a_client_names_those_that_are_connected() -> None:
     system.brokers[1].held_by_peer = {"client orders": 5, "broker 2": 1}
     found = fault.probe(system, injection)
     assert not found.proved
-    assert found.facts["clients"] == (
-        "no client 'ordres' is connected; did you mean 'orders'?; connected: 'orders'"
-    )
+    assert found.facts["clients"] == ("no client 'ordres' is connected; did you mean 'orders'?; connected: 'orders'")
 
 
 def test_the_rule_of_another_fault_stays_when_a_client_is_released() -> None:
@@ -194,7 +190,5 @@ def test_a_program_that_does_not_exist_is_refused_before_anything_is_broken() ->
 def test_random_faults_draw_programs_and_refuse_what_needs_a_name() -> None:
     schedule = random_schedule(5, ("kill_program", "pause_program"), 4.0)
     assert {step.fault.kind for step in schedule.steps} <= {"kill_program", "pause_program"}
-    with pytest.raises(
-        ConfigError, match="hijack_transactional_id cannot be drawn, because it needs tra"
-    ):
+    with pytest.raises(ConfigError, match="hijack_transactional_id cannot be drawn, because it needs tra"):
         check_drawable(["hijack_transactional_id"])

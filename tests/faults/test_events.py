@@ -76,10 +76,7 @@ def step(number: int, fault: Any, *events: Event, **more: Any) -> ScheduledFault
 def elect(system: FakeSystem, node: int, *isr: int) -> None:
     orders = system.topics["orders"]
     elected = replace(orders[0], leader=node, leader_epoch=orders[0].leader_epoch + 1, isr=isr)
-    system.topics = {
-        **system.topics,
-        "orders": {**orders, 0: elected},
-    }  # views that were taken stay as they are
+    system.topics = {**system.topics, "orders": {**orders, 0: elected}}  # views that were taken stay as they are
 
 
 # ------------------------------------------------------------------------------------------- values
@@ -93,33 +90,17 @@ def test_an_event_is_the_same_after_json_and_after_its_text(event: Event) -> Non
 
 def test_events_of_steps_and_of_partitions_happen_as_they_say() -> None:
     progress = Progress()
-    before = ClusterView(
-        topics={"orders": {0: PartitionView(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))}}
-    )
-    none = ClusterView(
-        topics={"orders": {0: PartitionView(leader=-1, leader_epoch=1, isr=(2,), replicas=(1, 2))}}
-    )
-    after = ClusterView(
-        topics={"orders": {0: PartitionView(leader=2, leader_epoch=2, isr=(2,), replicas=(1, 2))}}
-    )
+    before = ClusterView(topics={"orders": {0: PartitionView(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))}})
+    none = ClusterView(topics={"orders": {0: PartitionView(leader=-1, leader_epoch=1, isr=(2,), replicas=(1, 2))}})
+    after = ClusterView(topics={"orders": {0: PartitionView(leader=2, leader_epoch=2, isr=(2,), replicas=(1, 2))}})
     moved = new_leader("orders", 0, "1")
-    assert not any(
-        event.happened(progress, before)
-        for event in (began("1"), took_effect("1"), healed("1"), moved)
-    )
+    assert not any(event.happened(progress, before) for event in (began("1"), took_effect("1"), healed("1"), moved))
     progress.steps |= {("began", "1"), ("took_effect", "1"), ("healed", "1")}
     progress.views["1"] = before
-    assert all(
-        event.happened(progress, None) for event in (began("1"), took_effect("1"), healed("1"))
-    )
-    assert [moved.happened(progress, view) for view in (None, before, none, after)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    assert all(event.happened(progress, None) for event in (began("1"), took_effect("1"), healed("1")))
+    assert [moved.happened(progress, view) for view in (None, before, none, after)] == [False, False, False, True]
     single = isr_count("orders", 0, 1)
-    assert [single.happened(progress, view) for view in (None, before, after)] == [False, False, True]  # fmt: skip
+    assert [single.happened(progress, view) for view in (None, before, after)] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +126,7 @@ def test_what_cannot_be_an_event_is_an_error_that_says_what_to_write(make: Any, 
 @pytest.mark.parametrize("name", ["3", "2"])
 def test_a_step_cannot_wait_for_a_step_that_is_not_there_or_for_itself(name: str) -> None:
     steps = (step(1, kill(1)), step(2, kill(2), took_effect(name)))
-    with pytest.raises(
-        ConfigError, match=r"step 2 .* waits for took_effect\('.'\); the other steps are: '1'"
-    ):
+    with pytest.raises(ConfigError, match=r"step 2 .* waits for took_effect\('.'\); the other steps are: '1'"):
         Nemesis(FakeSystem(), Schedule(steps=steps))
 
 
@@ -155,7 +134,7 @@ def test_a_schedule_of_events_is_the_same_after_json_and_pasted_into_a_test() ->
     steps = (
         step(1, pause(next_leader("orders", 0)), until=(took_effect("2"), isr_count("orders", 0, 2))),
         step(2, kill(leader("orders", 0)), took_effect("1"), wait_ms=20, overlaps=True),
-    )  # fmt: skip
+    )
     schedule = Schedule(steps=steps, seed=4, cap=2)
     assert Schedule.from_json(schedule.to_json()) == schedule
     names: dict[str, Any] = {}
@@ -223,14 +202,8 @@ def test_a_step_may_hit_a_broker_of_another_step_only_where_it_says_so() -> None
 
 
 def test_a_required_step_whose_events_do_not_happen_is_named_with_them() -> None:
-    run = Run(
-        FakeSystem(),
-        step(1, kill(1), duration_ms=0),
-        step(2, kill(2), isr_count("orders", 0, 9)),
-    ).turns()
-    assert run.nemesis.problems == [
-        "kill(broker(2)) never fired: it waited for isr_count('orders', 0, 9)"
-    ]
+    run = Run(FakeSystem(), step(1, kill(1), duration_ms=0), step(2, kill(2), isr_count("orders", 0, 9))).turns()
+    assert run.nemesis.problems == ["kill(broker(2)) never fired: it waited for isr_count('orders', 0, 9)"]
     assert run.now_ms < run.at_ms("healed", "1") + WAIT_TIMEOUT_MS + 100
 
 
@@ -244,9 +217,7 @@ def test_steps_that_need_not_fire_are_left_out_when_the_schedule_is_over() -> No
     run = Run(FakeSystem(), *steps, duration_ms=2_000).turns()
     assert run.nemesis.problems == []
     assert {step for _, event, step in run.rows if event == "inject"} == {"1", "4"}
-    assert run.at_ms("heal", "4") <= 3_000 + 2 * TICK_MS, (
-        "it had no effect, and does not wait for one"
-    )
+    assert run.at_ms("heal", "4") <= 3_000 + 2 * TICK_MS, "it had no effect, and does not wait for one"
     assert run.system.undisturbed()
 
 
@@ -258,7 +229,7 @@ def test_without_a_step_others_wait_for_what_that_step_waited_for() -> None:
         step(1, kill(1)),
         step(2, kill(2), took_effect("1"), wait_ms=20, until=(healed("3"), isr_count("orders", 0, 1))),
         step(3, kill(3), took_effect("2"), began("1"), wait_ms=5),
-    )  # fmt: skip
+    )
     schedule = Schedule(steps=steps)
     (_, third) = schedule.without({"2"}).steps
     assert (third.after, third.at_ms) == ((took_effect("1"), began("1")), 25)

@@ -80,18 +80,10 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def run(
-    *faults: Fault,
-    seed: int = 4,
-    workload: str = "orders",
-    seconds: float = 20,
-    power_loss: bool = False,
+    *faults: Fault, seed: int = 4, workload: str = "orders", seconds: float = 20, power_loss: bool = False
 ) -> SimulationResult:
-    options = SimulationOptions(
-        brokers=5, seconds=seconds, workload=workload, power_loss=power_loss
-    )
-    steps = tuple(
-        ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1)
-    )
+    options = SimulationOptions(brokers=5, seconds=seconds, workload=workload, power_loss=power_loss)
+    steps = tuple(ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1))
     return run_schedule(replace(plan_seed(seed, options), steps=steps, cap=5))
 
 
@@ -162,11 +154,5 @@ def test_two_crashes_of_starts_with_power_losses_lose_nothing(place: str) -> Non
 def test_runs_reach_every_failpoint(places: set[str]) -> None:
     run(expire_session(one), kill(controller()), reassign("orders"), seed=2)
     run(rolling_restart(), isolate(leader("orders"), seconds=3), seed=2)
-    run(
-        rolling_restart(),
-        isolate(leader("sink"), seconds=3),
-        seed=2,
-        workload="exactly-once",
-        seconds=8,
-    )
+    run(rolling_restart(), isolate(leader("sink"), seconds=3), seed=2, workload="exactly-once", seconds=8)
     assert set(DECLARED) - places <= set(ELSEWHERE)

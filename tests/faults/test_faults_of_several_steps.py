@@ -44,8 +44,7 @@ class Run:
         for broker in self.system.brokers.values():
             broker.start_turns = start_turns
         steps = tuple(
-            ScheduledFault(id=str(number), fault=fault, trigger="traffic")
-            for number, fault in enumerate(faults, 1)
+            ScheduledFault(id=str(number), fault=fault, trigger="traffic") for number, fault in enumerate(faults, 1)
         )
         self.rows: list[Row] = []
         self.disturbed_most = 0
@@ -189,9 +188,7 @@ def test_a_crash_during_recovery_hits_a_broker_that_starts(start_turns: int, cra
 
 
 @pytest.mark.parametrize(("clean", "first"), [(True, "terminate"), (False, "kill")])
-def test_a_clean_crash_during_recovery_kills_only_a_broker_that_starts(
-    clean: bool, first: str
-) -> None:
+def test_a_clean_crash_during_recovery_kills_only_a_broker_that_starts(clean: bool, first: str) -> None:
     run = Run(crash_during_recovery(2, crashes=2, clean=clean, seconds=0.1), start_turns=3)
     broker = run.system.brokers[2]
     states: list[str] = []
@@ -299,9 +296,7 @@ def test_a_throttled_broker_runs_for_its_share_of_the_time() -> None:
     assert run.system.undisturbed()
 
 
-@pytest.mark.parametrize(
-    ("action", "times"), [("crash", 3), ("error", 1), ("stop", 1), ("delay", 1)]
-)
+@pytest.mark.parametrize(("action", "times"), [("crash", 3), ("error", 1), ("stop", 1), ("delay", 1)])
 def test_starts_with_an_armed_failpoint_are_counted(action: str, times: int) -> None:
     fault = failpoint_at_start("recovery.after-logs", 2, action, times=times, seconds=0.1)
     run = Run(fault, start_turns=3)
@@ -381,9 +376,7 @@ def test_an_added_broker_takes_replicas_over_and_leaves_without_any() -> None:
         run.turn()
     moved = [n for n, row in run.system.topics["orders"].items() if 4 in row.replicas]
     assert len(moved) == 2
-    extra = replace(
-        before[0], replicas=(1, 2, 4), isr=(1, 2, 4)
-    )  # created while the broker is there
+    extra = replace(before[0], replicas=(1, 2, 4), isr=(1, 2, 4))  # created while the broker is there
     run.system.topics["later"] = {0: extra}
     run.to_the_end()
     assert run.nemesis.problems == []
@@ -391,9 +384,7 @@ def test_an_added_broker_takes_replicas_over_and_leaves_without_any() -> None:
     assert added.actions == ["terminate"]
     assert run.system.nodes == (1, 2, 3)
     after = run.system.topics["orders"]
-    assert {n: row.replicas for n, row in after.items()} == {
-        n: row.replicas for n, row in before.items()
-    }
+    assert {n: row.replicas for n, row in after.items()} == {n: row.replicas for n, row in before.items()}
     assert run.system.topics["later"][0].replicas == (1, 2, 3)
 
 

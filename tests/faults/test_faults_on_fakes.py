@@ -162,9 +162,13 @@ OF_SEVERAL_STEPS: list[Fault] = [
 ]
 STORE = dependency("store")
 OF_DEPENDENCIES: list[Fault] = [
-    isolate(STORE, seconds=1), cut(STORE, direction="in", heals_by="deliver"), slow_link(STORE, delay_ms=(10, 20)),
-    throttle(STORE, bytes_per_s=1000), half_open(STORE), reset(STORE),
-]  # fmt: skip
+    isolate(STORE, seconds=1),
+    cut(STORE, direction="in", heals_by="deliver"),
+    slow_link(STORE, delay_ms=(10, 20)),
+    throttle(STORE, bytes_per_s=1000),
+    half_open(STORE),
+    reset(STORE),
+]
 OF_CLIENTS: list[Fault] = [
     hijack_transactional_id("billing-1"),
     rebalance_storm("billing"),
@@ -242,9 +246,7 @@ def test_a_broker_that_has_not_ended_yet_when_its_fault_is_healed_is_started_lat
     assert system.undisturbed()
 
 
-def test_a_broker_that_is_not_paused_yet_when_its_fault_is_healed_is_resumed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_broker_that_is_not_paused_yet_when_its_fault_is_healed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     system = FakeSystem()
     fault = pause(one)
     injection = fault.resolve(take_snapshot(system), random.Random(3))
@@ -318,9 +320,7 @@ def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
     assert (injection.nodes, injection.duration_ms) == ((), 2000)
     assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
-    with pytest.raises(
-        ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"
-    ):
+    with pytest.raises(ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"):
         terminate(registry())
 
 
@@ -334,9 +334,7 @@ def test_kill_pause_and_isolate_of_the_registry_are_the_faults_of_the_registry()
 
 
 @pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
-def test_a_cluster_on_zookeeper_lacks_the_registry_and_the_error_says_what_to_do(
-    fault: Fault,
-) -> None:
+def test_a_cluster_on_zookeeper_lacks_the_registry_and_the_error_says_what_to_do(fault: Fault) -> None:
     system = FakeSystem()
     system.capabilities -= {"registry"}
     with pytest.raises(CapabilityError, match=r"leave zookeeper\.connect empty"):
@@ -362,13 +360,9 @@ def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
 
 
 def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
-    words = re.compile(
-        r"/proc|\bpid\b.*=|SIG[A-Z]+\)|import (os|signal|subprocess)|\.sock\b|tap\.bin"
-    )
+    words = re.compile(r"/proc|\bpid\b.*=|SIG[A-Z]+\)|import (os|signal|subprocess)|\.sock\b|tap\.bin")
     for path in Path(faults.__file__).parent.glob("*.py"):
-        code = "\n".join(
-            line for line in path.read_text().splitlines() if not line.strip().startswith('"""')
-        )
+        code = "\n".join(line for line in path.read_text().splitlines() if not line.strip().startswith('"""'))
         assert not words.search(code), path
 
 
@@ -379,10 +373,7 @@ def test_pauses_straddle_the_session_timeout() -> None:
     timeout_ms = snapshot.session_timeout_ms
     assert min(drawn) < timeout_ms < max(drawn)
     assert pause(one, seconds=2).resolve(snapshot, random.Random(1)).duration_ms == 2000
-    bounds = [
-        pause(one, seconds=(0.5, 4)).resolve(snapshot, random.Random(s)).duration_ms
-        for s in range(40)
-    ]
+    bounds = [pause(one, seconds=(0.5, 4)).resolve(snapshot, random.Random(s)).duration_ms for s in range(40)]
     assert all(500 <= ms <= 4000 for ms in bounds)
 
 
@@ -420,7 +411,7 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
         (lambda: fault_from_json({"name": "kill"}), "no target"),
-        (lambda: move_leader("") , "expected a topic"),
+        (lambda: move_leader(""), "expected a topic"),
         (lambda: jump_clock(one, by_s=0), "seconds other than 0"),
         (lambda: skew_clock(one, rate=-1), "from 0 to 100"),
         (lambda: strobe_clock(one, period_ms=0), "from 1 to"),
@@ -446,7 +437,7 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: kill_program(nth=3), "name a request too"),
         (lambda: fault_from_json({"name": "stuck_consumer", "target": {"role": "one"}, "group": "g"}), "no target"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_refused_with_what_would_fit(make: object, words: str) -> None:
     assert callable(make)
     with pytest.raises(ConfigError, match=words):

@@ -57,9 +57,7 @@ class Run:
         self.system = system
         self.now_ms = 1_000
         self.rows: list[tuple[int, dict[str, Any]]] = []
-        self.nemesis = Nemesis(
-            system, plan, write=lambda row: self.rows.append((self.now_ms, row)), **more
-        )
+        self.nemesis = Nemesis(system, plan, write=lambda row: self.rows.append((self.now_ms, row)), **more)
 
     def turns(self, until_ms: int = LONG_MS) -> Run:
         """Take turns until it is over, or until a time."""
@@ -88,8 +86,9 @@ class Run:
 
 
 def test_faults_come_in_turn_each_proved_and_healed() -> None:
-    plan = schedule(kill(leader("orders", 0), seconds=SHORT), pause(controller(), seconds=SHORT),
-                    isolate(one, seconds=SHORT))  # fmt: skip
+    plan = schedule(
+        kill(leader("orders", 0), seconds=SHORT), pause(controller(), seconds=SHORT), isolate(one, seconds=SHORT)
+    )
     run = Run(FakeSystem(), plan).turns()
     assert run.nemesis.over
     assert run.nemesis.problems == []
@@ -149,10 +148,7 @@ def test_stop_during_a_fault_heals_it() -> None:
 
 def test_never_more_brokers_are_disturbed_than_the_cap() -> None:
     together = Schedule(
-        steps=tuple(
-            ScheduledFault(id=str(n), fault=kill(n, seconds=SHORT), trigger="traffic")
-            for n in (1, 2, 3)
-        )
+        steps=tuple(ScheduledFault(id=str(n), fault=kill(n, seconds=SHORT), trigger="traffic") for n in (1, 2, 3))
     )
     run = Run(FakeSystem(), together).turns()
     down = most = 0
@@ -193,9 +189,12 @@ def test_a_cut_of_one_idle_link_may_pass_without_effect() -> None:
     assert run.events == ["inject", "heal", "healed"]
     assert run.nemesis.problems == []
     assert 500 <= run.now_ms - 1_000 < 600
-    assert "had no effect" in Run(system, replace(plan, steps=tuple(
-        replace(step, required=True) for step in plan.steps
-    ))).turns().nemesis.problems[0]  # fmt: skip
+    assert (
+        "had no effect"
+        in Run(system, replace(plan, steps=tuple(replace(step, required=True) for step in plan.steps)))
+        .turns()
+        .nemesis.problems[0]
+    )
 
 
 def test_lost_response_without_traffic_is_disarmed_and_reported() -> None:
@@ -220,10 +219,8 @@ def test_step_waits_until_a_broker_has_its_role() -> None:
     ("kind", "target"),
     [("consumer group", group_coordinator("billing")), ("transactional id", txn_coordinator("billing"))],
     ids=str,
-)  # fmt: skip
-def test_step_waits_until_what_its_coordinator_coordinates_exists(
-    kind: str, target: Target
-) -> None:
+)
+def test_step_waits_until_what_its_coordinator_coordinates_exists(kind: str, target: Target) -> None:
     system = FakeSystem()
     system.topics = {
         **system.topics,
@@ -236,10 +233,7 @@ def test_step_waits_until_what_its_coordinator_coordinates_exists(
     assert run.turns().events == ["inject", "effect", "heal", "healed"]
     system.names = {kind: {"biling"}}
     (problem,) = Run(system, schedule(kill(target))).turns().nemesis.problems
-    assert (
-        f"never fired: the cluster has no {kind} 'billing'; did you mean 'biling'?; it has biling"
-        in problem
-    )
+    assert f"never fired: the cluster has no {kind} 'billing'; did you mean 'biling'?; it has biling" in problem
 
 
 def test_healing_is_tried_again_until_the_broker_runs() -> None:
@@ -255,9 +249,7 @@ def test_a_broker_that_never_starts_again_is_a_problem_after_a_bound() -> None:
     system = FakeSystem()
     system.brokers[1].start_fails = 1 << 30
     run = Run(system, schedule(kill(1, seconds=SHORT))).turns()
-    assert run.nemesis.problems == [
-        "kill(broker(1), seconds=0.01) was not healed: it did not start"
-    ]
+    assert run.nemesis.problems == ["kill(broker(1), seconds=0.01) was not healed: it did not start"]
     assert HEAL_TIMEOUT_MS < run.now_ms < HEAL_TIMEOUT_MS + 5_000
 
 
@@ -353,9 +345,7 @@ def test_a_schedule_of_a_larger_cluster_is_refused_with_the_remedy() -> None:
 def test_a_missing_capability_is_named_before_anything_is_broken() -> None:
     system = FakeSystem()
     system.capabilities -= {"power-loss"}
-    with pytest.raises(
-        CapabilityError, match=r"power_loss\(one\) .*'power-loss'.*'fake'.*harrow\.power\.loss"
-    ):
+    with pytest.raises(CapabilityError, match=r"power_loss\(one\) .*'power-loss'.*'fake'.*harrow\.power\.loss"):
         Nemesis(system, schedule(kill(one), power_loss(one)))
 
 
@@ -423,9 +413,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_in_a_thread_it_writes_its_rows_with_times_and_ends(tmp_path: Path) -> None:
     log, system = tmp_path / "faults.jsonl", FakeSystem()
-    with BackgroundNemesis(
-        system, schedule(kill(one, seconds=0), pause(one, seconds=0)), log=log
-    ) as runner:
+    with BackgroundNemesis(system, schedule(kill(one, seconds=0), pause(one, seconds=0)), log=log) as runner:
         assert runner.finish(30)
     rows = lines(log)
     assert [row["event"] for row in rows] == ["inject", "effect", "heal", "healed"] * 2

@@ -50,10 +50,15 @@ class Traffic:
         self._stop = threading.Event()
         self._producer = Producer(
             {
-                "bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 1,
-                "message.timeout.ms": 120_000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200, **QUIET,
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "acks": "all",
+                "linger.ms": 1,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                **QUIET,
             }
-        )  # fmt: skip
+        )
         self._thread = threading.Thread(target=self._run, name="traffic")
 
     def _run(self) -> None:
@@ -91,9 +96,15 @@ class Traffic:
 def read_all(cluster: Cluster, topic: str, partitions: int) -> list[bytes]:
     """Every record from the beginning to the high watermarks."""
     consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "enable.auto.commit": False,
-         "auto.offset.reset": "earliest", "enable.partition.eof": True, **QUIET}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            **QUIET,
+        }
+    )
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         found: list[bytes] = []
@@ -128,9 +139,7 @@ def test_one_broker_that_fsyncs_loses_nothing_at_any_point() -> None:
         with Traffic(cluster, "orders") as traffic:
             for round_ in range(4):
                 traffic.await_more(rng.randint(1, 400))
-                lost.append(
-                    cluster.brokers[1].lose_power(seed=round_, keep=rng.choice((None, 0.0)))
-                )
+                lost.append(cluster.brokers[1].lose_power(seed=round_, keep=rng.choice((None, 0.0))))
                 cluster.brokers[1].start()
             traffic.await_more(1)
         found = read_all(cluster, "orders", 2)
@@ -180,11 +189,7 @@ def test_power_loss_without_a_journal_is_refused() -> None:
 
 
 def test_failing_data_folder_takes_only_its_partitions_offline() -> None:
-    config = {
-        "log.dirs": "data,data2",
-        "min.insync.replicas": 1,
-        "controlled.shutdown.enable": False,
-    }
+    config = {"log.dirs": "data,data2", "min.insync.replicas": 1, "controlled.shutdown.enable": False}
     with Cluster(brokers=3, config=config) as cluster:
         create(cluster, "orders", 4, 3, flush_messages=1)
         with Traffic(cluster, "orders") as traffic:
@@ -193,9 +198,7 @@ def test_failing_data_folder_takes_only_its_partitions_offline() -> None:
             victim = cluster.leader("orders", 0)
             assert victim is not None
             homes = {
-                number: next(
-                    (cluster.folder / f"broker-{victim}").glob(f"data*/orders-{number}")
-                ).parent.name
+                number: next((cluster.folder / f"broker-{victim}").glob(f"data*/orders-{number}")).parent.name
                 for number in range(4)
             }
             bad = homes[0]

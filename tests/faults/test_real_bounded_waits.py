@@ -11,16 +11,19 @@ TIMEOUT_S = 30
 
 
 @pytest.mark.harrow(brokers=1)
-def test_a_commit_that_no_matching_client_sends_ends_the_block_with_the_client_ids(
-    harrow: Harrow,
-) -> None:
+def test_a_commit_that_no_matching_client_sends_ends_the_block_with_the_client_ids(harrow: Harrow) -> None:
     orders = harrow.topic("orders")
     servers = {"bootstrap.servers": harrow.bootstrap_servers}
     producer = Producer({**servers, "client.id": "shop"})
     consumer = Consumer(
-        {**servers, "client.id": "one-0", "group.id": "billing", "auto.offset.reset": "earliest",
-         "enable.auto.commit": False}
-    )  # fmt: skip
+        {
+            **servers,
+            "client.id": "one-0",
+            "group.id": "billing",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([orders.name])
     fault = lose_response("OffsetCommit", client="billing*")
     words = (

@@ -9,14 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from faults_under_traffic import lines
 from group_members import await_all, confluent, members, records, sticky
-from harrow import (
-    Harrow,
-    Topic,
-    hijack_transactional_id,
-    isolate_client,
-    rebalance_storm,
-    stuck_consumer,
-)
+from harrow import Harrow, Topic, hijack_transactional_id, isolate_client, rebalance_storm, stuck_consumer
 from harrow.faults import Fault, NemesisError
 from harrow.harness.fault_clients import group_view
 from kafka_python_admin import SOCKETS
@@ -37,10 +30,7 @@ CLASSIC = {"group.protocol": "classic", "heartbeat.interval.ms": 300}
 ASSIGNORS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "range": (confluent, {**CLASSIC, "partition.assignment.strategy": "range"}),
     "roundrobin": (confluent, {**CLASSIC, "partition.assignment.strategy": "roundrobin"}),
-    "cooperative-sticky": (
-        confluent,
-        {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
-    ),
+    "cooperative-sticky": (confluent, {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"}),
     "sticky": (sticky, {}),
     "consumer": (confluent, {"group.protocol": "consumer"}),
 }
@@ -58,9 +48,7 @@ def rows_of(harrow: Harrow, fault: Fault) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("assignor", some(["range", "cooperative-sticky", "consumer"], suite=2))
-def test_every_member_rejoins_in_a_storm_and_gets_its_partitions_back(
-    harrow: Harrow, assignor: str
-) -> None:
+def test_every_member_rejoins_in_a_storm_and_gets_its_partitions_back(harrow: Harrow, assignor: str) -> None:
     topic = harrow.topic("orders", partitions=PARTITIONS)
     make, settings = ASSIGNORS[assignor]
     servers, group = harrow.bootstrap_servers, f"storm-{assignor}"
@@ -138,37 +126,30 @@ def test_an_id_that_no_producer_has_used_is_an_error_with_one_that_exists(harrow
     assert "no producer has used the transactional id 'biling-2'; did you mean 'billing-2'" in said
 
 
-def test_a_group_that_does_not_exist_is_an_error(
-    harrow: Harrow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_that_does_not_exist_is_an_error(harrow: Harrow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_view, "AWAIT_MEMBERS_S", 1.0)
     topic = harrow.topic("orders")
     said = failure_of(harrow, topic, stuck_consumer("no-such-group"))
     assert "the cluster has no consumer group 'no-such-group'" in said
 
 
-def test_an_isolated_client_gets_nothing_through_until_everything_is_delivered(
-    harrow: Harrow,
-) -> None:
+def test_an_isolated_client_gets_nothing_through_until_everything_is_delivered(harrow: Harrow) -> None:
     topic = harrow.topic("orders")
     settings: dict[str, Any] = {
-        "bootstrap.servers": harrow.bootstrap_servers, "client.id": "orders-1", "linger.ms": 0,
+        "bootstrap.servers": harrow.bootstrap_servers,
+        "client.id": "orders-1",
+        "linger.ms": 0,
         "message.timeout.ms": 30_000,
-    }  # fmt: skip
+    }
     producer, acked = Producer(settings), list[str]()
 
     def send() -> None:
         if len(producer) < 10:
-            producer.produce(
-                topic.name, "late", on_delivery=lambda error, _: acked.append(str(error))
-            )
+            producer.produce(topic.name, "late", on_delivery=lambda error, _: acked.append(str(error)))
         producer.poll(0.01)
 
     before: list[int] = []
-    with (
-        records(harrow.bootstrap_servers, topic.name, 1),
-        harrow.chaos(isolate_client("orders-*", seconds=1)) as chaos,
-    ):
+    with records(harrow.bootstrap_servers, topic.name, 1), harrow.chaos(isolate_client("orders-*", seconds=1)) as chaos:
         while chaos.running:
             send()
             if chaos.effects and not before:

@@ -33,7 +33,4 @@ def test_a_wrong_clock_is_read_and_loses_nothing(harrow: Harrow, name: str) -> N
     assert (row["armed"], row["off_ms"]) == (False, 0)
     trace = (harrow.cluster.brokers[node].folder / "trace.jsonl").read_text().splitlines()
     events = [json.loads(line)["event"] for line in trace]
-    assert [event for event in events if event.startswith("clock.")] == [
-        "clock.set",
-        "clock.cleared",
-    ]
+    assert [event for event in events if event.startswith("clock.")] == ["clock.set", "clock.cleared"]

@@ -102,9 +102,7 @@ def test_a_broker_joins_takes_replicas_over_and_leaves(harrow: Harrow) -> None:
     assert rows["healed"]["evidence"] == {"broker": 4, "live": [1, 2, 3]}
     assert sorted(harrow.cluster.brokers) == [1, 2, 3]
     after = harrow.cluster.describe().topics["orders"]
-    assert {n: row.replicas for n, row in after.items()} == {
-        n: row.replicas for n, row in before.items()
-    }
+    assert {n: row.replicas for n, row in after.items()} == {n: row.replicas for n, row in before.items()}
     folder = harrow.cluster.brokers[1].folder.parent / "broker-4"
     events = (folder / "trace.jsonl").read_text()
     assert '"event":"partition.follower"' in events or '"event":"partition.leader"' in events
@@ -120,7 +118,5 @@ def test_a_broker_leaves_in_order_and_comes_back_with_its_replicas(harrow: Harro
     assert replicas
     assert all(node not in moved and len(moved) == 3 for moved in replicas.values())
     after = harrow.cluster.describe().topics["orders"]
-    assert {n: row.replicas for n, row in after.items()} == {
-        n: row.replicas for n, row in before.items()
-    }
+    assert {n: row.replicas for n, row in after.items()} == {n: row.replicas for n, row in before.items()}
     assert harrow.cluster.brokers[node].incarnations == 2

@@ -90,7 +90,7 @@ LINK_FAULTS = {
     "slow_link": (slow_link(dependency("store"), delay_ms=50, seconds=0.2), ("delayed_bytes",), 0),
     "throttle": (throttle(dependency("store"), bytes_per_s=100, seconds=0.2), ("delayed_bytes",), 0),
     "half_open": (half_open(dependency("store"), seconds=0.2), HELD, 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LINK_FAULTS)
@@ -108,9 +108,7 @@ def test_a_fault_of_the_links_takes_effect_and_is_healed(
     assert rows["healed"]["dependencies"]["store"]["rules"] == []
 
 
-def test_a_reset_ends_the_open_connections_once(
-    harrow: Harrow, topic: Topic, service: EchoService
-) -> None:
+def test_a_reset_ends_the_open_connections_once(harrow: Harrow, topic: Topic, service: EchoService) -> None:
     with asking(harrow.dependency("store", str(service.address))) as client:
         rows = rows_of(harrow, topic, reset(dependency("store")))
         assert rows["effect"]["reset"] == 1
@@ -128,9 +126,13 @@ def test_the_program_of_a_dependency_is_killed_paused_and_restarted(
     address = harrow.dependency("store", f"127.0.0.1:{port}")
     with asking(address) as client:
         for number, fault in enumerate(
-            (kill(dependency("store"), seconds=0.1), restart(dependency("store")),
-             terminate(dependency("store"), seconds=0.1)), start=2,
-        ):  # fmt: skip
+            (
+                kill(dependency("store"), seconds=0.1),
+                restart(dependency("store")),
+                terminate(dependency("store"), seconds=0.1),
+            ),
+            start=2,
+        ):
             rows_of(harrow, topic, fault)
             assert store.starts == number
             client.await_answer()
@@ -142,10 +144,7 @@ def test_the_program_of_a_dependency_is_killed_paused_and_restarted(
 def test_faults_of_a_store_and_of_brokers_are_in_one_schedule_that_can_be_replayed(
     harrow: Harrow, topic: Topic, service: EchoService
 ) -> None:
-    with (
-        asking(harrow.dependency("store", str(service.address))),
-        records(harrow.bootstrap_servers, topic.name, 1),
-    ):
+    with asking(harrow.dependency("store", str(service.address))), records(harrow.bootstrap_servers, topic.name, 1):
         with harrow.chaos(
             isolate(dependency("store"), seconds=(0.05, 0.2)), pause(leader(topic), seconds=0.1)
         ) as chaos:
@@ -159,9 +158,7 @@ def test_faults_of_a_store_and_of_brokers_are_in_one_schedule_that_can_be_replay
     assert [step.duration_ms for step in again.steps] == [step.duration_ms for step in first.steps]
 
 
-def test_random_faults_draw_a_dependency(
-    harrow: Harrow, topic: Topic, service: EchoService
-) -> None:
+def test_random_faults_draw_a_dependency(harrow: Harrow, topic: Topic, service: EchoService) -> None:
     with (
         asking(harrow.dependency("store", str(service.address))),
         records(harrow.bootstrap_servers, topic.name, 1),
@@ -179,9 +176,7 @@ def test_a_dependency_without_clients_is_named_with_the_remedy(
     harrow.dependency("store", str(service.address))
     with (
         records(harrow.bootstrap_servers, topic.name, 1),
-        pytest.raises(
-            NemesisError, match=r"no client was connected to the dependency 'store'; give"
-        ),
+        pytest.raises(NemesisError, match=r"no client was connected to the dependency 'store'; give"),
         harrow.chaos(isolate(dependency("store")), reached_within=1) as chaos,
     ):
         until(lambda: not chaos.running, timeout_s=90)

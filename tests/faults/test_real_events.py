@@ -16,12 +16,8 @@ def test_the_new_leader_is_held_at_an_append_until_the_old_leader_is_back(harrow
     orders = harrow.topic("orders", partitions=1)
     held = failpoint("log.after-append", leader(orders), "stop")
     steps = (
-        ScheduledFault(
-            id="1", fault=kill(leader(orders)), trigger="traffic", until=(took_effect("2"),)
-        ),
-        ScheduledFault(
-            id="2", fault=held, after=(new_leader(orders, 0, "1"),), until=(healed("1"),)
-        ),
+        ScheduledFault(id="1", fault=kill(leader(orders)), trigger="traffic", until=(took_effect("2"),)),
+        ScheduledFault(id="2", fault=held, after=(new_leader(orders, 0, "1"),), until=(healed("1"),)),
     )
     schedule = Schedule.from_json(Schedule(steps=steps, cap=2).to_json())
     with Workload(harrow, orders), harrow.chaos(schedule=schedule) as chaos:

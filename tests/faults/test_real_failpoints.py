@@ -11,12 +11,7 @@ from harrow import Harrow, failpoint_at_start, leader
 from harrow.cluster.errors import ClusterError
 from waiting import until
 
-NAMES = (
-    "controller.before-topic-removal",
-    "group.before-offsets",
-    "group.after-offsets",
-    "log.before-segment-removal",
-)
+NAMES = ("controller.before-topic-removal", "group.before-offsets", "group.after-offsets", "log.before-segment-removal")
 SETTINGS = {"internal.segment.bytes": 20_000, "log.retention.check.interval.ms": 100}
 
 

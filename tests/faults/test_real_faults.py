@@ -58,7 +58,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "throttled": lambda topic: throttle(leader(topic, 0), bytes_per_s=30_000, seconds=1.5, clients=True),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -77,9 +77,7 @@ def end_offset(harrow: Harrow, topic: Topic) -> int:
     return int(end)
 
 
-def test_a_program_is_killed_before_its_third_commit_and_reads_again(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_a_program_is_killed_before_its_third_commit_and_reads_again(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("before")
     program = worker(harrow, topic, tmp_path, "before")
     fault = kill_program("billing", before="OffsetCommit", nth=3, client="worker", seconds=3)
@@ -133,9 +131,7 @@ def test_a_paused_program_is_silent_and_continues(harrow: Harrow, tmp_path: Path
     assert program.starts == 1
 
 
-def test_a_deployment_ends_the_program_in_order_and_starts_it(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_a_deployment_ends_the_program_in_order_and_starts_it(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("deployed")
     program = worker(harrow, topic, tmp_path, "deployed")
     until(lambda: said(program, "started"), "the program handles signals")
@@ -169,17 +165,13 @@ def test_an_unknown_program_is_an_error_with_those_that_exist(harrow: Harrow) ->
         harrow.program("billing", ["sleep", "60"])
 
 
-def test_a_program_that_ends_while_a_fault_waits_is_an_error_with_its_last_lines(
-    harrow: Harrow,
-) -> None:
+def test_a_program_that_ends_while_a_fault_waits_is_an_error_with_its_last_lines(harrow: Harrow) -> None:
     topic = harrow.topic("ended")
     program = harrow.program("billing", ["sh", "-c", "echo no database; exit 3"])
     assert program.wait(20) == 3
     assert program.ended
     program.await_output("no database")
-    with pytest.raises(
-        HarrowError, match=r"'billing' ended and had not written 'ready': exit code 3"
-    ):
+    with pytest.raises(HarrowError, match=r"'billing' ended and had not written 'ready': exit code 3"):
         program.await_output("ready")
     fault = kill_program("billing", before="OffsetCommit")
     with (
@@ -199,16 +191,12 @@ def test_a_program_that_ends_while_a_fault_waits_is_an_error_with_its_last_lines
         ("sleep 60", "expected a list of texts; write command="),
     ],
 )
-def test_commands_that_cannot_be_executed_are_refused(
-    harrow: Harrow, command: Any, words: str
-) -> None:
+def test_commands_that_cannot_be_executed_are_refused(harrow: Harrow, command: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         harrow.program("billing", command)
 
 
-def test_a_script_without_its_first_line_is_refused_with_the_remedy(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_a_script_without_its_first_line_is_refused_with_the_remedy(harrow: Harrow, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_bytes(b"\x00\x01\x02")
     script.chmod(0o755)
@@ -218,11 +206,7 @@ def test_a_script_without_its_first_line_is_refused_with_the_remedy(
 
 def children_of(name: str) -> list[int]:
     mark = f"sleep\0{name}\0".encode()
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _command(entry) == mark
-    ]
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry) == mark]
 
 
 def _command(entry: Path) -> bytes:

@@ -12,14 +12,7 @@ from typing import Any
 
 import pytest
 from faults_under_traffic import run
-from harrow import (
-    Harrow,
-    exhaust_connections,
-    exhaust_descriptors,
-    leader,
-    limit_memory,
-    throttle_cpu,
-)
+from harrow import Harrow, exhaust_connections, exhaust_descriptors, leader, limit_memory, throttle_cpu
 from harrow.cluster import Cluster
 from harrow.faults.system import take_snapshot
 from harrow.harness.backends.local import LocalSystem
@@ -57,10 +50,7 @@ def test_a_broker_without_descriptors_is_restarted_with_its_former_limit(harrow:
 def test_descriptors_that_are_free_below_the_limit_are_taken_by_strangers() -> None:
     with Cluster(brokers=1) as cluster, ExitStack() as later:
         cluster.await_full_isr()
-        broker, [address] = (
-            LocalSystem(cluster).broker(1),
-            [b.address for b in cluster.brokers.values()],
-        )
+        broker, [address] = (LocalSystem(cluster).broker(1), [b.address for b in cluster.brokers.values()])
         earlier = [socket.create_connection(address) for _ in range(6)]
         for _ in range(3):
             later.enter_context(socket.create_connection(address))

@@ -37,9 +37,7 @@ def rules(rows: Rows, event: str) -> dict[int, set[tuple[str, str]]]:
         ways: dict[str, list[str]] = {}
         for rule in row["rules"]:
             ways.setdefault(rule["peers"], []).append(rule["direction"])
-        found[int(node)] = {
-            (peer, "both" if len(way) == 2 else way[0]) for peer, way in ways.items()
-        }
+        found[int(node)] = {(peer, "both" if len(way) == 2 else way[0]) for peer, way in ways.items()}
     return found
 
 

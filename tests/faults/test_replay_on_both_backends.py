@@ -7,33 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from harrow import (
-    Harrow,
-    delay_request,
-    duplicate_request,
-    isolate,
-    kill,
-    leader,
-    lose_request,
-    throttle,
-)
+from harrow import Harrow, delay_request, duplicate_request, isolate, kill, leader, lose_request, throttle
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule, ScheduledFault
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed
 from harrow.harness.workload import Workload
 from waiting import until
 
-SMALL = SimulationOptions(
-    brokers=3, seconds=3.0, batches=40, weights={"kill": 3, "pause": 3, "cut": 2, "reset": 1}
-)
+SMALL = SimulationOptions(brokers=3, seconds=3.0, batches=40, weights={"kill": 3, "pause": 3, "cut": 2, "reset": 1})
 
 
 def hits(schedule: Schedule) -> list[tuple[str, str, tuple[int, ...] | None, int | None, Any]]:
     """What was done: step, fault, brokers, duration, details."""
-    return [
-        (step.id, step.fault.kind, step.nodes, step.duration_ms, step.details)
-        for step in schedule.steps
-    ]
+    return [(step.id, step.fault.kind, step.nodes, step.duration_ms, step.details) for step in schedule.steps]
 
 
 def run(harrow: Harrow, schedule: Schedule | None, *faults: Any) -> Schedule:
@@ -55,9 +41,7 @@ def test_simulated_schedule_affects_the_same_real_brokers(harrow: Harrow) -> Non
     assert [broker.state for broker in harrow.cluster.brokers.values()] == ["running"] * 3
 
 
-def test_a_schedule_of_real_processes_replays_in_a_simulation_byte_for_byte(
-    harrow: Harrow,
-) -> None:
+def test_a_schedule_of_real_processes_replays_in_a_simulation_byte_for_byte(harrow: Harrow) -> None:
     real = run(harrow, None, kill(leader("orders"), seconds=1), isolate(2, seconds=1))
     simulated = run_schedule(real)
     assert simulated.status == "valid", (simulated.anomalies, simulated.reasons)
@@ -75,9 +59,7 @@ def test_faults_of_requests_and_bandwidth_act_in_a_simulation_and_repeat() -> No
         duplicate_request("Produce", nth=2),
         throttle(leader("orders"), bytes_per_s=20_000, seconds=0.5),
     )
-    steps = tuple(
-        ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1)
-    )
+    steps = tuple(ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1))
     schedule = replace(run_seed(5, SMALL).schedule, steps=steps)
     done = run_schedule(schedule)
     assert done.status == "valid", (done.anomalies, done.reasons)

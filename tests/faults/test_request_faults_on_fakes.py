@@ -24,12 +24,8 @@ from harrow.faults.request_faults import COUNT_IDLE_MS
 from harrow.faults.schedule import Schedule
 from harrow.faults.system import REQUEST_ACTIONS, take_snapshot
 
-CHOICE: dict[str, Any] = {
-    "nth": 2, "count": 3, "probability": 0.5, "client": "shop-*", "where": {"topic": "orders"}
-}  # fmt: skip
-EVERY: list[Any] = [
-    lose_response, fail_response, refuse_request, lose_request, delay_request, duplicate_request
-]  # fmt: skip
+CHOICE: dict[str, Any] = {"nth": 2, "count": 3, "probability": 0.5, "client": "shop-*", "where": {"topic": "orders"}}
+EVERY: list[Any] = [lose_response, fail_response, refuse_request, lose_request, delay_request, duplicate_request]
 
 
 def armed(fault: Fault, seed: int = 5) -> tuple[FakeSystem, Injection]:
@@ -64,15 +60,13 @@ def test_every_fault_of_requests_arms_what_it_was_given(make: Any) -> None:
         (lambda: lose_request("Heartbeat", where={"gruop": "billing"}), "did you mean 'group'"),
         (lambda: lose_request("ListGroups", where={"topic": "orders"}), "it names nothing"),
     ],
-)  # fmt: skip
+)
 def test_what_chooses_no_request_or_is_no_error_of_kafkas_is_refused(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make()
 
 
-def test_a_fault_without_probability_draws_nothing_so_that_earlier_schedules_stay_the_same() -> (
-    None
-):
+def test_a_fault_without_probability_draws_nothing_so_that_earlier_schedules_stay_the_same() -> None:
     _, injection = armed(lose_response("Produce", nth=3))
     assert injection.details == {}
 
@@ -116,7 +110,7 @@ def test_a_fault_with_a_duration_lasts_as_long_however_often_it_acts() -> None:
         {"name": "delay_request", "target": {"role": "all"}, "delay_ms": [10, 20], "client": "x"},
         {"name": "lose_request", "target": {"role": "all"}, "silent": True},
     ],
-)  # fmt: skip
+)
 def test_a_schedule_of_an_earlier_version_loads(recorded: dict[str, Any]) -> None:
     recorded["target"] = one.to_json()
     fault = fault_from_json(recorded)
@@ -137,7 +131,5 @@ def test_an_error_that_kafka_never_gives_is_injected_for_the_stubborn() -> None:
 def test_a_schedule_keeps_the_choice_of_requests() -> None:
     from harrow.faults.planning import in_turn
 
-    planned = in_turn(
-        [refuse_request("Fetch", "OFFSET_OUT_OF_RANGE", where={"topic": "orders"}, count=2)], 3
-    )
+    planned = in_turn([refuse_request("Fetch", "OFFSET_OUT_OF_RANGE", where={"topic": "orders"}, count=2)], 3)
     assert Schedule.from_json(planned.to_json()) == planned

@@ -18,21 +18,15 @@ from hypothesis import strategies as st
 def test_random_schedules_are_drawn_from_the_seed_alone_and_survive_json(
     seed: int, duration_s: float, swarm: bool
 ) -> None:
-    made = random_schedule(
-        seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm
-    )
-    assert made == random_schedule(
-        seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm
-    )
+    made = random_schedule(seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm)
+    assert made == random_schedule(seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm)
     assert Schedule.from_json(made.to_json()) == made
     assert made.steps[0].required
     assert len({step.id for step in made.steps}) == len(made.steps)
 
 
 def test_swarm_draws_a_subset_of_the_kinds() -> None:
-    kinds = {
-        frozenset(s.fault.kind for s in random_schedule(n, duration_s=60).steps) for n in range(40)
-    }
+    kinds = {frozenset(s.fault.kind for s in random_schedule(n, duration_s=60).steps) for n in range(40)}
     assert frozenset({"kill"}) in kinds
     assert frozenset({"kill", "pause", "isolate"}) in kinds
 
@@ -45,9 +39,7 @@ def test_every_kind_can_be_drawn_and_survives_json() -> None:
 
 def test_new_kinds_of_fault_change_no_schedule_that_was_drawn_before() -> None:
     drawn = (
-        random_schedule(n, duration_s=5, topics=["orders"], cap=1 + n % 2)
-        .to_json()
-        .replace(' "run": {},\n', "")
+        random_schedule(n, duration_s=5, topics=["orders"], cap=1 + n % 2).to_json().replace(' "run": {},\n', "")
         for n in range(40)
     )
     digest = hashlib.sha256("".join(drawn).encode()).hexdigest()
@@ -82,10 +74,7 @@ def test_in_turn_each_planned_fault_is_required_once() -> None:
         ("[]", "schema_version None"),
         ('{"schema_version": 99}', "schema_version 99"),
         (json.dumps({"schema_version": 1, "steps": [{"id": "1"}]}), "no fault"),
-        (
-            json.dumps({"schema_version": 1, "steps": [{"trigger": "later", "fault": {}}]}),
-            "trigger 'later'",
-        ),
+        (json.dumps({"schema_version": 1, "steps": [{"trigger": "later", "fault": {}}]}), "trigger 'later'"),
     ],
 )
 def test_malformed_schedule_file_is_refused(text: str, words: str) -> None:

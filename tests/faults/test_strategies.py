@@ -20,12 +20,7 @@ from hypothesis.vendor.pretty import pretty
 
 NODES = (1, 2, 3)
 COPIED = PartitionView(leader=1, leader_epoch=0, isr=NODES, replicas=NODES)
-VIEW = ClusterView(
-    topics={
-        "orders": {0: COPIED, 1: COPIED},
-        "single": {0: replace(COPIED, isr=(1,), replicas=(1,))},
-    }
-)
+VIEW = ClusterView(topics={"orders": {0: COPIED, 1: COPIED}, "single": {0: replace(COPIED, isr=(1,), replicas=(1,))}})
 TOPICS = [Topic(name="orders", partitions=2, replication_factor=3), Topic(name="single")]
 EVERY = faults(kinds=ALL_RANDOM, topics=TOPICS, groups=["billing"], seconds=(0.2, 4))
 
@@ -89,9 +84,7 @@ def test_a_kind_is_drawn_as_often_as_its_weight_says(weight: int) -> None:
         ({"seconds": (3, 1)}, "least, most"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused(
-    arguments: dict[str, object], words: str
-) -> None:
+def test_arguments_that_cannot_be_used_are_refused(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         faults(**arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - wrong on purpose
 

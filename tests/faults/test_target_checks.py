@@ -25,19 +25,14 @@ from harrow.faults import (
 from harrow.faults.target_checks import cap_for, check_targets, missing_groups
 
 PARTITION = PartitionView(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
-VIEW = ClusterView(
-    topics={"orders": {0: PARTITION, 1: PARTITION}, "__consumer_offsets": {0: PARTITION}}
-)
+VIEW = ClusterView(topics={"orders": {0: PARTITION, 1: PARTITION}, "__consumer_offsets": {0: PARTITION}})
 NODES = (1, 2, 3)
 
 
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (
-            kill(leader("ordres")),
-            r"no topic 'ordres'; did you mean 'orders'\?; it has orders. Create",
-        ),
+        (kill(leader("ordres")), r"no topic 'ordres'; did you mean 'orders'\?; it has orders. Create"),
         (kill(leader("x")), r"no topic 'x'; it has orders\. Create .*harrow\.topic\('x'\)"),
         (kill(leader("orders", 2)), "topic 'orders' has no partition 2; it has 0 to 1"),
         (
@@ -48,9 +43,7 @@ NODES = (1, 2, 3)
         (pause(broker(4)), r"pause\(broker\(4\)\): the cluster has no broker 4; it has 1, 2, 3"),
     ],
 )
-def test_a_target_that_does_not_exist_is_refused_with_the_nearest_name(
-    fault: Fault, words: str
-) -> None:
+def test_a_target_that_does_not_exist_is_refused_with_the_nearest_name(fault: Fault, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_targets([kill(leader("orders")), fault], VIEW, NODES)
 
@@ -70,8 +63,7 @@ def test_targets_that_exist_are_accepted() -> None:
 
 def test_a_group_that_does_not_exist_after_the_run_is_named() -> None:
     (line,) = missing_groups(
-        [kill(group_coordinator("biling")), kill(group_coordinator("billing")), kill(one)],
-        ["billing", "stock"],
+        [kill(group_coordinator("biling")), kill(group_coordinator("billing")), kill(one)], ["billing", "stock"]
     )
     assert "no consumer group 'biling'; did you mean 'billing'?; it has billing, stock" in line
 
@@ -94,7 +86,5 @@ def test_a_named_target_raises_the_default_cap(fault: Fault, brokers: int, cap: 
 
 
 def test_a_cap_of_the_caller_below_a_named_target_is_refused_with_the_remedy() -> None:
-    with pytest.raises(
-        ConfigError, match=r"kill\(majority\) disturbs 2 of 3 .* give cap=2, or leave"
-    ):
+    with pytest.raises(ConfigError, match=r"kill\(majority\) disturbs 2 of 3 .* give cap=2, or leave"):
         cap_for([kill(one), kill(majority)], 3, 1, 1)

@@ -60,9 +60,7 @@ def test_a_partitions_roles() -> None:
 
 
 def test_without_a_partition_the_seed_draws_one() -> None:
-    snapshot = replace(
-        SNAPSHOT, view=replace(VIEW, topics={"t": {0: partition(1), 1: partition(2)}})
-    )
+    snapshot = replace(SNAPSHOT, view=replace(VIEW, topics={"t": {0: partition(1), 1: partition(2)}}))
     assert {resolve(leader("t"), snapshot, seed) for seed in range(30)} == {(1,), (2,)}
     assert resolve(leader("t"), snapshot, 7) == resolve(leader("t"), snapshot, 7)
 
@@ -102,9 +100,7 @@ def test_the_coordinator_of_a_transactional_id_leads_its_partition() -> None:
         (majority, replace(SNAPSHOT, running=frozenset({1}))),
     ],
 )
-def test_role_without_a_broker_is_refused_with_the_reason(
-    target: Target, snapshot: ClusterSnapshot
-) -> None:
+def test_role_without_a_broker_is_refused_with_the_reason(target: Target, snapshot: ClusterSnapshot) -> None:
     with pytest.raises(TargetError, match=target.role):
         resolve(target, snapshot)
 
@@ -112,10 +108,16 @@ def test_role_without_a_broker_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     "target",
     [
-        leader("orders"), leader("orders", 0), follower("t"), controller(), one, broker(3),
-        group_coordinator("g"), txn_coordinator("x"),
+        leader("orders"),
+        leader("orders", 0),
+        follower("t"),
+        controller(),
+        one,
+        broker(3),
+        group_coordinator("g"),
+        txn_coordinator("x"),
     ],
-)  # fmt: skip
+)
 def test_targets_are_values_and_json(target: Target) -> None:
     assert Target.from_json(target.to_json()) == target
     assert hash(target) == hash(Target.from_json(target.to_json()))

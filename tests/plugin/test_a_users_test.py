@@ -48,16 +48,10 @@ def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytes
     write(pytester)
     result = run(pytester, "--junitxml=junit.xml")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["*harrow verdicts*", "*test_no_order_is_lost: valid (no-loss) · *"]
-    )
+    result.stdout.fnmatch_lines(["*harrow verdicts*", "*test_no_order_is_lost: valid (no-loss) · *"])
     (folder,) = run_folders(pytester)
     assert json.loads((folder / "verdict.json").read_text())["status"] == "valid"
-    assert {path.name for path in folder.iterdir()} >= {
-        "report.html",
-        "faults.jsonl",
-        "schedule.json",
-    }
+    assert {path.name for path in folder.iterdir()} >= {"report.html", "faults.jsonl", "schedule.json"}
     assert not (folder / "cluster").exists()
     junit = (pytester.path / "junit.xml").read_text()
     assert 'name="harrow.verdict"' in junit
@@ -65,9 +59,7 @@ def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytes
 
 
 @long_run
-def test_two_workers_share_a_spark_server(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_workers_share_a_spark_server(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xdist")
     for name in ("HARROW_RENDEZVOUS", "HARROW_CONTROLLER"):  # its own, not the suite's
         monkeypatch.delenv(name, raising=False)
@@ -84,9 +76,7 @@ def test_two_workers_share_a_spark_server(
     assert "test_second.py::test_none_either" in index
 
 
-def test_a_run_that_is_interrupted_has_an_index_with_the_test_that_did_not_end(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_run_that_is_interrupted_has_an_index_with_the_test_that_did_not_end(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_first(harrow):
@@ -111,9 +101,7 @@ def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Py
     result = run(pytester)
     result.assert_outcomes(failed=1)
     assert "never fired: no traffic was detected" in result.stdout.str()
-    assert re.search(
-        r"repeat with: pytest .*::test_no_order_is_lost --harrow-seed=\d+", result.stdout.str()
-    )
+    assert re.search(r"repeat with: pytest .*::test_no_order_is_lost --harrow-seed=\d+", result.stdout.str())
 
 
 @long_run

@@ -52,17 +52,13 @@ def test_pytest_html_gets_a_relative_link_to_each_page_of_the_attempt(
     ]
 
 
-def test_allure_gets_the_pages_as_attachments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_allure_gets_the_pages_as_attachments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attached: list[tuple[str, str, str]] = []
 
     def file(path: str, *, name: str, attachment_type: str) -> None:
         attached.append((name, Path(path).read_text(), attachment_type))
 
-    allure: Any = SimpleNamespace(
-        attach=SimpleNamespace(file=file), attachment_type=SimpleNamespace(HTML="text/html")
-    )
+    allure: Any = SimpleNamespace(attach=SimpleNamespace(file=file), attachment_type=SimpleNamespace(HTML="text/html"))
     monkeypatch.setitem(sys.modules, "allure", allure)
     report: Any = SimpleNamespace()
     attach_pages(item_with(tmp_path, "allure_listener"), report)

@@ -50,9 +50,7 @@ def test_a_test_that_is_run_again_keeps_the_folder_the_line_the_card_and_the_pro
     result.assert_outcomes(passed=1)
     assert "1 rerun" in result.stdout.str()
 
-    first, second = re.findall(
-        r"^test_orders.py::test_kept (.*)$", result.stdout.str(), re.MULTILINE
-    )[-2:]
+    first, second = re.findall(r"^test_orders.py::test_kept (.*)$", result.stdout.str(), re.MULTILINE)[-2:]
     assert first.startswith("(attempt 1 of 2): invalid (no-loss)")
     assert second.startswith("(attempt 2 of 2): valid (no-loss)")
     assert linked_page(first) == "the page says invalid"
@@ -81,9 +79,7 @@ def test_a_failure_that_came_back_is_counted_also_when_the_test_passed_in_anothe
     write(pytester, KEPT)
     result = pytester.runpytest_inprocess(*QUIET, "--reruns=1", "--harrow-repeat=2")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(
-        ["*::test_kept: came back in 1 of 2 runs *: 1 lost-write; 1 passed"]
-    )
+    result.stdout.fnmatch_lines(["*::test_kept: came back in 1 of 2 runs *: 1 lost-write; 1 passed"])
 
 
 KEPT = "def test_kept(harrow):\n    judge_by_hand(harrow)"

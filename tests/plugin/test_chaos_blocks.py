@@ -6,17 +6,7 @@ import asyncio
 
 import pytest
 from confluent_kafka import Producer
-from harrow import (
-    Harrow,
-    HarrowError,
-    all_brokers,
-    group_coordinator,
-    kill,
-    leader,
-    majority,
-    one,
-    pause,
-)
+from harrow import Harrow, HarrowError, all_brokers, group_coordinator, kill, leader, majority, one, pause
 from harrow.faults import BackgroundNemesis
 from harrow.harness.chaos import Chaos
 from waiting import until

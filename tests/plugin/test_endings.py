@@ -74,18 +74,14 @@ def run(pytester: pytest.Pytester, source: str, *arguments: str) -> str:
 
 def verdicts(said: str) -> dict[str, str]:
     """The words of the verdict line of each test."""
-    return dict(
-        re.findall(r"^test_shop.py::(?:test_)?(\w+): (\w+ \(\w+\).*) · ", said, re.MULTILINE)
-    )
+    return dict(re.findall(r"^test_shop.py::(?:test_)?(\w+): (\w+ \(\w+\).*) · ", said, re.MULTILINE))
 
 
 def cards(index: Path) -> str:
     return re.sub(r"<[^>]*>", " ", index.read_text().partition("<main>")[2])
 
 
-def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(
-    pytester: pytest.Pytester,
-) -> None:
+def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(pytester: pytest.Pytester) -> None:
     said = run(
         pytester,
         """
@@ -121,12 +117,9 @@ def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(
         """,
     )
     judged = dict.fromkeys(
-        [
-            "assert", "fail", "plain_fail", "exit", "cancelled", "timed_out", "xfail", "marked", "timeout",
-            "in_setup",
-        ],
+        ["assert", "fail", "plain_fail", "exit", "cancelled", "timed_out", "xfail", "marked", "timeout", "in_setup"],
         "valid (judged)",
-    )  # fmt: skip
+    )
     found = verdicts(said)
     assert {name: found[name] for name in judged} == judged
     assert {name: text for name, text in found.items() if name not in judged} == {
@@ -136,17 +129,22 @@ def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(
     }
     shown = cards(pytester.path / "harrow-out" / "index.html")
     for reason in (
-        "AssertionError: one is not two", "Failed: the shop is closed", "without a traceback",
-        "SystemExit: exit code of a service", "CancelledError: the task was cancelled", "no answer in 5 s",
-        "NemesisError: no fault fired", "expected to fail: known since May", "expected to fail: marked",
-        "Failed: Timeout (&gt;0.2s) from pytest-timeout.", "Failed: the shop does not open",
-    ):  # fmt: skip
+        "AssertionError: one is not two",
+        "Failed: the shop is closed",
+        "without a traceback",
+        "SystemExit: exit code of a service",
+        "CancelledError: the task was cancelled",
+        "no answer in 5 s",
+        "NemesisError: no fault fired",
+        "expected to fail: known since May",
+        "expected to fail: marked",
+        "Failed: Timeout (&gt;0.2s) from pytest-timeout.",
+        "Failed: the shop does not open",
+    ):
         assert reason in shown, reason
 
 
-def test_a_timeout_that_ends_the_process_leaves_verdict_page_and_index(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_timeout_that_ends_the_process_leaves_verdict_page_and_index(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(JUDGED_WITHOUT_A_CLUSTER)
     pytester.makepyfile(
         """
@@ -179,9 +177,7 @@ ON_BROKERS = """
 """
 
 
-def test_an_interrupt_in_a_chaos_block_ends_without_spark_and_with_a_page(
-    pytester: pytest.Pytester,
-) -> None:
+def test_an_interrupt_in_a_chaos_block_ends_without_spark_and_with_a_page(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shop=ON_BROKERS.format(name="SIGINT"))
     result = pytester.runpytest_subprocess(*QUIET)
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -206,9 +202,7 @@ def test_a_timeout_in_a_chaos_block_is_judged_by_spark(pytester: pytest.Pytester
     [("raise KeyboardInterrupt", "KeyboardInterrupt"), ("pytest.exit('enough')", "Exit: enough")],
     ids=["Ctrl-C", "pytest.exit"],
 )
-def test_an_interrupt_has_a_verdict_and_a_card_at_once(
-    pytester: pytest.Pytester, ends: str, named: str
-) -> None:
+def test_an_interrupt_has_a_verdict_and_a_card_at_once(pytester: pytest.Pytester, ends: str, named: str) -> None:
     said = run(pytester, f"import pytest\ndef test_it(harrow):\n    harrow.topic\n    {ends}\n")
     expected = f"the test was interrupted ({named}), so nothing was judged; run it again"
     assert verdicts(said) == {"it": f"unknown (quick) · {expected}"}

@@ -77,9 +77,7 @@ def test_only_the_logs_of_judged_topics_count_and_no_preallocated_index(tmp_path
 
 
 def test_the_engine_inline_beside_a_spark_is_refused() -> None:
-    with pytest.raises(
-        pytest.UsageError, match="does not use sc://here: leave out --harrow-engine"
-    ):
+    with pytest.raises(pytest.UsageError, match="does not use sc://here: leave out --harrow-engine"):
         make_options({"seed": 1}, {"spark": "sc://here"}, {"engine": INLINE})
     with pytest.raises(ConfigError, match="judges without Spark, and does not use sc://here"):
         chosen_engine(INLINE, UserSpark("sc://here"))
@@ -96,9 +94,7 @@ def test_harrow_check_judges_with_the_chosen_engine(tmp_path: Path) -> None:
     assert "engine inline, without Spark" in done.output
 
 
-def test_inline_no_second_thread_judges_and_imports_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inline_no_second_thread_judges_and_imports_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunFolder(tmp_path / "run")
     good_with_logs(run)
     monkeypatch.setattr("harrow.harness.checks.judgement.ThreadPoolExecutor", None)
@@ -133,9 +129,7 @@ def test_a_run_with_the_engine_inline_starts_no_spark(
     monkeypatch.setenv("HARROW_RENDEZVOUS", str(rendezvous))
     pytester.makeini("[pytest]\nharrow_engine = inline\n")
     pytester.makepyfile(CLIENT)
-    result = pytester.runpytest_subprocess(
-        "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly"
-    )
+    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["harrow: seed *, engine inline*", "*: valid (exactly-once) *"])
     assert not rendezvous.exists()

@@ -30,9 +30,7 @@ SENDS_AND_VERIFIES = """
 """
 
 
-def test_a_hard_limit_of_256_open_files_is_the_error_of_the_test_and_starts_nothing(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_hard_limit_of_256_open_files_is_the_error_of_the_test_and_starts_nothing(pytester: pytest.Pytester) -> None:
     if shutil.which("prlimit") is None:
         pytest.skip("needs prlimit of util-linux")
     pytester.makepyfile(SENDS_AND_VERIFIES)
@@ -40,9 +38,7 @@ def test_a_hard_limit_of_256_open_files_is_the_error_of_the_test_and_starts_noth
     result = pytester.run(*command, *QUIET, timeout=60)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        [
-            "E*LimitError: the hard limit of open files is 256 (`ulimit -Hn`), and a run needs 512: raise it*"
-        ]
+        ["E*LimitError: the hard limit of open files is 256 (`ulimit -Hn`), and a run needs 512: raise it*"]
     )
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
     assert not list(pytester.path.glob("harrow-out/*/spark.log"))
@@ -72,7 +68,4 @@ def test_proxies_a_long_tmpdir_and_options_of_every_jvm_change_no_verdict(
     result = pytester.runpytest_subprocess(*QUIET, timeout=180)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*::test_it: valid (no-loss)*"])
-    until(
-        lambda: not list(long_tmpdir.glob("harrow-spark-*")),
-        "the owner of Spark to remove its folder",
-    )
+    until(lambda: not list(long_tmpdir.glob("harrow-spark-*")), "the owner of Spark to remove its folder")

@@ -22,17 +22,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the example; `installed/site` has its distribution."""
     folder = tmp_path_factory.mktemp("extension") / "shop_extension"
     shutil.copytree(EXAMPLE, folder)
-    options = [
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "--disable-pip-version-check",
-    ]
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, "--target", str(folder / "site"), str(folder)],
-        check=True, timeout=300,
-    )  # fmt: skip
+        check=True,
+        timeout=300,
+    )
     yield folder
     shutil.rmtree(folder)
 
@@ -40,9 +35,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command where the extension is installed."""
     return subprocess.run(
-        words, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "site")}, capture_output=True, text=True,
-        timeout=400, check=False,
-    )  # fmt: skip
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "site")},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
 
 
 @long_run
@@ -69,12 +69,7 @@ def test_the_tests_of_the_example_pass(installed: Path) -> None:
     assert "orders have more than one bill (billed-twice)" in second
     assert "billed-twice" in (installed / "harrow-out" / "index.html").read_text()
     rows = [json.loads(line) for line in (careless / "faults.jsonl").read_text().splitlines()]
-    assert [row["event"] for row in rows if row["fault"] == "kill_service"] == [
-        "inject",
-        "effect",
-        "heal",
-        "healed",
-    ]
+    assert [row["event"] for row in rows if row["fault"] == "kill_service"] == ["inject", "effect", "heal", "healed"]
     again = run(installed, HARROW, "check", str(careless))
     assert again.returncode == 1
     assert "INVALID: billed-once does not hold; judged: no-loss, billed-once" in again.stdout

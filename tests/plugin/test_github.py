@@ -30,11 +30,14 @@ def rows(tmp_path: Path) -> list[IndexRow]:
     return [
         IndexRow(test="t.py::test_good", outcome="passed", folders=(good,)),
         IndexRow(
-            test="t.py::test_lost[a|b*]", outcome="failed", folders=(lost,), place=("t.py", 12),
+            test="t.py::test_lost[a|b*]",
+            outcome="failed",
+            folders=(lost,),
+            place=("t.py", 12),
             command="pytest 't.py::test_lost[a|b*]' --harrow-seed=7",
         ),
         IndexRow(test="t.py::test_odd", outcome="failed", reason="Failed: 50 %\nof it", place=("t.py", 3)),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_table_has_verdict_guarantee_repeat_command_and_page_the_worst_first(
@@ -60,9 +63,7 @@ def test_the_table_has_verdict_guarantee_repeat_command_and_page_the_worst_first
     assert "and 3 more tests" in table(worst_first(many), "")
 
 
-def test_an_annotation_has_the_file_of_the_repository_and_escaped_text(
-    tmp_path: Path, rows: list[IndexRow]
-) -> None:
+def test_an_annotation_has_the_file_of_the_repository_and_escaped_text(tmp_path: Path, rows: list[IndexRow]) -> None:
     lost, odd = annotations_of(worst_first(rows), tmp_path / "service", tmp_path)
     assert lost == (
         "::error file=service/t.py,line=12,title=harrow%3A t.py%3A%3Atest_lost[a|b*]::689 records were acknowledged or "
@@ -74,10 +75,7 @@ def test_an_annotation_has_the_file_of_the_repository_and_escaped_text(
     assert len(annotations_of(worst_first(many), tmp_path, tmp_path)) == ANNOTATIONS_MOST
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)],
-)
+@pytest.mark.parametrize("workers", [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)])
 def test_a_run_appends_one_table_and_annotates_only_in_github_actions(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
 ) -> None:
@@ -85,9 +83,7 @@ def test_a_run_appends_one_table_and_annotates_only_in_github_actions(
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
-    pytester.makepyfile(
-        test_it="def test_a(harrow): pass\n\n\ndef test_b(harrow): assert harrow.seed < 0\n"
-    )
+    pytester.makepyfile(test_it="def test_a(harrow): pass\n\n\ndef test_b(harrow): assert harrow.seed < 0\n")
 
     said = pytester.runpytest_subprocess(*QUIET, *workers).stdout.str()
     assert "::error" not in said
@@ -101,7 +97,5 @@ def test_a_run_appends_one_table_and_annotates_only_in_github_actions(
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "missing" / "summary.md"))
         result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
         (line,) = re.findall(r"^::error .*", result.stdout.str(), re.MULTILINE)
-        assert line.startswith(
-            "::error file=test_it.py,line=4,title=harrow%3A test_it.py%3A%3Atest_b::"
-        )
+        assert line.startswith("::error file=test_it.py,line=4,title=harrow%3A test_it.py%3A%3Atest_b::")
         result.stdout.fnmatch_lines(["*GITHUB_STEP_SUMMARY=*summary.md could not be written*"])

@@ -30,9 +30,7 @@ def command_lines(pids: list[int]) -> dict[int, bytes]:
     return left
 
 
-@pytest.mark.parametrize(
-    "arguments", [("-n1", "--max-worker-restart=0"), ("-p", "no:xdist")], ids=["worker", "alone"]
-)
+@pytest.mark.parametrize("arguments", [("-n1", "--max-worker-restart=0"), ("-p", "no:xdist")], ids=["worker", "alone"])
 def test_killing_the_process_of_a_test_ends_its_brokers_and_its_registry(
     pytester: pytest.Pytester, arguments: tuple[str, ...]
 ) -> None:

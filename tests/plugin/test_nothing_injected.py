@@ -98,7 +98,7 @@ SAID = {
     "test_no_step_fires": ("no fault took effect in this block", "while chaos.running"),
     "test_program_never_started": ("'billing', …, start=False) was made and never started",),
     "test_marker_without_a_fixture": ("the marker @pytest.mark.harrow has no effect", "add the argument harrow"),
-}  # fmt: skip
+}
 
 
 def section(stdout: str, test: str) -> str:
@@ -108,9 +108,7 @@ def section(stdout: str, test: str) -> str:
 
 def test_each_way_to_inject_nothing_fails_with_what_to_write(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(USER)
-    result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"
-    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist")
     result.assert_outcomes(failed=len(SAID) + 1, passed=2, errors=1)
     stdout = result.stdout.str()
     for test, words in SAID.items():

@@ -26,9 +26,7 @@ PARSE = {row.name: row.parse for row in OPTIONS}
         ("spark_data", "shared", "expected a URL such as file:///mnt/shared"),
     ],
 )
-def test_invalid_option_values_are_refused_with_the_expected_form(
-    name: str, value: object, words: str
-) -> None:
+def test_invalid_option_values_are_refused_with_the_expected_form(name: str, value: object, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("?", "[?]")):
         PARSE[name](value)
 
@@ -54,9 +52,7 @@ def test_invalid_marker_arguments_are_usage_errors(arguments: dict[str, Any], wo
 
 def test_merging_options_prefers_later_layers_and_merges_config_by_setting() -> None:
     low = {"brokers": 1, "seed": 2, "config": {"a": 1, "b": 1}}
-    assert merge(low, {}, {"brokers": 3, "config": {"b": 2}}) == {
-        "brokers": 3, "seed": 2, "config": {"a": 1, "b": 2},
-    }  # fmt: skip
+    assert merge(low, {}, {"brokers": 3, "config": {"b": 2}}) == {"brokers": 3, "seed": 2, "config": {"a": 1, "b": 2}}
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.text(max_size=5), max_size=3))

@@ -25,9 +25,7 @@ def test_importing_the_plugin_imports_no_heavy_module() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
         import sys
@@ -40,23 +38,27 @@ def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     (imported,) = re.findall(r"^imported (.*)$", result.stdout.str(), re.MULTILINE)
     plugin = [
-        "attempts", "backend_choice", "engines", "fixtures", "options", "out_folder", "plain_text", "plugin",
-        "run_index", "seeds", "user_spark", "workers",
-    ]  # fmt: skip
-    assert imported.split() == [
-        "harrow",
-        "harrow.harness",
-        *(f"harrow.harness.{name}" for name in plugin),
+        "attempts",
+        "backend_choice",
+        "engines",
+        "fixtures",
+        "options",
+        "out_folder",
+        "plain_text",
+        "plugin",
+        "run_index",
+        "seeds",
+        "user_spark",
+        "workers",
     ]
+    assert imported.split() == ["harrow", "harrow.harness", *(f"harrow.harness.{name}" for name in plugin)]
 
 
 def test_the_header_shows_seed_and_brokers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     result = run(pytester, "--harrow-seed=12345", "--harrow-set=min.insync.replicas=1")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["harrow: seed 12345, brokers 3, out harrow-out, min.insync.replicas=1"]
-    )
+    result.stdout.fnmatch_lines(["harrow: seed 12345, brokers 3, out harrow-out, min.insync.replicas=1"])
 
 
 def test_without_a_seed_option_each_run_draws_another_seed(pytester: pytest.Pytester) -> None:
@@ -65,9 +67,7 @@ def test_without_a_seed_option_each_run_draws_another_seed(pytester: pytest.Pyte
     assert len(seeds) == 2
 
 
-def test_a_test_that_uses_no_cluster_starts_nothing_and_writes_nothing(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_test_that_uses_no_cluster_starts_nothing_and_writes_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_it(harrow):
@@ -80,9 +80,7 @@ def test_a_test_that_uses_no_cluster_starts_nothing_and_writes_nothing(
     assert not (pytester.path / "harrow-out").exists()
 
 
-def test_a_flag_overrides_the_marker_the_ini_file_and_the_default(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_flag_overrides_the_marker_the_ini_file_and_the_default(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -165,10 +163,7 @@ def test_an_invalid_marker_is_a_usage_error(pytester: pytest.Pytester) -> None:
     )
     result = run(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert (
-        "::test_it: @pytest.mark.harrow: no argument 'broker'; did you mean brokers?"
-        in result.stderr.str()
-    )
+    assert "::test_it: @pytest.mark.harrow: no argument 'broker'; did you mean brokers?" in result.stderr.str()
 
 
 def test_an_invalid_ini_value_is_reported_with_its_setting(pytester: pytest.Pytester) -> None:
@@ -193,12 +188,8 @@ def test_a_failure_ends_with_the_command_that_repeats_it(pytester: pytest.Pytest
 def test_the_repeat_command_includes_the_seed_of_pytest_randomly(pytester: pytest.Pytester) -> None:
     pytest.importorskip("pytest_randomly")
     pytester.makepyfile("def test_it(harrow):\n    assert 0\n")
-    result = pytester.runpytest_subprocess(
-        "-p", "no:xdist", "-p", "no:cacheprovider", "--randomly-seed=99"
-    )
-    result.stdout.fnmatch_lines(
-        ["repeat with: pytest *::test_it --harrow-seed=* --randomly-seed=99"]
-    )
+    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider", "--randomly-seed=99")
+    result.stdout.fnmatch_lines(["repeat with: pytest *::test_it --harrow-seed=* --randomly-seed=99"])
 
 
 def test_child_seeds_depend_on_the_seed_and_the_name_of_the_test(pytester: pytest.Pytester) -> None:
@@ -277,16 +268,10 @@ def test_an_option_that_only_shows_something_starts_no_spark_and_makes_no_folder
     pytester.makepyfile("def test_it(harrow):\n    harrow.verify('orders')\n")
     assert run(pytester, option).ret == pytest.ExitCode.OK
     assert started == []
-    assert [
-        path.name
-        for path in pytester.path.iterdir()
-        if path.suffix != ".py" and path.name != "__pycache__"
-    ] == []
+    assert [path.name for path in pytester.path.iterdir() if path.suffix != ".py" and path.name != "__pycache__"] == []
 
 
-def test_xdist_workers_share_the_seed_and_have_separate_folders(
-    pytester: pytest.Pytester,
-) -> None:
+def test_xdist_workers_share_the_seed_and_have_separate_folders(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(
         """
@@ -301,14 +286,8 @@ def test_xdist_workers_share_the_seed_and_have_separate_folders(
     )
 
     def lines(*arguments: str) -> tuple[set[str], set[str]]:
-        pytester.runpytest_subprocess(*QUIET, "--harrow-seed=5", *arguments).assert_outcomes(
-            passed=4
-        )
-        rows = [
-            row.split()
-            for path in pytester.path.glob("seeds-*")
-            for row in path.read_text().splitlines()
-        ]
+        pytester.runpytest_subprocess(*QUIET, "--harrow-seed=5", *arguments).assert_outcomes(passed=4)
+        rows = [row.split() for path in pytester.path.glob("seeds-*") for row in path.read_text().splitlines()]
         for path in pytester.path.glob("seeds-*"):
             path.unlink()
         return {f"{n} {seed}" for n, seed, _ in rows}, {run for _, _, run in rows}

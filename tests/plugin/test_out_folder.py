@@ -34,11 +34,7 @@ def block(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "workers",
-    [
-        pytest.param(("-p", "no:xdist"), id="alone"),
-        pytest.param(("-n2",), id="xdist", marks=long_run),
-    ],
+    "workers", [pytest.param(("-p", "no:xdist"), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)]
 )
 def test_a_working_folder_that_cannot_be_written_is_replaced_by_a_temporary_one(
     pytester: pytest.Pytester, temporary: Path, workers: tuple[str, ...]
@@ -50,9 +46,7 @@ def test_a_working_folder_that_cannot_be_written_is_replaced_by_a_temporary_one(
     result = pytester.runpytest_subprocess(*QUIET, *workers, "--harrow-keep")
     result.assert_outcomes(passed=2)
     (folder,) = temporary.glob("harrow-out-*")
-    result.stdout.fnmatch_lines(
-        [f"harrow: *out {folder}, because harrow-out cannot be written (*: Not a directory)*"]
-    )
+    result.stdout.fnmatch_lines([f"harrow: *out {folder}, because harrow-out cannot be written (*: Not a directory)*"])
     assert len(list(folder.glob("**/test_it-*"))) == 2
 
 
@@ -64,17 +58,13 @@ def test_an_out_folder_of_the_command_line_that_cannot_be_written_is_a_usage_err
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "--harrow-out=results/here")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [
-            "*--harrow-out=results/here: Harrow cannot write there (*/results: Not a directory); name*"
-        ]
+        ["*--harrow-out=results/here: Harrow cannot write there (*/results: Not a directory); name*"]
     )
     assert "Traceback" not in result.stderr.str()
     assert not list(temporary.iterdir())
 
 
-def test_a_run_without_a_cluster_leaves_no_folder_behind(
-    pytester: pytest.Pytester, temporary: Path
-) -> None:
+def test_a_run_without_a_cluster_leaves_no_folder_behind(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile("def test_it(harrow): pass")
     block(pytester.path / "harrow-out")
     pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist").assert_outcomes(passed=1)
@@ -86,17 +76,11 @@ def test_git_ignores_the_out_folder_and_old_runs_are_removed(pytester: pytest.Py
     out = pytester.mkdir("harrow-out")
     old, recent, running = (
         out / name
-        for name in (
-            "20200101-000000-999999999",
-            "20210101-000000-999999999",
-            f"20190101-000000-{os.getpid()}",
-        )
+        for name in ("20200101-000000-999999999", "20210101-000000-999999999", f"20190101-000000-{os.getpid()}")
     )
     for folder in (old, recent, running, out / "demo", out / "mine"):
         (folder / "deep").mkdir(parents=True)
-    pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "--harrow-keep-runs=2").assert_outcomes(
-        passed=2
-    )
+    pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "--harrow-keep-runs=2").assert_outcomes(passed=2)
     assert (out / ".gitignore").read_text().splitlines()[-1] == "*"
     assert not old.exists()
     for folder in (recent, running, out / "demo", out / "mine"):

@@ -9,9 +9,7 @@ import pytest
 from long_runs import long_run
 
 KIP_101 = "harrow.faults.zoo.kip_101"
-NAMED = (
-    f"PLANTED BUG {KIP_101}: KIP-101, first case: a follower truncates to its own high watermark"
-)
+NAMED = f"PLANTED BUG {KIP_101}: KIP-101, first case: a follower truncates to its own high watermark"
 ARGUMENTS = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--harrow-keep")
 
 SENDS = """
@@ -35,9 +33,7 @@ SENDS = """
         pytest.param(f"@pytest.mark.harrow(plant={KIP_101!r})", [], id="marker"),
     ],
 )
-def test_every_output_of_a_planted_run_names_the_bug(
-    pytester: pytest.Pytester, marker: str, flags: list[str]
-) -> None:
+def test_every_output_of_a_planted_run_names_the_bug(pytester: pytest.Pytester, marker: str, flags: list[str]) -> None:
     pytester.makepyfile(SENDS.format(marker=marker))
     result = pytester.runpytest_subprocess(*ARGUMENTS, "-s", "--junitxml=junit.xml", *flags)
     result.assert_outcomes(passed=1)

@@ -54,16 +54,12 @@ def test_the_last_line_of_each_failure_repeats_its_random_values(pytester: pytes
         assert list(again.values()) == [numbers], command
 
 
-def test_a_seed_of_the_command_line_replaces_all_pinned_seeds_also_when_repeated(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_seed_of_the_command_line_replaces_all_pinned_seeds_also_when_repeated(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(DRAWS_AND_FAILS)
     found = drawn(pytester.runpytest_inprocess(*ALONE, "--harrow-seed=3", "-k", "two_seeds"))
     ((command, numbers),) = found.items()
     assert command.endswith("::test_two_seeds --harrow-seed=3")
-    assert list(drawn(pytester.runpytest_inprocess(*ALONE, *shlex.split(command))).values()) == [
-        numbers
-    ]
+    assert list(drawn(pytester.runpytest_inprocess(*ALONE, *shlex.split(command))).values()) == [numbers]
 
 
 @long_run
@@ -74,39 +70,27 @@ def test_a_failure_in_a_worker_in_random_order_is_repeated_alone(pytester: pytes
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n2")
     found = drawn(result)
     command = next(command for command in found if "test_two_seeds" in command)
-    again = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "no:xdist", *shlex.split(command)
-    )
+    again = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", *shlex.split(command))
     assert list(drawn(again).values()) == [found[command]]
 
 
 @long_run
-def test_the_command_is_for_the_folder_in_which_pytest_was_started(
-    pytester: pytest.Pytester,
-) -> None:
+def test_the_command_is_for_the_folder_in_which_pytest_was_started(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\n")
     folder = pytester.mkdir("deep")
     (folder / "test_it.py").write_text("def test_it(harrow): assert 0\n")
-    result = pytester.run(
-        "sh", "-c", f"cd {folder} && {sys.executable} -m pytest -p no:xdist test_it.py"
-    )
+    result = pytester.run("sh", "-c", f"cd {folder} && {sys.executable} -m pytest -p no:xdist test_it.py")
     result.stdout.fnmatch_lines(["repeat with: pytest test_it.py::test_it --harrow-seed=*"])
 
 
 def test_the_command_includes_the_settings_of_the_command_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(harrow): assert 0\n")
     ini = pytester.makefile(".ini", other="[pytest]\n")
-    result = pytester.runpytest_inprocess(
-        *ALONE, "-c", str(ini), "-o", "harrow_brokers=5", "-o", "harrow_seed=1"
-    )
-    result.stdout.fnmatch_lines(
-        [f"repeat with: pytest *::test_it --harrow-seed=1 -c {ini} -o harrow_brokers=5"]
-    )
+    result = pytester.runpytest_inprocess(*ALONE, "-c", str(ini), "-o", "harrow_brokers=5", "-o", "harrow_seed=1")
+    result.stdout.fnmatch_lines([f"repeat with: pytest *::test_it --harrow-seed=1 -c {ini} -o harrow_brokers=5"])
 
 
-def test_header_verdict_page_and_junit_show_the_seed_of_the_option(
-    pytester: pytest.Pytester,
-) -> None:
+def test_header_verdict_page_and_junit_show_the_seed_of_the_option(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import json
@@ -130,10 +114,7 @@ def test_header_verdict_page_and_junit_show_the_seed_of_the_option(
     assert re.search(r'"seed": ?"4242"', page.read_text())
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)],
-)
+@pytest.mark.parametrize("workers", [pytest.param((), id="alone"), pytest.param(("-n2",), id="xdist", marks=long_run)])
 def test_harrow_repeat_runs_each_test_with_the_same_seed_and_counts_its_failures(
     pytester: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
@@ -165,9 +146,7 @@ def test_harrow_repeat_runs_each_test_with_the_same_seed_and_counts_its_failures
         def test_without_harrow(): pass
         """
     )
-    result = pytester.runpytest_subprocess(
-        *QUIET, "--harrow-seed=17", "--harrow-repeat=10", *workers
-    )
+    result = pytester.runpytest_subprocess(*QUIET, "--harrow-seed=17", "--harrow-repeat=10", *workers)
     result.assert_outcomes(passed=19, failed=3)
     result.stdout.fnmatch_lines(["harrow: seed 17, *, repeat 10"])
     name = next(iter(pytester.path.glob("test_*.py"))).name
@@ -186,9 +165,7 @@ def test_harrow_repeat_runs_each_test_with_the_same_seed_and_counts_its_failures
 
 def test_a_repeated_parameter_is_selected_by_its_own_node_id(pytester: pytest.Pytester) -> None:
     path = pytester.makepyfile(DRAWS_AND_FAILS)
-    result = pytester.runpytest_inprocess(
-        *ALONE, f"{path}::test_parameters[a b]", "--harrow-repeat=3", "-x"
-    )
+    result = pytester.runpytest_inprocess(*ALONE, f"{path}::test_parameters[a b]", "--harrow-repeat=3", "-x")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [

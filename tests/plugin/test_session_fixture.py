@@ -43,13 +43,9 @@ SHOP = """
 """
 
 
-def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(
-    pytester: pytest.Pytester,
-) -> None:
+def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SHOP)
-    result = pytester.runpytest_subprocess(
-        *QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "--junitxml=junit.xml"
-    )
+    result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "--junitxml=junit.xml")
     result.assert_outcomes(passed=2)
     text = result.stdout.str()
     assert text.count("shop was started") == 1
@@ -61,19 +57,13 @@ def test_tests_share_the_cluster_and_the_service_and_each_has_its_verdict(
     values = dict(re.findall(r"drawn (\d) (\S+)", text))
     assert len(set(values.values())) == 2
 
-    alone = pytester.runpytest_subprocess(
-        *QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "-k", "orders and 2"
-    )
+    alone = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist", "-s", "--harrow-seed=8", "-k", "orders and 2")
     assert dict(re.findall(r"drawn (\d) (\S+)", alone.stdout.str())) == {"2": values["2"]}
 
 
 @long_run
-def test_a_failure_of_one_test_shows_its_verdict_and_keeps_the_data(
-    pytester: pytest.Pytester,
-) -> None:
-    pytester.makepyfile(
-        SHOP.replace("            shop.place_orders()\n", BREAKS_IN_THE_SECOND_TEST)
-    )
+def test_a_failure_of_one_test_shows_its_verdict_and_keeps_the_data(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SHOP.replace("            shop.place_orders()\n", BREAKS_IN_THE_SECOND_TEST))
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
@@ -90,9 +80,7 @@ BREAKS_IN_THE_SECOND_TEST = """\
 """
 
 
-def test_arguments_and_options_choose_the_cluster_of_a_session_fixture(
-    pytester: pytest.Pytester,
-) -> None:
+def test_arguments_and_options_choose_the_cluster_of_a_session_fixture(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         from harrow import harrow_session_fixture
@@ -111,9 +99,7 @@ def test_arguments_and_options_choose_the_cluster_of_a_session_fixture(
 
 
 @long_run
-def test_clusters_without_a_verdict_belong_to_their_test_in_the_index(
-    pytester: pytest.Pytester,
-) -> None:
+def test_clusters_without_a_verdict_belong_to_their_test_in_the_index(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         from harrow import harrow_fixture, harrow_session_fixture

@@ -43,9 +43,7 @@ def run(pytester: pytest.Pytester, source: str) -> pytest.RunResult:
 def pages_by_line(said: str) -> list[tuple[str, str]]:
     """The test and the status of each verdict line, each with the status on the page that it links."""
     found: list[tuple[str, str]] = []
-    for words, page in re.findall(
-        r"^test_shop.py::(\w+: \w+) .* · (\S+\.html)$", said, re.MULTILINE
-    ):
+    for words, page in re.findall(r"^test_shop.py::(\w+: \w+) .* · (\S+\.html)$", said, re.MULTILINE):
         shown = re.search(r'"status":"(\w+)"', Path(page).read_text())
         assert shown
         found.append((words, shown[1]))
@@ -64,9 +62,7 @@ def cards(index: str) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def test_two_verdicts_of_a_test_have_a_file_a_page_a_line_and_a_link_each(
-    pytester: pytest.Pytester,
-) -> None:
+def test_two_verdicts_of_a_test_have_a_file_a_page_a_line_and_a_link_each(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -94,9 +90,7 @@ def test_two_verdicts_of_a_test_have_a_file_a_page_a_line_and_a_link_each(
     assert len(re.findall(r'name="harrow.page(?:-[23])?" value="[^"]*.html"', junit)) == 3
 
 
-def test_tests_that_share_a_cluster_have_only_their_own_verdicts_on_their_cards(
-    pytester: pytest.Pytester,
-) -> None:
+def test_tests_that_share_a_cluster_have_only_their_own_verdicts_on_their_cards(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -111,10 +105,7 @@ def test_tests_that_share_a_cluster_have_only_their_own_verdicts_on_their_cards(
         """,
     )
     result.assert_outcomes(passed=2, failed=1)
-    assert pages_by_line(result.stdout.str()) == [
-        ("test_lost: invalid", "invalid"),
-        ("test_good: valid", "valid"),
-    ]
+    assert pages_by_line(result.stdout.str()) == [("test_lost: invalid", "invalid"), ("test_good: valid", "valid")]
     index = (pytester.path / "harrow-out" / "index.html").read_text()
     found = cards(index)
     assert found["test_lost"] == ("INVALID", ["report"])
@@ -124,9 +115,7 @@ def test_tests_that_share_a_cluster_have_only_their_own_verdicts_on_their_cards(
 
 def write(folder: Path, *states: Status) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        folder / run_folder.numbered("verdict.json", number) for number in range(1, len(states) + 1)
-    ]
+    files = [folder / run_folder.numbered("verdict.json", number) for number in range(1, len(states) + 1)]
     for path, status in zip(files, states, strict=True):
         Verdict(status=status, guarantees=("no-loss",)).write(path)
         run_folder.page_of(path).write_text(status.value)

@@ -29,9 +29,7 @@ def test_session_scope_shares_the_cluster_and_not_the_topics(pytester: pytest.Py
             assert cluster == other_cluster
         """
     )
-    result = pytester.runpytest_subprocess(
-        "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"
-    )
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=3)
 
 
@@ -47,13 +45,9 @@ def test_a_failed_task_of_a_broker_fails_the_running_test(pytester: pytest.Pytes
                 trace.write('{"t_ns": 1, "event": "task.failed", "name": "fetcher", "error": "boom"}\\n')
         """
     )
-    result = pytester.runpytest_subprocess(
-        "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"
-    )
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        ["*broker-1: a task of the broker failed, which is a bug in Harrow: fetcher: boom*"]
-    )
+    result.stdout.fnmatch_lines(["*broker-1: a task of the broker failed, which is a bug in Harrow: fetcher: boom*"])
     assert list(pytester.path.glob("harrow-out/*/*/cluster/broker-1/data"))
 
 
@@ -64,8 +58,6 @@ def test_only_tasks_that_failed_during_the_test_count(tmp_path: Path) -> None:
     since = trace_ends(tmp_path)
     assert not failed_tasks(tmp_path, since)
     with trace.open("a") as file:
-        file.write(
-            '{"event": "broker.ready"}\n{"event": "task.failed", "name": "new", "error": "y"}\n'
-        )
+        file.write('{"event": "broker.ready"}\n{"event": "task.failed", "name": "new", "error": "y"}\n')
     (line,) = failed_tasks(tmp_path, since)
     assert "new: y" in line

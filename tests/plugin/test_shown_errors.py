@@ -57,16 +57,12 @@ def test_a_traceback_ends_in_the_users_line_and_the_summary_says_what_was_found(
     assert "test_shop_e - cimpl.KafkaException: " in summary
     assert "test_in_setup - ConfigError: " in summary
 
-    full = pytester.runpytest_subprocess(
-        *QUIET, "--harrow-brokers=1", "--full-trace", "-k", "shop_d"
-    )
+    full = pytester.runpytest_subprocess(*QUIET, "--harrow-brokers=1", "--full-trace", "-k", "shop_d")
     assert "harness/topics.py" in full.stdout.str()
 
 
 @long_run
-def test_a_terminal_without_the_signs_shows_ascii(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_without_the_signs_shows_ascii(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("PYTHONUTF8", "0")
     monkeypatch.setenv("COLUMNS", "80")
@@ -120,15 +116,10 @@ def test_a_file_name_that_is_no_text_is_written_as_it_is() -> None:
             {"guarantees": ("exactly-once",), "anomaly_counts": {"duplicate": 3, "lost-write": 2}},
             "INVALID lost-write ×2, duplicate ×3",
         ),
-        (
-            {"status": Status.UNKNOWN, "reasons": ("no fault\nwas injected", "more")},
-            "UNKNOWN no fault was injected",
-        ),
+        ({"status": Status.UNKNOWN, "reasons": ("no fault\nwas injected", "more")}, "UNKNOWN no fault was injected"),
         ({"status": Status.VALID}, "VALID no-loss"),
     ],
 )
-def test_the_shortest_line_has_the_forbidden_kinds_or_the_first_reason(
-    fields: dict[str, object], line: str
-) -> None:
+def test_the_shortest_line_has_the_forbidden_kinds_or_the_first_reason(fields: dict[str, object], line: str) -> None:
     given: dict[str, object] = {"status": Status.INVALID, "guarantees": ("no-loss",), **fields}
     assert shortest_line(Verdict(**given)) == line  # type: ignore[arg-type]

@@ -59,9 +59,7 @@ FAILS_WITHOUT_ITS_STORE = """
 
 def test_the_fault_that_a_failure_needs_remains(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FAILS_AFTER_A_KILL)
-    result = pytester.runpytest_subprocess(
-        *ALONE, "--harrow-seed=5", "--harrow-shrink=40", "--junitxml=junit.xml"
-    )
+    result = pytester.runpytest_subprocess(*ALONE, "--harrow-seed=5", "--harrow-shrink=40", "--junitxml=junit.xml")
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
     assert re.search(r"AssertionError; 3 faults shrunk to 1 in \d+ runs\.", text)
@@ -89,9 +87,7 @@ def test_the_fault_of_a_store_that_a_failure_needs_remains(
 
 
 @long_run
-def test_a_failure_without_a_fault_says_so_and_passed_tests_run_once(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_failure_without_a_fault_says_so_and_passed_tests_run_once(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

@@ -20,14 +20,16 @@ class Service:
     def __init__(self, servers: str, members: int = 1) -> None:
         self._stop = threading.Event()
         settings = {
-            "bootstrap.servers": servers, "group.id": "billing", "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "isolation.level": "read_committed", "log_level": 2,
+            "bootstrap.servers": servers,
+            "group.id": "billing",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 2,
             "heartbeat.interval.ms": 200,
-        }  # fmt: skip
+        }
         self._threads = [
-            threading.Thread(
-                target=self._run, args=({**settings, "client.id": f"billing-{number}"},)
-            )
+            threading.Thread(target=self._run, args=({**settings, "client.id": f"billing-{number}"},))
             for number in range(1, members + 1)
         ]
 
@@ -70,9 +72,7 @@ def place_in_transactions(servers: str, topic: str, commits: bool) -> None:
 def test_a_test_waits_for_its_service_and_learns_what_was_there_instead(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=2)
     servers = harrow.bootstrap_servers
-    with pytest.raises(
-        WaitTimeoutError, match=r"the cluster has no consumer group 'biling'; it has none"
-    ):
+    with pytest.raises(WaitTimeoutError, match=r"the cluster has no consumer group 'biling'; it has none"):
         harrow.await_assigned("biling", timeout=0.1)
     with Service(servers, members=2):
         assert harrow.await_assigned("billing", members=2) == 2
@@ -95,21 +95,17 @@ def test_a_test_waits_for_its_service_and_learns_what_was_there_instead(harrow: 
         )
         assert "billing-1 owns orders-" in str(late.value)
         with pytest.raises(
-            WaitTimeoutError,
-            match=r"no request Heartbeat of a client that matches 'shop\*' arrived; client ids seen",
+            WaitTimeoutError, match=r"no request Heartbeat of a client that matches 'shop\*' arrived; client ids seen"
         ):
             harrow.await_request("Heartbeat", client="shop*", timeout=0.1)
     assert harrow.await_request("LeaveGroup", count=2) == 2
     place(servers, "orders", 3)
     with pytest.raises(WaitTimeoutError) as behind:
         harrow.await_caught_up("billing", orders, timeout=0.1)
-    assert (
-        "records that group 'billing' has not committed: orders-0: 2, orders-1: 1; group 'billing' is Empty"
-        in str(behind.value)
+    assert "records that group 'billing' has not committed: orders-0: 2, orders-1: 1; group 'billing' is Empty" in str(
+        behind.value
     )
-    with pytest.raises(
-        WaitTimeoutError, match=r"topic 'orders' has 11 records \(orders-0: 7, orders-1: 4\)"
-    ):
+    with pytest.raises(WaitTimeoutError, match=r"topic 'orders' has 11 records \(orders-0: 7, orders-1: 4\)"):
         harrow.await_records(orders, 12, timeout=0.1)
 
 
@@ -123,49 +119,38 @@ def test_a_wait_for_a_leader_sees_the_failover_of_a_fault(harrow: Harrow) -> Non
     assert {first, second} == {1, 2}
     with pytest.raises(WaitTimeoutError) as late:
         harrow.await_leader(orders, other_than=[1, 2], timeout=0.1)
-    assert (
-        "await_leader('orders', 0, other_than=[1, 2]): not within 0.1 s; orders-0 is led by broker "
-        in str(late.value)
+    assert "await_leader('orders', 0, other_than=[1, 2]): not within 0.1 s; orders-0 is led by broker " in str(
+        late.value
     )
     assert "; registered brokers: 1, 2" in str(late.value)
 
 
 @pytest.mark.harrow(brokers=1, config=QUICK)
-def test_a_wait_ends_with_a_dead_program_and_async_tests_wait_beside_their_loop(
-    harrow: Harrow,
-) -> None:
+def test_a_wait_ends_with_a_dead_program_and_async_tests_wait_beside_their_loop(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=2)
     place(harrow.bootstrap_servers, "orders", 1)
 
     async def test() -> None:
-        with pytest.raises(
-            ConfigError, match=r"write await harrow\.aio\.await_records\('orders', 2\)"
-        ):
+        with pytest.raises(ConfigError, match=r"write await harrow\.aio\.await_records\('orders', 2\)"):
             harrow.await_records(orders, 2)
         waiting = asyncio.create_task(harrow.aio.await_records(orders, 2))
         await asyncio.to_thread(place, harrow.bootstrap_servers, "orders", 1)
         assert await waiting == 2
         assert await harrow.aio.await_leader(orders, 1) == 1
         assert await harrow.aio.await_request("Produce") >= 2
-        with pytest.raises(
-            TimeoutError
-        ):  # the end of the loop waits for the threads of cancelled waits
+        with pytest.raises(TimeoutError):  # the end of the loop waits for the threads of cancelled waits
             await asyncio.wait_for(harrow.aio.await_caught_up("billing", orders), 0.2)
         with pytest.raises(WaitTimeoutError, match="no consumer group 'billing'"):
             await harrow.aio.await_assigned("billing", timeout=0.1)
 
     asyncio.run(test())
     harrow.program("prices", [sys.executable, "-c", "print('done')"]).wait(30)
-    with pytest.raises(
-        WaitTimeoutError, match=r"programs that have ended: 'prices' \(exit code 0\)"
-    ):
+    with pytest.raises(WaitTimeoutError, match=r"programs that have ended: 'prices' \(exit code 0\)"):
         harrow.await_assigned("billing", timeout=0.1)
     dead = "print('no database'); raise SystemExit(3)"
     harrow.program("billing", [sys.executable, "-c", dead])
     with pytest.raises(HarrowError) as died:
         harrow.await_assigned("billing")
     assert not isinstance(died.value, WaitTimeoutError)
-    assert "await_assigned('billing') ends: the program 'billing' has ended: exit code 3" in str(
-        died.value
-    )
+    assert "await_assigned('billing') ends: the program 'billing' has ended: exit code 3" in str(died.value)
     assert "no database" in str(died.value)

@@ -35,9 +35,7 @@ def test_a_block_that_waits_for_its_first_traffic_says_so_although_output_is_cap
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist")
     result.assert_outcomes(passed=1)
     said = result.stderr.str()
-    assert (
-        "::test_orders waits for the first traffic: no record was acknowledged or delivered" in said
-    )
+    assert "::test_orders waits for the first traffic: no record was acknowledged or delivered" in said
     assert "printed by the test" not in said
 
 
@@ -50,9 +48,7 @@ def test_a_topic_without_a_leader_says_which_broker_is_paused_and_what_to_do(
     monkeypatch.setattr(wait_notes, "AFTER_S", 0.2)
     harrow.cluster.brokers[1].pause()
     before = wait_notes.listen(notes.append)
-    with pytest.raises(
-        HarrowError, match=r"could not be created: .*broker 1 is paused; .*resume\(\)"
-    ):
+    with pytest.raises(HarrowError, match=r"could not be created: .*broker 1 is paused; .*resume\(\)"):
         harrow.topic("orders")
     wait_notes.listen(before)
     assert "broker 1 is paused" in topics.not_running(harrow.cluster)  # as a verdict says it

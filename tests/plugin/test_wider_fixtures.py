@@ -11,17 +11,11 @@ import pytest
         ("", "harrow", "uses harrow_session: one cluster for all tests of a worker"),
         ("small = harrow.harrow_fixture(brokers=1)", "small", "uses one of harrow_session_fixture(…) instead of small"),
     ],
-)  # fmt: skip
+)
 def test_a_module_fixture_on_the_fixture_of_a_test_says_which_one_to_use(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    factory: str,
-    name: str,
-    remedy: str,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, factory: str, name: str, remedy: str
 ) -> None:
-    monkeypatch.delenv(
-        "CI", raising=False
-    )  # There pytest repeats the message in its short summary.
+    monkeypatch.delenv("CI", raising=False)  # There pytest repeats the message in its short summary.
     pytester.makepyfile(
         f"""
         import harrow

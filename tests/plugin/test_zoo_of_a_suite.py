@@ -35,9 +35,13 @@ def test_a_suite_catches_the_bug_that_its_faults_can_show(pytester: pytest.Pytes
     suite = f"{sys.executable} -m pytest -p no:randomly -p no:xdist"
     ended = subprocess.run(
         [harrow, "zoo", "--suite", suite, "kafka_5494", "kip_101"],
-        capture_output=True, text=True, timeout=400, check=False, cwd=pytester.path,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        cwd=pytester.path,
         env={**os.environ, "COLUMNS": "240"},
-    )  # fmt: skip
+    )
     assert "1 tests passed on brokers without a bug" in ended.stdout, ended.stdout + ended.stderr
     by_bug = {line.split("│")[1].strip(): line for line in ended.stdout.splitlines() if "│" in line}
     assert "1 of 1" in by_bug["KAFKA-5494"], ended.stdout

@@ -21,9 +21,7 @@ def test_transactions_without_tap_are_unknown_and_other_records_are_judged(harro
     producer.begin_transaction()
     producer.produce(orders.name, "0")
     producer.commit_transaction(TIMEOUT_S)
-    with pytest.raises(
-        VerdictError, match=r"no tap of the coordinators of 1 broker \(1\)"
-    ) as found:
+    with pytest.raises(VerdictError, match=r"no tap of the coordinators of 1 broker \(1\)") as found:
         harrow.verify(orders, guarantee="exactly-once", record_id=str, expected=["0"])
     assert "unknown" in str(found.value)
     with pytest.raises(VerdictError) as found:

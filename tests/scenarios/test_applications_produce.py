@@ -16,12 +16,7 @@ from harrow.harness.checks import judge
 from harrow.harness.errors import VerdictError
 
 ONE_BROKER = pytest.mark.harrow(brokers=1)
-QUICK = {
-    "log_level": 0,
-    "linger.ms": 0,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 200,
-}
+QUICK = {"log_level": 0, "linger.ms": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 Outcome = tuple[str, set[str]]
 """Status and anomalies of a verdict."""
 
@@ -29,15 +24,11 @@ Outcome = tuple[str, set[str]]
 class Shop:
     """An application that places orders, each a JSON object with the customer as Kafka's record key."""
 
-    def __init__(
-        self, harrow: Harrow, *, recorded: bool = False, settings: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, harrow: Harrow, *, recorded: bool = False, settings: dict[str, Any] | None = None) -> None:
         self.failed: list[int] = []
         servers = {"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True}
         chosen: dict[str, Any] = {**QUICK, **(settings or {})}
-        self._producer: Any = (
-            harrow.producer(**chosen) if recorded else Producer({**servers, **chosen})
-        )
+        self._producer: Any = harrow.producer(**chosen) if recorded else Producer({**servers, **chosen})
 
     def place(self, order: int, *, topic: str = "orders", **options: Any) -> int:
         """Send an order; return its id."""
@@ -101,9 +92,7 @@ def test_ignored_delivery_errors_are_missing_orders(harrow: Harrow, orders: Topi
     Shop(harrow).place_all(range(10))
     place_while_the_broker_is_down(harrow, range(10, 17))
     believed = range(17)
-    verdict = invalid(
-        lambda: harrow.verify(orders, guarantee="no-loss", record_id="order", expected=believed)
-    )
+    verdict = invalid(lambda: harrow.verify(orders, guarantee="no-loss", record_id="order", expected=believed))
     assert verdict.anomaly_counts == {"missing": 7}
     assert verdict.operation_counts["expected"] == 17
     assert verdict.operation_counts["matched"] == 10
@@ -112,36 +101,26 @@ def test_ignored_delivery_errors_are_missing_orders(harrow: Harrow, orders: Topi
     assert len(explained) == 7
     again = judge(harrow.folder, topics=["orders"], guarantee="no-loss")
     assert again.anomaly_counts == {"missing": 7}, "`harrow check` has no expectation"
-    assert harrow.verify(orders, guarantee="no-loss").valid, (
-        "without expectation nothing is missing"
-    )
+    assert harrow.verify(orders, guarantee="no-loss").valid, "without expectation nothing is missing"
 
 
 @ONE_BROKER
-def test_orders_that_are_sent_again_after_a_delivery_error_are_all_there(
-    harrow: Harrow, orders: Topic
-) -> None:
+def test_orders_that_are_sent_again_after_a_delivery_error_are_all_there(harrow: Harrow, orders: Topic) -> None:
     shop = Shop(harrow)
     shop.place_all(range(10))
     shop.place_all(place_while_the_broker_is_down(harrow, range(10, 17)).failed)
-    verdict = harrow.verify(
-        orders, guarantee="exactly-once, ordered", record_id="order", expected=range(17)
-    )
+    verdict = harrow.verify(orders, guarantee="exactly-once, ordered", record_id="order", expected=range(17))
     assert verdict.operation_counts["matched"] == 17
 
 
 @ONE_BROKER
-def test_loss_is_judged_without_guarantee_because_expected_demands_it(
-    harrow: Harrow, orders: Topic
-) -> None:
+def test_loss_is_judged_without_guarantee_because_expected_demands_it(harrow: Harrow, orders: Topic) -> None:
     shop = Shop(harrow, settings={"acks": 1, "enable.idempotence": False})
     placed = [*shop.place_all(range(5)), 99]
     verdict = invalid(lambda: harrow.verify(orders, record_id="order", expected=placed))
     assert verdict.guarantees == ("no-loss",)
     assert "expected= says which records must be there" in str(verdict.guarantee_reason)
-    at_most_once = harrow.verify(
-        orders, guarantee="at-most-once", record_id="order", expected=placed
-    )
+    at_most_once = harrow.verify(orders, guarantee="at-most-once", record_id="order", expected=placed)
     assert at_most_once.anomaly_counts == {"missing": 1}
 
 
@@ -177,19 +156,16 @@ def test_an_own_retry_doubles_an_order(harrow: Harrow, orders: Topic, impatient:
     assert json.loads(anomaly.operations[0]["value"])["order"] == 5
     assert "order 5 was believed sent once, but orders has it 2 times" in anomaly.explanation
     assert outcome(lambda: harrow.verify(orders, guarantee="exactly-once", record_id="order")) == (
-        "invalid", {"duplicate"},
-    )  # fmt: skip
+        "invalid",
+        {"duplicate"},
+    )
     assert harrow.verify(orders, guarantee="at-least-once", record_id="order").valid
-    assert harrow.verify(
-        orders, guarantee="exactly-once", record_id="order", expected=[*placed, 5]
-    ).valid
+    assert harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=[*placed, 5]).valid
 
 
 @ONE_BROKER
 @pytest.mark.parametrize("random_partition", [True, False])
-def test_a_partition_that_is_not_the_keys_splits_keys(
-    harrow: Harrow, orders: Topic, random_partition: bool
-) -> None:
+def test_a_partition_that_is_not_the_keys_splits_keys(harrow: Harrow, orders: Topic, random_partition: bool) -> None:
     shop = Shop(harrow)
     for order in range(12):
         options: dict[str, Any] = {"partition": order % 2} if random_partition else {}
@@ -240,12 +216,8 @@ def test_removed_records_are_not_called_missing(harrow: Harrow, orders: Topic) -
     assert "4 records had been removed" in reason
     assert harrow.verify(orders, guarantee="no-loss", record_id="order", expected=placed[4:]).valid
     lost: dict[str, Any] = {"record_id": "order", "expected": [*placed, 99]}
-    assert outcome(lambda: harrow.verify(orders, guarantee="no-loss", **lost)) == (
-        "invalid", {"missing"},
-    )  # fmt: skip
-    assert outcome(lambda: harrow.verify(orders, guarantee="exactly-once", record_id="order")) == (
-        "unknown", set(),
-    )  # fmt: skip
+    assert outcome(lambda: harrow.verify(orders, guarantee="no-loss", **lost)) == ("invalid", {"missing"})
+    assert outcome(lambda: harrow.verify(orders, guarantee="exactly-once", record_id="order")) == ("unknown", set())
 
 
 def name_of_customer(record: Record) -> str:
@@ -260,17 +232,17 @@ def test_functions_of_the_user_run_in_sparks_workers(harrow: Harrow, orders: Top
     by_key = harrow.verify(orders, guarantee="ordered", order_key=name_of_customer)
     assert by_key.valid
     by_function = harrow.verify(
-        orders, guarantee="exactly-once", record_id=lambda record: [record["order"], name_of_customer(record)],
+        orders,
+        guarantee="exactly-once",
+        record_id=lambda record: [record["order"], name_of_customer(record)],
         expected=[(order, f"customer-{order % 3}") for order in placed],
-    )  # fmt: skip
+    )
     assert by_function.operation_counts["matched"] == 6
 
     def odd(record: Record) -> object:
         return record["order"] if record["order"] != 4 else record["ordre"]
 
-    assert outcome(lambda: harrow.verify(orders, guarantee="exactly-once", record_id=odd)) == (
-        "unknown", set(),
-    )  # fmt: skip
+    assert outcome(lambda: harrow.verify(orders, guarantee="exactly-once", record_id=odd)) == ("unknown", set())
     (reason,) = harrow.verdicts[-1].reasons
     assert "KeyError('ordre')" in reason
     assert '"order": 4' in reason

@@ -13,13 +13,9 @@ SILENT = {"zookeeper.session.timeout.ms": 30_000, "min.insync.replicas": 2}
 
 
 @pytest.mark.harrow(brokers=3, config=SILENT)
-def test_duplicates_after_a_follower_stood_still_are_explained_without_a_fault(
-    harrow: Harrow,
-) -> None:
+def test_duplicates_after_a_follower_stood_still_are_explained_without_a_fault(harrow: Harrow) -> None:
     orders = two_replicas(harrow, "orders")
-    producer = harrow.producer(
-        acks="all", enable_idempotence=False, linger_ms=0, retry_backoff_ms=200
-    )
+    producer = harrow.producer(acks="all", enable_idempotence=False, linger_ms=0, retry_backoff_ms=200)
     for number in range(20):
         producer.produce("orders", f"before {number}", partition=0)
     assert producer.flush(30) == 0

@@ -90,14 +90,12 @@ def test_a_kill_before_end_txn_is_named(harrow: Harrow, tmp_path: Path) -> None:
 def test_a_refused_delivery_that_the_job_ignored_is_named(harrow: Harrow, tmp_path: Path) -> None:
     fault = refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=3, client="writer")
     causes = causes_of(harrow, tmp_path, "careless", fault)
-    assert any(
-        "brokers refused 1 record of charges" in cause and "NOT_ENOUGH_REPLICAS" in cause for cause in causes
-    ), "\n".join(causes)  # fmt: skip
+    assert any("brokers refused 1 record of charges" in cause and "NOT_ENOUGH_REPLICAS" in cause for cause in causes), (
+        "\n".join(causes)
+    )
 
 
-def test_a_reader_that_stops_at_a_refused_offset_fetch_is_named(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_a_reader_that_stops_at_a_refused_offset_fetch_is_named(harrow: Harrow, tmp_path: Path) -> None:
     fault = refuse_request("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", client="reader")
     causes = causes_of(harrow, tmp_path, "plain", fault)
     (text,) = (cause for cause in causes if "OffsetFetch" in cause)

@@ -38,18 +38,14 @@ sys.exit(int(code))
 """
 
 
-def command(
-    folder: Path, *options: str, acks: str = "all", seconds: float = 4, code: int = 0
-) -> list[str]:
+def command(folder: Path, *options: str, acks: str = "all", seconds: float = 4, code: int = 0) -> list[str]:
     (folder / "service.py").write_text(SERVICE)
     program = [sys.executable, "service.py", "{bootstrap}", acks, str(seconds), str(code)]
     return [HARROW, "chaos", *options, "--", *program]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=240, check=False
-    )
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_a_program_is_judged_by_what_the_brokers_recorded(tmp_path: Path) -> None:
@@ -118,9 +114,7 @@ def test_what_cannot_work_is_refused_before_a_cluster_starts(
     assert not (tmp_path / "harrow-out").exists()
 
 
-def test_a_program_that_never_reaches_the_cluster_is_an_error_with_the_remedy(
-    tmp_path: Path,
-) -> None:
+def test_a_program_that_never_reaches_the_cluster_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     done = run(tmp_path, HARROW, "chaos", "--", "true")
     assert done.returncode == 1
     assert "never fired: no traffic was detected" in done.stderr
@@ -129,9 +123,13 @@ def test_a_program_that_never_reaches_the_cluster_is_an_error_with_the_remedy(
 
 def test_ctrl_c_ends_the_program_and_still_gives_the_verdict(tmp_path: Path) -> None:
     running = subprocess.Popen(
-        command(tmp_path, seconds=600), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        command(tmp_path, seconds=600),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         faults = "harrow-out/*/program/faults.jsonl"
         until(
@@ -146,23 +144,22 @@ def test_ctrl_c_ends_the_program_and_still_gives_the_verdict(tmp_path: Path) -> 
     assert "another Ctrl-C aborts" in said
     assert "the program was ended; " in said
     assert "judged " in said
-    assert running.returncode in (
-        0,
-        1,
-    )  # the program's own KeyboardInterrupt leaves sends without a response
+    assert running.returncode in (0, 1)  # the program's own KeyboardInterrupt leaves sends without a response
 
 
 @pytest.mark.parametrize("name", ["chaos", "simulate"])
 def test_ctrl_c_ends_many_seeds_without_a_traceback(tmp_path: Path, name: str) -> None:
     running = subprocess.Popen(
-        [HARROW, name, "--seeds", "1000"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        [HARROW, name, "--seeds", "1000"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        until(
-            lambda: len(children.read_text().split()) >= 3
-        )  # two workers and multiprocessing's tracker
+        until(lambda: len(children.read_text().split()) >= 3)  # two workers and multiprocessing's tracker
         os.killpg(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)
     finally:

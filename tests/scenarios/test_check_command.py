@@ -80,19 +80,18 @@ def test_each_verdict_of_a_run_is_judged_again_with_its_own_promise(harrow: Harr
         harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=range(6))
     harrow.verify(orders, guarantee="no-loss")
     before = [path.read_text() for path in verdict_files(harrow.folder)]
-    assert [Verdict.from_json(text).status.value for text in before] == [
-        "valid",
-        "invalid",
-        "valid",
-    ]
+    assert [Verdict.from_json(text).status.value for text in before] == ["valid", "invalid", "valid"]
     harrow.close()
     code, said = check(harrow.folder)
     assert code == 1, said
     assert [line for line in said.splitlines() if re.match("verdict|[A-Z]+:", line)] == [
-        "verdict 1 of 3:", "VALID: ordered holds",
-        "verdict 2 of 3:", "INVALID: exactly-once does not hold",
-        "verdict 3 of 3:", "VALID: no-loss holds",
-    ]  # fmt: skip
+        "verdict 1 of 3:",
+        "VALID: ordered holds",
+        "verdict 2 of 3:",
+        "INVALID: exactly-once does not hold",
+        "verdict 3 of 3:",
+        "VALID: no-loss holds",
+    ]
     assert "the final read of a later verdict, on other topics, replaced its own" in said
     assert "1 record that the application counts as sent is not in the topic (missing)" in said
     assert [path.read_text() for path in verdict_files(harrow.folder)] == before
@@ -104,9 +103,7 @@ def test_each_verdict_of_a_run_is_judged_again_with_its_own_promise(harrow: Harr
 def test_a_run_that_ended_before_its_verdict_is_not_valid(harrow: Harrow) -> None:
     """The log has a record twice, and only the final read, which a killed test does not make, can show it."""
     orders = harrow.topic("orders")
-    producer = Producer(
-        {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "linger.ms": 0}
-    )
+    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "linger.ms": 0})
     with harrow.chaos(lose_response("Produce", nth=3)) as chaos:
         while chaos.running:
             producer.produce(orders.name, f"order {time.monotonic_ns()}")
@@ -140,9 +137,12 @@ def test_a_run_of_which_any_part_was_removed_is_not_valid(judged: Harrow, tmp_pa
         path = copy / part
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         verdict = judge(
-            copy, topics=["orders"], guarantee="exactly-once", engine="inline",
+            copy,
+            topics=["orders"],
+            guarantee="exactly-once",
+            engine="inline",
             replicas=read_replicas(copy, ["orders"]) or None,
-        )  # fmt: skip
+        )
         assert verdict.status is Status.UNKNOWN, (str(part), str(verdict))
         shutil.rmtree(copy)
 
@@ -157,11 +157,7 @@ def test_a_folder_without_a_run_is_an_error_with_the_remedy(tmp_path: Path) -> N
 def test_the_command_needs_no_argument_but_the_folder(judged: Harrow) -> None:
     judged.close()
     ran = subprocess.run(
-        [HARROW, "check", str(judged.folder)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [HARROW, "check", str(judged.folder)], capture_output=True, text=True, timeout=120, check=False
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("VALID: exactly-once")

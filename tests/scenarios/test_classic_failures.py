@@ -9,14 +9,7 @@ from __future__ import annotations
 
 import pytest
 from brokers_by_hand import PlacedTopic, besides_the_controller, place
-from directed_failures import (
-    LAGGING_FOLLOWERS,
-    acknowledged,
-    cut_off,
-    fast_double_failure,
-    judge,
-    start_again,
-)
+from directed_failures import LAGGING_FOLLOWERS, acknowledged, cut_off, fast_double_failure, judge, start_again
 from harrow import Harrow
 
 
@@ -24,10 +17,7 @@ def by_rule(*rules: str) -> pytest.MarkDecorator:
     """Runs the test for each rule, on brokers that all use it."""
     marks = [
         pytest.param(
-            rule,
-            marks=pytest.mark.harrow(
-                brokers=4, config={**LAGGING_FOLLOWERS, "harrow.replica.truncation": rule}
-            ),
+            rule, marks=pytest.mark.harrow(brokers=4, config={**LAGGING_FOLLOWERS, "harrow.replica.truncation": rule})
         )
         for rule in rules
     ]
@@ -52,14 +42,9 @@ def test_truncating_to_the_high_watermark_loses_a_committed_record(
         assert orders.seen(c).leo == 2
         return
     assert verdict.anomaly_names() == {"lost-write", "incomplete-leader"}, verdict
-    assert {orders.seen(node).leo for node in (a, b, c)} == {1}, (
-        "every log must have lost the record"
-    )
+    assert {orders.seen(node).leo for node in (a, b, c)} == {1}, "every log must have lost the record"
     causes = {node: cuts(orders, node) for node in (a, c)}
-    assert causes == {
-        a: [(2, 1, "high-watermark: out of range")],
-        c: [(2, 1, "high-watermark: became follower")],
-    }
+    assert causes == {a: [(2, 1, "high-watermark: out of range")], c: [(2, 1, "high-watermark: became follower")]}
 
 
 @by_rule("high-watermark", "kip-101")

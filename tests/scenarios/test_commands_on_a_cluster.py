@@ -21,9 +21,7 @@ NOTHING_LISTENS = "127.0.0.1:1"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 def rows(*arguments: str) -> list[dict[str, Any]]:
@@ -51,9 +49,7 @@ def orders(harrow: Harrow) -> Topic:
     return topic
 
 
-def test_groups_and_offsets_show_members_committed_offsets_and_lag(
-    harrow: Harrow, orders: Topic
-) -> None:
+def test_groups_and_offsets_show_members_committed_offsets_and_lag(harrow: Harrow, orders: Topic) -> None:
     servers = harrow.bootstrap_servers
     (group,) = rows("groups", servers)
     assert (group["group"], group["state"]) == ("billing", "stable")
@@ -62,10 +58,15 @@ def test_groups_and_offsets_show_members_committed_offsets_and_lag(
     assert member["partitions"] == [{"topic": "orders", "partition": 0}]
     assert rows("offsets", servers, "--group", "billing") == [
         {
-            "topic": "orders", "partition": 0, "log_start_offset": 0, "high_watermark": 30, "leader_epoch": 0,
-            "committed": 10, "lag": 20,
+            "topic": "orders",
+            "partition": 0,
+            "log_start_offset": 0,
+            "high_watermark": 30,
+            "leader_epoch": 0,
+            "committed": 10,
+            "lag": 20,
         }
-    ]  # fmt: skip
+    ]
     assert {row["topic"] for row in rows("topics", servers)} >= {"orders", "__consumer_offsets"}
     for name in ("groups", "offsets", "topics"):
         assert "orders" in run(name, servers).stdout
@@ -102,9 +103,7 @@ def test_watch_prints_a_line_when_a_leader_moves(harrow: Harrow, orders: Topic) 
     leader = harrow.cluster.leader("orders", 0)
     assert leader is not None
     watching = subprocess.Popen(
-        [*COMMAND, "watch", harrow.bootstrap_servers, "--interval", "0.1"],
-        stdout=subprocess.PIPE,
-        text=True,
+        [*COMMAND, "watch", harrow.bootstrap_servers, "--interval", "0.1"], stdout=subprocess.PIPE, text=True
     )
     assert watching.stdout is not None
     try:
@@ -131,9 +130,7 @@ def test_watch_prints_json_lines_for_scripts(harrow: Harrow, orders: Topic) -> N
     assert first["isr"] == [1, 2, 3]
 
 
-def test_watch_draws_a_table_on_a_terminal_and_ends_at_ctrl_c(
-    harrow: Harrow, orders: Topic
-) -> None:
+def test_watch_draws_a_table_on_a_terminal_and_ends_at_ctrl_c(harrow: Harrow, orders: Topic) -> None:
     ours, theirs = pty.openpty()
     watching = subprocess.Popen(
         [*COMMAND, "watch", harrow.bootstrap_servers],
@@ -160,9 +157,7 @@ def test_watch_draws_a_table_on_a_terminal_and_ends_at_ctrl_c(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("--set", "no.such.setting=1"), ("--plant", "json"), ("--data", "/dev/null/x")],
-    ids=" ".join,
+    "arguments", [("--set", "no.such.setting=1"), ("--plant", "json"), ("--data", "/dev/null/x")], ids=" ".join
 )
 def test_a_refused_harrow_up_prints_its_error_and_nothing_else(arguments: tuple[str, ...]) -> None:
     ran = run("up", *arguments)  # waits for the end of the fork server, too: it holds stderr

@@ -14,17 +14,13 @@ HARROW = str(Path(sys.executable).with_name("harrow"))
 
 
 def run(*arguments: str, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [HARROW, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    return subprocess.run([HARROW, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def test_the_demo_finds_the_orders_that_the_wrong_shop_lost(tmp_path: Path) -> None:
     done = run("demo", "--seed", "7", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    verdicts = {
-        name: read_verdict(tmp_path / "demo" / name) for name in ("wrong-shop", "right-shop")
-    }
+    verdicts = {name: read_verdict(tmp_path / "demo" / name) for name in ("wrong-shop", "right-shop")}
     assert verdicts["wrong-shop"]["status"] == "invalid"
     assert verdicts["wrong-shop"]["anomaly_counts"]["missing"] > 0
     assert verdicts["right-shop"]["status"] == "valid"

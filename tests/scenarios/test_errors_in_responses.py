@@ -23,17 +23,18 @@ Reader = Callable[[], list[int]]
 def confluent_reader(servers: str, topic: str) -> Generator[Reader]:
     consumer = Consumer(
         {
-            "bootstrap.servers": servers, "group.id": READER, "client.id": READER, "auto.offset.reset": "earliest",
+            "bootstrap.servers": servers,
+            "group.id": READER,
+            "client.id": READER,
+            "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
         }
-    )  # fmt: skip
+    )
     consumer.subscribe([topic])
 
     def read() -> list[int]:
         messages = consumer.consume(50, 0.2)
-        return [
-            offset for row in messages if not row.error() and (offset := row.offset()) is not None
-        ]
+        return [offset for row in messages if not row.error() and (offset := row.offset()) is not None]
 
     yield read
     consumer.close()
@@ -42,9 +43,13 @@ def confluent_reader(servers: str, topic: str) -> Generator[Reader]:
 @contextmanager
 def kafka_python_reader(servers: str, topic: str) -> Generator[Reader]:
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=servers, group_id=READER, client_id=READER, auto_offset_reset="earliest",
+        topic,
+        bootstrap_servers=servers,
+        group_id=READER,
+        client_id=READER,
+        auto_offset_reset="earliest",
         fetch_max_wait_ms=50,
-    )  # fmt: skip
+    )
 
     def read() -> list[int]:
         found = consumer.poll(200)
@@ -67,9 +72,7 @@ def test_an_offset_out_of_range_lets_the_consumer_reset_its_offset(
         reads_again_after_the_error(harrow, orders, producer, read)
 
 
-def reads_again_after_the_error(
-    harrow: Harrow, orders: Topic, producer: Producer, read: Reader
-) -> None:
+def reads_again_after_the_error(harrow: Harrow, orders: Topic, producer: Producer, read: Reader) -> None:
     seen: list[int] = []
 
     def has_read(records: int) -> bool:
@@ -79,7 +82,7 @@ def reads_again_after_the_error(
     until(lambda: has_read(RECORDS), "all records")
     error = refuse_request(
         "Fetch", "OFFSET_OUT_OF_RANGE", target=leader(orders, 0), client=READER, where={"topic": "orders"}
-    )  # fmt: skip
+    )
     with harrow.chaos(error) as chaos:
         for number in takewhile(lambda _: chaos.running, count(RECORDS)):
             producer.produce("orders", str(number))

@@ -13,9 +13,7 @@ from waiting import until
 
 
 @pytest.mark.harrow(config=dict(CONFIG))
-def test_each_order_has_one_bill_while_a_leader_and_processes_of_the_job_are_killed(
-    harrow: Harrow,
-) -> None:
+def test_each_order_has_one_bill_while_a_leader_and_processes_of_the_job_are_killed(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=6)
     job = TransformWorkload(harrow, orders, {})
     with job, harrow.chaos(kill(leader(orders)), duration=5) as chaos:
@@ -51,7 +49,4 @@ def test_a_job_that_makes_no_progress_is_reported(
     with job:
         until(lambda: job.placed > 0, "orders are placed")
     (problem,) = job.problems
-    assert (
-        "it is not true that the group has committed every order, and nothing changes: orders-0"
-        in problem
-    )
+    assert "it is not true that the group has committed every order, and nothing changes: orders-0" in problem

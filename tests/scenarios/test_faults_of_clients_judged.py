@@ -132,9 +132,7 @@ def orders_placed(harrow: Harrow, topic: Topic) -> Generator[None]:
     stop = threading.Event()
 
     def place() -> None:
-        producer = Producer(
-            {"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True}
-        )
+        producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
         number = 0
         while not stop.wait(0.01):
             producer.produce(topic.name, json.dumps({"order": number, "amount": number % 9}))
@@ -153,18 +151,11 @@ def orders_placed(harrow: Harrow, topic: Topic) -> Generator[None]:
 
 def judged(
     harrow: Harrow, tmp_path: Path, source: str, kind: str, fault: Fault, guarantee: str, *, times: int = 1
-) -> set[str]:  # fmt: skip
+) -> set[str]:
     """Run the application under the fault, `times` in turn, until it has billed everything; the verdict's anomalies."""
     orders, bills = harrow.topic("orders"), harrow.topic("bills")
     (tmp_path / "billing.py").write_text(HEAD + source)
-    command = [
-        sys.executable,
-        str(tmp_path / "billing.py"),
-        "{bootstrap}",
-        orders.name,
-        bills.name,
-        kind,
-    ]
+    command = [sys.executable, str(tmp_path / "billing.py"), "{bootstrap}", orders.name, bills.name, kind]
     program = harrow.program("billing", command)
     faults = [_named(fault, orders)] * times
     with orders_placed(harrow, orders), harrow.chaos(*faults) as chaos:
@@ -178,9 +169,7 @@ def judged(
 
 def verdict_of(harrow: Harrow, orders: Topic, bills: Topic, guarantee: str) -> Verdict:
     try:
-        return harrow.verify_pipeline(
-            orders, bills, guarantee=guarantee, record_id="order", relation=mapped(bill_of)
-        )
+        return harrow.verify_pipeline(orders, bills, guarantee=guarantee, record_id="order", relation=mapped(bill_of))
     except VerdictError as error:
         return error.verdict
 
@@ -194,52 +183,36 @@ def _named(fault: Fault, orders: Topic) -> Fault:
     return fault
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"), [("commits-first", "missing-output"), ("commits-last", "")]
-)
-def test_a_crash_between_the_commit_and_the_bill(
-    harrow: Harrow, tmp_path: Path, kind: str, found: str
-) -> None:
+@pytest.mark.parametrize(("kind", "found"), [("commits-first", "missing-output"), ("commits-last", "")])
+def test_a_crash_between_the_commit_and_the_bill(harrow: Harrow, tmp_path: Path, kind: str, found: str) -> None:
     fault = kill_program("billing", after="OffsetCommit", nth=9, client="billing", seconds=0.1)
     anomalies = judged(harrow, tmp_path, PLAIN, kind, fault, "at-least-once")
     assert (found in anomalies) if found else not anomalies
 
 
 @pytest.mark.parametrize("source", ["plain", "transactional"])
-def test_a_crash_between_the_bill_and_the_commit(
-    harrow: Harrow, tmp_path: Path, source: str
-) -> None:
+def test_a_crash_between_the_bill_and_the_commit(harrow: Harrow, tmp_path: Path, source: str) -> None:
     code, api = (PLAIN, "OffsetCommit") if source == "plain" else (TRANSACTIONAL, "EndTxn")
     fault = kill_program("billing", before=api, nth=9, client="*", seconds=0.1)
     anomalies = judged(harrow, tmp_path, code, "commits-last", fault, "exactly-once")
     assert anomalies == ({"duplicate-output"} if source == "plain" else set())
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"), [("ignores-the-fence", "missing-output"), ("right", "")]
-)
-def test_a_transactional_job_is_fenced(
-    harrow: Harrow, tmp_path: Path, kind: str, found: str
-) -> None:
+@pytest.mark.parametrize(("kind", "found"), [("ignores-the-fence", "missing-output"), ("right", "")])
+def test_a_transactional_job_is_fenced(harrow: Harrow, tmp_path: Path, kind: str, found: str) -> None:
     fault = hijack_transactional_id("its topic's name")
     anomalies = judged(harrow, tmp_path, TRANSACTIONAL, kind, fault, "exactly-once")
     assert (found in anomalies) if found else not anomalies
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"), [("commits-what-it-read", "missing-output"), ("right", "")]
-)
-def test_a_worker_of_batches_in_a_rebalance_storm(
-    harrow: Harrow, tmp_path: Path, kind: str, found: str
-) -> None:
+@pytest.mark.parametrize(("kind", "found"), [("commits-what-it-read", "missing-output"), ("right", "")])
+def test_a_worker_of_batches_in_a_rebalance_storm(harrow: Harrow, tmp_path: Path, kind: str, found: str) -> None:
     """A revocation that arrives between two batches does no harm, so there are three storms."""
     fault = rebalance_storm("its topic's name", seconds=1)
     anomalies = judged(harrow, tmp_path, BATCHES, kind, fault, "at-least-once", times=3)
     assert (found in anomalies) if found else not anomalies
 
 
-def test_a_job_that_was_paused_longer_than_its_session_loses_nothing(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_a_job_that_was_paused_longer_than_its_session_loses_nothing(harrow: Harrow, tmp_path: Path) -> None:
     fault = pause_program("billing", seconds=3)
     assert not judged(harrow, tmp_path, TRANSACTIONAL, "right", fault, "exactly-once")

@@ -103,18 +103,10 @@ def test_a_clean_election_waits_for_the_isr_and_loses_nothing(harrow: Harrow) ->
     harrow.verify(orders, guarantee="no-loss")
 
 
-@pytest.mark.parametrize(
-    "idempotent", [False, True], ids=["without-idempotence", "with-idempotence"]
-)
-def test_losing_a_response_duplicates_records_only_without_idempotence(
-    harrow: Harrow, idempotent: bool
-) -> None:
+@pytest.mark.parametrize("idempotent", [False, True], ids=["without-idempotence", "with-idempotence"])
+def test_losing_a_response_duplicates_records_only_without_idempotence(harrow: Harrow, idempotent: bool) -> None:
     orders = harrow.topic("orders")
-    settings = {
-        "bootstrap.servers": harrow.bootstrap_servers,
-        "acks": "all",
-        "enable.idempotence": idempotent,
-    }
+    settings = {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "enable.idempotence": idempotent}
     producer = Producer({**settings, **PATIENT})
     with harrow.chaos(lose_response("Produce", nth=3, target=leader(orders, 0))) as chaos:
         sent = 0

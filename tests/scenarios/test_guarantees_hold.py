@@ -14,9 +14,15 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> in
     """Stands for a user's code: it has a bootstrap address and does not use Harrow."""
     acknowledged = 0
     settings = {
-        "bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True, "log_level": 0,
-        "linger.ms": 1, "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 200,
-    }  # fmt: skip
+        "bootstrap.servers": bootstrap_servers,
+        "acks": "all",
+        "enable.idempotence": True,
+        "log_level": 0,
+        "linger.ms": 1,
+        "retry.backoff.ms": 20,
+        "retry.backoff.max.ms": 100,
+        "reconnect.backoff.max.ms": 200,
+    }
     producer = Producer(settings)
 
     def delivered(error: object, _message: object) -> None:
@@ -25,9 +31,7 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> in
 
     pause_between = threading.Event()
     for number in range(int(seconds * 200)):
-        producer.produce(
-            topic, f"order {number}", key=f"customer {number % 10}", on_delivery=delivered
-        )
+        producer.produce(topic, f"order {number}", key=f"customer {number % 10}", on_delivery=delivered)
         producer.poll(0)
         pause_between.wait(1 / 200)
     assert producer.flush(60) == 0
@@ -56,9 +60,7 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
     ],
     ids=["kill", "pause", "isolate", "terminate"],
 )
-def test_a_leader_failure_loses_duplicates_and_reorders_nothing(
-    harrow: Harrow, fault: object
-) -> None:
+def test_a_leader_failure_loses_duplicates_and_reorders_nothing(harrow: Harrow, fault: object) -> None:
     orders = harrow.topic("orders", partitions=1)
     with harrow.chaos(fault) as chaos:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a parameter
         place_orders(harrow.bootstrap_servers, orders.name)

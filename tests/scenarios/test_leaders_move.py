@@ -44,10 +44,7 @@ def test_elections_and_reassignments_under_load_lose_nothing(harrow: Harrow) -> 
     cluster, stop = harrow.cluster, threading.Event()
     mover = threading.Thread(target=keep_moving, args=(cluster, orders.name, stop), daemon=True)
     try:
-        with (
-            harrow.chaos(kill(leader("orders", 1))),
-            Load(cluster, orders.name, partitions=2) as load,
-        ):
+        with harrow.chaos(kill(leader("orders", 1))), Load(cluster, orders.name, partitions=2) as load:
             mover.start()
             load.more(1_500)
             until(lambda: cluster.describe().topics[orders.name][0].leader_epoch > 5)

@@ -28,27 +28,25 @@ COMPACTED = {**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty
 GUARANTEE = "exactly-once"
 
 
-def send(
-    harrow: Harrow, topic: str, records: int, *, value: Callable[[int], str] = str, **config: Any
-) -> None:
+def send(harrow: Harrow, topic: str, records: int, *, value: Callable[[int], str] = str, **config: Any) -> None:
     """Sends records without recorder; each batch has ten."""
     producer = Producer(
-        {"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True, "batch.num.messages": 10,
-         "linger.ms": 2, "log_level": 0, **config}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": harrow.bootstrap_servers,
+            "enable.idempotence": True,
+            "batch.num.messages": 10,
+            "linger.ms": 2,
+            "log_level": 0,
+            **config,
+        }
+    )
     for number in range(records):
         producer.produce(topic, value(number), f"key {number % 7}", partition=0)
     assert producer.flush(30) == 0
 
 
 def read(harrow: Harrow, topic: str, records: int) -> None:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": harrow.bootstrap_servers,
-            "group.id": "app",
-            "enable.auto.commit": False,
-        }
-    )
+    consumer = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "app", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen = 0
     while seen < records:
@@ -74,10 +72,7 @@ def await_events(harrow: Harrow, name: str, enough: Callable[[Mapping[str, Any]]
 
     def seen() -> bool:
         return all(
-            any(
-                row.get("topic") == "orders" and enough(row)
-                for row in trace_events(harrow.cluster, node, name)
-            )
+            any(row.get("topic") == "orders" and enough(row) for row in trace_events(harrow.cluster, node, name))
             for node in harrow.cluster.brokers
         )
 
@@ -102,9 +97,7 @@ def test_compacted_log_of_recorded_sends_and_tombstones_is_valid(harrow: Harrow)
     for number in range(400):
         gone = number == 100
         producer.produce(
-            "orders",
-            None if gone else f"{number} " + "x" * 50,
-            f"key {number % 7 if number < 300 else 9}",
+            "orders", None if gone else f"{number} " + "x" * 50, f"key {number % 7 if number < 300 else 9}"
         )
     producer.flush(30)
     await_events(harrow, "log.cleaned", lambda row: row["end"] > 200)
@@ -114,9 +107,7 @@ def test_compacted_log_of_recorded_sends_and_tombstones_is_valid(harrow: Harrow)
 
 @pytest.mark.harrow(brokers=2, config=FAST)
 @pytest.mark.parametrize("by", ["retention.bytes", "retention.ms"])
-def test_retention_is_valid_where_a_client_had_read_what_it_removed(
-    harrow: Harrow, by: str
-) -> None:
+def test_retention_is_valid_where_a_client_had_read_what_it_removed(harrow: Harrow, by: str) -> None:
     harrow.topic("orders", config=SMALL_SEGMENTS)
     send(harrow, "orders", 300, value=lambda number: f"{number} " + "x" * 50)
     read(harrow, "orders", 300)
@@ -132,17 +123,13 @@ def alter(harrow: Harrow, settings: Mapping[str, str]) -> None:
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
     admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
-    admin.alter_configs(
-        [ConfigResource(ConfigResourceType.TOPIC, "orders", configs=dict(settings))]
-    )
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "orders", configs=dict(settings))])
     admin.close()
 
 
 @pytest.mark.harrow(brokers=2, config=FAST)
 @pytest.mark.parametrize("delivered", [False, True])
-def test_deleted_records_leave_a_doubt_only_where_no_client_had_read_them(
-    harrow: Harrow, delivered: bool
-) -> None:
+def test_deleted_records_leave_a_doubt_only_where_no_client_had_read_them(harrow: Harrow, delivered: bool) -> None:
     harrow.topic("orders")
     send(harrow, "orders", 60)
     if delivered:
@@ -154,10 +141,7 @@ def test_deleted_records_leave_a_doubt_only_where_no_client_had_read_them(
         assert verdict.status is Status.VALID, str(verdict)
     else:
         assert verdict.status is Status.UNKNOWN, str(verdict)
-        assert (
-            "acknowledged records of orders-0 are below the log start offset 45"
-            in verdict.reasons[0]
-        )
+        assert "acknowledged records of orders-0 are below the log start offset 45" in verdict.reasons[0]
     assert verdict_of(harrow, "orders", guarantee="best-effort").status is Status.VALID
 
 
@@ -197,9 +181,7 @@ def test_topic_that_was_deleted_is_unknown_at_once(harrow: Harrow) -> None:
     verdict = verdict_of(harrow, "orders")
     assert verdict.status is Status.UNKNOWN, str(verdict)
     assert not verdict.anomaly_counts, str(verdict)
-    assert any(
-        "topic 'orders' does not exist when the run ends" in reason for reason in verdict.reasons
-    )
+    assert any("topic 'orders' does not exist when the run ends" in reason for reason in verdict.reasons)
 
 
 @pytest.mark.harrow(brokers=2)
@@ -246,9 +228,7 @@ def test_refused_sends_of_a_recording_producer_are_accounted_for(harrow: Harrow)
     producer.flush(30)
     verdict = verdict_of(harrow, "orders")
     assert verdict.status is Status.VALID, str(verdict)
-    assert any("1 recorded sends were never acknowledged" in note for note in verdict.notes), (
-        verdict.notes
-    )
+    assert any("1 recorded sends were never acknowledged" in note for note in verdict.notes), verdict.notes
 
 
 @pytest.mark.harrow(brokers=2)
@@ -260,7 +240,6 @@ def test_reader_that_stopped_is_a_note_of_the_verdict(harrow: Harrow) -> None:
     verdict = verdict_of(harrow, "orders")
     assert verdict.status is Status.VALID, str(verdict)
     assert any(
-        note.startswith("readers of orders stopped before its end")
-        and "the last 30 records" in note
+        note.startswith("readers of orders stopped before its end") and "the last 30 records" in note
         for note in verdict.notes
     ), verdict.notes

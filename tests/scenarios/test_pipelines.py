@@ -16,28 +16,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from harrow import (
-    Harrow,
-    Record,
-    Topic,
-    VerdictError,
-    files,
-    filtered,
-    folded,
-    identity,
-    mapped,
-    table,
-)
-from pipeline_jobs import (
-    ORDERS,
-    CrashError,
-    Job,
-    bill_of,
-    expected_anomalies,
-    explanations,
-    place_orders,
-    to_topic,
-)
+from harrow import Harrow, Record, Topic, VerdictError, files, filtered, folded, identity, mapped, table
+from pipeline_jobs import ORDERS, CrashError, Job, bill_of, expected_anomalies, explanations, place_orders, to_topic
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +43,7 @@ def test_correct_job_into_a_topic_is_valid(harrow: Harrow, orders: Topic, bills:
     place_orders(harrow, orders)
     assert Job(harrow, orders, to_topic(harrow, bills)).run(ORDERS) == ORDERS
     verdict = harrow.verify_pipeline(
-        orders,
-        bills,
-        guarantee="exactly-once, ordered",
-        record_id="order",
-        relation=mapped(bill_of),
+        orders, bills, guarantee="exactly-once, ordered", record_id="order", relation=mapped(bill_of)
     )
     assert verdict.operation_counts["pipeline_matched"] == ORDERS
     assert any("group billing" in note for note in verdict.notes), verdict
@@ -75,24 +51,18 @@ def test_correct_job_into_a_topic_is_valid(harrow: Harrow, orders: Topic, bills:
     harrow.verify_pipeline(orders, bills, relation=mapped(bill_of))
 
 
-def test_job_that_commits_before_it_writes_is_invalid(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_commits_before_it_writes_is_invalid(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     job = Job(harrow, orders, to_topic(harrow, bills))
     job.commit_first = True
     assert job.run(ORDERS) == ORDERS
     with expected_anomalies("commit-before-output") as caught:
-        harrow.verify_pipeline(
-            orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
-        )
+        harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of))
     assert "group billing committed offset" in explanations(caught[0])
     harrow.verify_pipeline(orders, bills, guarantee="at-most-once", record_id="order")
 
 
-def test_job_that_commits_first_and_crashes_loses_outputs(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_commits_first_and_crashes_loses_outputs(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     job = Job(harrow, orders, to_topic(harrow, bills))
     job.commit_first, job.crash_after = True, ORDERS // 2
@@ -105,9 +75,7 @@ def test_job_that_commits_first_and_crashes_loses_outputs(
     assert "will not be read again" in explanations(caught[0])
 
 
-def test_job_that_writes_again_after_a_restart_doubles_outputs(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_writes_again_after_a_restart_doubles_outputs(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     job = Job(harrow, orders, to_topic(harrow, bills))
     job.crash_after = ORDERS // 2
@@ -116,16 +84,10 @@ def test_job_that_writes_again_after_a_restart_doubles_outputs(
     job.crash_after = -1
     job.run(ORDERS)
     harrow.verify_pipeline(
-        orders,
-        bills,
-        guarantee="at-least-once, ordered",
-        record_id="order",
-        relation=mapped(bill_of),
+        orders, bills, guarantee="at-least-once, ordered", record_id="order", relation=mapped(bill_of)
     )
     with expected_anomalies("duplicate-output"):
-        harrow.verify_pipeline(
-            orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-        )
+        harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))
 
 
 def test_job_that_commits_beyond_the_end_of_a_partition_is_invalid_although_it_lost_nothing_yet(
@@ -138,9 +100,7 @@ def test_job_that_commits_beyond_the_end_of_a_partition_is_invalid_although_it_l
         rows.extend(bill_of(json.loads(message.value() or b"")) for message in batch)
 
     assert Job(harrow, orders, write).run(ORDERS) == ORDERS
-    promise = partial(
-        harrow.verify_pipeline, orders, rows, record_id="order", relation=mapped(bill_of)
-    )
+    promise = partial(harrow.verify_pipeline, orders, rows, record_id="order", relation=mapped(bill_of))
     promise(guarantee="at-least-once")
     consumer = Consumer({"bootstrap.servers": harrow.bootstrap_servers, "group.id": "billing"})
     beyond = TopicPartition(orders.name, 0, ORDERS + 5)
@@ -153,9 +113,7 @@ def test_job_that_commits_beyond_the_end_of_a_partition_is_invalid_although_it_l
         assert f"group billing committed offset {ORDERS + 5}" in explanations(caught[0])
 
 
-def test_job_that_begins_at_the_end_loses_what_was_placed_before(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_begins_at_the_end_loses_what_was_placed_before(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     job = Job(harrow, orders, to_topic(harrow, bills))
     job.reset = "latest"
@@ -167,9 +125,7 @@ def test_job_that_begins_at_the_end_loses_what_was_placed_before(
     assert "produced nothing" in str(raised.value)
 
 
-def test_job_that_drops_a_batch_after_an_error_loses_its_rest(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_drops_a_batch_after_an_error_loses_its_rest(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     write = to_topic(harrow, bills)
 
@@ -183,9 +139,7 @@ def test_job_that_drops_a_batch_after_an_error_loses_its_rest(
     assert "order 3" in explanations(caught[0])
 
 
-def test_dead_job_is_invalid_and_said_to_have_produced_nothing(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_dead_job_is_invalid_and_said_to_have_produced_nothing(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     with pytest.raises(VerdictError, match="the job produced nothing") as raised:
         harrow.verify_pipeline(orders, bills, guarantee="at-most-once", record_id="order")
@@ -202,14 +156,10 @@ def test_verdict_on_a_job_that_has_not_finished_says_how_far_it_got(
     Job(harrow, orders, to_topic(harrow, bills)).run(ORDERS // 3)
     with expected_anomalies("missing-output") as caught:
         harrow.verify_pipeline(orders, bills, record_id="order")
-    assert "the job has not finished, because group billing has committed" in explanations(
-        caught[0]
-    )
+    assert "the job has not finished, because group billing has committed" in explanations(caught[0])
 
 
-def test_job_that_computes_wrong_outputs_is_shown_the_field(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_job_that_computes_wrong_outputs_is_shown_the_field(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
 
     def wrong_bill(order: dict[str, Any]) -> dict[str, Any]:
@@ -240,9 +190,7 @@ def test_commits_of_another_group_leave_a_doubt_until_the_group_is_named(
 def to_table(path: Path, statement: str) -> Callable[[list[Message]], None]:
     """Write the bills of a batch into SQLite, in a transaction for each bill."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(
-            "create table if not exists bills (number integer, total integer, paid boolean)"
-        )
+        connection.execute("create table if not exists bills (number integer, total integer, paid boolean)")
         connection.execute("create unique index if not exists one on bills (number) where paid")
 
     def write(batch: list[Message]) -> None:
@@ -259,9 +207,7 @@ def row_of(order: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("crash_after", [-1, ORDERS // 2], ids=["no crash", "crash"])
-def test_correct_job_into_a_table_is_valid(
-    harrow: Harrow, orders: Topic, tmp_path: Path, crash_after: int
-) -> None:
+def test_correct_job_into_a_table_is_valid(harrow: Harrow, orders: Topic, tmp_path: Path, crash_after: int) -> None:
     place_orders(harrow, orders)
     write = to_table(tmp_path / "shop.db", "insert or replace into bills values (?, ?, ?)")
     job = Job(harrow, orders, write)
@@ -272,17 +218,11 @@ def test_correct_job_into_a_table_is_valid(
     job.run(ORDERS)
     sink = table(f"sqlite:///{tmp_path}/shop.db", "select * from bills")
     harrow.verify_pipeline(
-        orders,
-        sink,
-        guarantee="exactly-once",
-        relation=mapped(row_of),
-        record_id=lambda r: r["number"],
+        orders, sink, guarantee="exactly-once", relation=mapped(row_of), record_id=lambda r: r["number"]
     )
 
 
-def test_job_that_inserts_again_after_a_restart_doubles_rows(
-    harrow: Harrow, orders: Topic, tmp_path: Path
-) -> None:
+def test_job_that_inserts_again_after_a_restart_doubles_rows(harrow: Harrow, orders: Topic, tmp_path: Path) -> None:
     place_orders(harrow, orders)
     path = tmp_path / "shop.db"
     job = Job(harrow, orders, to_table(path, "insert into bills values (?, ?, not ?)"))
@@ -298,9 +238,7 @@ def test_job_that_inserts_again_after_a_restart_doubles_rows(
     sink = table(path, "bills")
     harrow.verify_pipeline(orders, sink, relation=mapped(unpaid), record_id="number")
     with expected_anomalies("duplicate-output"):
-        harrow.verify_pipeline(
-            orders, sink, guarantee="exactly-once", relation=mapped(unpaid), record_id="number"
-        )
+        harrow.verify_pipeline(orders, sink, guarantee="exactly-once", relation=mapped(unpaid), record_id="number")
 
 
 def total(state: int, order: Record) -> int:
@@ -308,9 +246,7 @@ def total(state: int, order: Record) -> int:
 
 
 @pytest.mark.parametrize("doubled", [False, True], ids=["right", "counts again after a restart"])
-def test_running_sums_are_compared_with_the_fold(
-    harrow: Harrow, orders: Topic, bills: Topic, doubled: bool
-) -> None:
+def test_running_sums_are_compared_with_the_fold(harrow: Harrow, orders: Topic, bills: Topic, doubled: bool) -> None:
     place_orders(harrow, orders)
     sums: dict[str, int] = {}
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
@@ -350,23 +286,17 @@ def test_filtered_copies_into_files_are_valid_until_a_file_is_lost(
 
     Job(harrow, orders, write).run(ORDERS)
     relation = filtered(lambda order: order["amount"] > 2)
-    harrow.verify_pipeline(
-        orders, files(out), guarantee="exactly-once", record_id="order", relation=relation
-    )
+    harrow.verify_pipeline(orders, files(out), guarantee="exactly-once", record_id="order", relation=relation)
     (out / "part-1.jsonl").unlink()
     with expected_anomalies("missing-output", "commit-before-output"):
         harrow.verify_pipeline(orders, files(out), record_id="order", relation=relation)
 
 
-def test_a_function_that_raises_is_reported_with_the_record(
-    harrow: Harrow, orders: Topic, bills: Topic
-) -> None:
+def test_a_function_that_raises_is_reported_with_the_record(harrow: Harrow, orders: Topic, bills: Topic) -> None:
     place_orders(harrow, orders)
     Job(harrow, orders, to_topic(harrow, bills, lambda order: order)).run(ORDERS)
     with pytest.raises(VerdictError) as raised:
-        harrow.verify_pipeline(
-            orders, bills, relation=mapped(lambda order: order["price"]), record_id="order"
-        )
+        harrow.verify_pipeline(orders, bills, relation=mapped(lambda order: order["price"]), record_id="order")
     assert "raised KeyError for 60 records" in str(raised.value)
     assert f"the record is {orders.name}-" in str(raised.value)
     assert raised.value.verdict is not None

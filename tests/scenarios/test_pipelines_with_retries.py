@@ -16,16 +16,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from harrow import Harrow, Topic, VerdictError, mapped
-from pipeline_jobs import (
-    LIMIT_S,
-    ORDERS,
-    Job,
-    bill_of,
-    expected_anomalies,
-    explanations,
-    place_orders,
-    to_topic,
-)
+from pipeline_jobs import LIMIT_S, ORDERS, Job, bill_of, expected_anomalies, explanations, place_orders, to_topic
 from waiting import until
 
 
@@ -48,9 +39,7 @@ def bills(harrow: Harrow) -> Topic:
     return harrow.topic(f"bills{next(_numbers)}", partitions=2)
 
 
-def retrying(
-    harrow: Harrow, bills: Topic, retries: Topic, *, gives_up: bool
-) -> Callable[[list[Message]], None]:
+def retrying(harrow: Harrow, bills: Topic, retries: Topic, *, gives_up: bool) -> Callable[[list[Message]], None]:
     """Return a writer that sends every tenth order to a retry topic, and writes its bill when it comes back."""
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
 
@@ -76,9 +65,7 @@ def test_commits_of_inputs_that_a_retry_topic_has_are_allowed(
     write = retrying(harrow, bills, retries, gives_up=gives_up)
     Job(harrow, orders, write).run(ORDERS)
     Job(harrow, retries, write).run(ORDERS // 10)
-    promise = partial(
-        harrow.verify_pipeline, orders, bills, record_id="order", relation=mapped(bill_of)
-    )
+    promise = partial(harrow.verify_pipeline, orders, bills, record_id="order", relation=mapped(bill_of))
     if gives_up:
         with expected_anomalies("missing-output") as caught:
             promise(retry_topics=retries)
@@ -97,9 +84,7 @@ def test_commits_before_a_topic_was_created_again_are_not_about_its_records(
     Job(harrow, orders, to_topic(harrow, bills)).run(ORDERS)
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     admin.delete_topics([orders.name])[orders.name].result(LIMIT_S)
-    until(
-        lambda: orders.name not in admin.list_topics(timeout=LIMIT_S).topics, "the topic is deleted"
-    )
+    until(lambda: orders.name not in admin.list_topics(timeout=LIMIT_S).topics, "the topic is deleted")
     again, later = harrow.topic(orders.name, partitions=2), harrow.topic(f"{bills.name}.later")
     place_orders(harrow, again, first=ORDERS)
     job = Job(harrow, again, to_topic(harrow, later))
@@ -116,9 +101,10 @@ def test_commits_before_a_topic_was_created_again_are_not_about_its_records(
 
 def headers(attempts: int, due_ms: int, reason: str = "no such customer") -> dict[str, str]:
     return {
-        "retry_topic-attempts": str(attempts), "retry_topic-backoff-timestamp": str(due_ms),
+        "retry_topic-attempts": str(attempts),
+        "retry_topic-backoff-timestamp": str(due_ms),
         "kafka_exception-message": reason,
-    }  # fmt: skip
+    }
 
 
 def now_ms() -> int:
@@ -196,9 +182,16 @@ def test_retries_and_dead_letters_are_judged_on_brokers(
     queue = RetryQueue(harrow, orders, bills, wrong)
     Job(harrow, orders, queue.write).run(12)
     promise = partial(
-        harrow.verify_pipeline, orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of),
-        retry_topics=(queue.delay, queue.due), dead_letters=queue.dead, attempts=3,
-    )  # fmt: skip
+        harrow.verify_pipeline,
+        orders,
+        bills,
+        guarantee="exactly-once",
+        record_id="order",
+        relation=mapped(bill_of),
+        retry_topics=(queue.delay, queue.due),
+        dead_letters=queue.dead,
+        attempts=3,
+    )
     if not wrong:
         verdict = promise()
         assert verdict.operation_counts["pipeline_retries"] == 8
@@ -206,7 +199,7 @@ def test_retries_and_dead_letters_are_judged_on_brokers(
         return
     with expected_anomalies(
         "attempt-before-due", "output-and-dead-letter", "dead-letter-without-reason", "too-many-attempts"
-    ) as caught:  # fmt: skip
+    ) as caught:
         promise()
     text = explanations(caught[0])
     assert "the next attempt for order 2 was due at" in text

@@ -7,14 +7,7 @@ from __future__ import annotations
 
 import pytest
 from brokers_by_hand import PlacedTopic, besides_the_controller, place
-from directed_failures import (
-    LAGGING_FOLLOWERS,
-    acknowledged,
-    cut_off,
-    fast_double_failure,
-    judge,
-    start_again,
-)
+from directed_failures import LAGGING_FOLLOWERS, acknowledged, cut_off, fast_double_failure, judge, start_again
 from harrow import Harrow
 from waiting import until
 
@@ -24,9 +17,7 @@ def with_and_without(module: str, *, brokers: int) -> pytest.MarkDecorator:
     name = f"harrow.faults.zoo.{module}"
     config = dict(LAGGING_FOLLOWERS)
     marks = [
-        pytest.param(
-            plants, marks=pytest.mark.harrow(brokers=brokers, config=config, plant=plants), id=label
-        )
+        pytest.param(plants, marks=pytest.mark.harrow(brokers=brokers, config=config, plant=plants), id=label)
         for label, plants in ((module, (name,)), ("unplanted", ()))
     ]
     return pytest.mark.parametrize("plants", marks)
@@ -72,9 +63,7 @@ def test_kafka_7128_loses_a_committed_record_when_a_slow_follower_joins_and_is_e
     assert [(orders.seen(node).leo, orders.seen(node).hw) for node in (b, d)] == [(2, 1), (2, 1)]
     cut_off(orders, a, c)
     cluster.brokers[c].start()
-    cut_off(
-        orders, d, b
-    )  # D stays in the ISR and does not fetch: the high watermark of B stays at 1
+    cut_off(orders, d, b)  # D stays in the ISR and does not fetch: the high watermark of B stays at 1
     # B receives the fetches of C; its responses leave ten seconds later
     cluster.control(b, "links.slow", peers=[f"broker {c}"], delay_ms=10_000)
     cluster.brokers[a].kill()

@@ -63,17 +63,13 @@ def verdict_of(call: Callable[[], object]) -> str:
     return str(failed.value)
 
 
-def test_records_that_a_dead_producer_did_not_send_name_its_death(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_records_that_a_dead_producer_did_not_send_name_its_death(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("orders")
     started(harrow, tmp_path, "shop", PRODUCER, topic.name, "20")
     until(lambda: harrow.program_controls["shop"].status().state == "dead", "the shop has died")
     text = verdict_of(
-        lambda: harrow.verify(
-            topic, guarantee="no-loss", expected=[str(n) for n in range(40)], record_id=value_of
-        )
-    )  # fmt: skip
+        lambda: harrow.verify(topic, guarantee="no-loss", expected=[str(n) for n in range(40)], record_id=value_of)
+    )
     lines = text.splitlines()
     (kind,) = (number for number, line in enumerate(lines) if "(missing)" in line)
     assert lines[kind + 1].strip().startswith("cause: program 'shop' ended by itself at ")
@@ -81,9 +77,7 @@ def test_records_that_a_dead_producer_did_not_send_name_its_death(
     assert "LookupError: no price for order 20" in lines[kind + 1]
 
 
-def test_outputs_that_a_dead_job_did_not_write_name_its_death(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_outputs_that_a_dead_job_did_not_write_name_its_death(harrow: Harrow, tmp_path: Path) -> None:
     source, sink = harrow.topic("requests"), harrow.topic("charges")
     started(harrow, tmp_path, "copier", COPIER, source.name, sink.name)
     producer = harrow.producer()
@@ -105,9 +99,7 @@ def test_outputs_that_a_dead_job_did_not_write_name_its_death(
     assert "was ended by a fault" not in text  # that kill was healed by a start
 
 
-def test_an_unknown_verdict_begins_with_the_program_that_died(
-    harrow: Harrow, tmp_path: Path
-) -> None:
+def test_an_unknown_verdict_begins_with_the_program_that_died(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("silent")
     started(harrow, tmp_path, "mute", PRODUCER, topic.name, "0")
     until(lambda: harrow.program_controls["mute"].status().state == "dead", "it has died")

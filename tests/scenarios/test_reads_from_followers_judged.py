@@ -20,9 +20,7 @@ RECORDS = 20
 @pytest.mark.parametrize(
     "is_planted",
     [
-        pytest.param(
-            is_planted, marks=pytest.mark.harrow(brokers=2, config=CONFIG, plant=plants), id=label
-        )
+        pytest.param(is_planted, marks=pytest.mark.harrow(brokers=2, config=CONFIG, plant=plants), id=label)
         for label, plants, is_planted in (
             ("planted_follower_reads", ("planted_racks", "planted_follower_reads"), True),
             ("unplanted", ("planted_racks",), False),
@@ -30,9 +28,7 @@ RECORDS = 20
     ],
 )
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "any client"])
-def test_consumers_in_racks_read_what_the_leader_has(
-    harrow: Harrow, is_planted: bool, recorded: bool
-) -> None:
+def test_consumers_in_racks_read_what_the_leader_has(harrow: Harrow, is_planted: bool, recorded: bool) -> None:
     orders = place(harrow.cluster, "orders", 1, 2)
     producer = harrow.producer()
     for number in range(RECORDS):

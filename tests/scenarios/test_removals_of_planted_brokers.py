@@ -25,9 +25,7 @@ VICTIM = 3
 def planted(module: str) -> pytest.MarkDecorator:
     """Runs the test with the bug planted, and without it."""
     marks = [
-        pytest.param(
-            bool(plants), marks=pytest.mark.harrow(brokers=2, config=FAST, plant=plants), id=label
-        )
+        pytest.param(bool(plants), marks=pytest.mark.harrow(brokers=2, config=FAST, plant=plants), id=label)
         for label, plants in ((module, (module,)), ("unplanted", ()))
     ]
     return pytest.mark.parametrize("is_planted", marks)
@@ -46,10 +44,7 @@ def await_events(harrow: Harrow, name: str, enough: Callable[[Mapping[str, Any]]
     """Waits until every broker has traced such an event of the topic."""
     until(
         lambda: all(
-            any(
-                row.get("topic") == "orders" and enough(row)
-                for row in trace_events(harrow.cluster, node, name)
-            )
+            any(row.get("topic") == "orders" and enough(row) for row in trace_events(harrow.cluster, node, name))
             for node in harrow.cluster.brokers
         )
     )
@@ -63,9 +58,7 @@ def verdict_of(harrow: Harrow) -> Verdict:
 
 
 @planted("planted_cleaners")
-def test_a_compacted_topic_keeps_last_values_and_young_tombstones(
-    harrow: Harrow, is_planted: bool
-) -> None:
+def test_a_compacted_topic_keeps_last_values_and_young_tombstones(harrow: Harrow, is_planted: bool) -> None:
     """`key 3` is written 30 times and then no more; `key 9` is deleted, and its tombstone must stay for a day."""
     harrow.topic("orders", config=COMPACTED)
 

@@ -9,16 +9,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer
-from harrow import (
-    Harrow,
-    Topic,
-    VerdictError,
-    kill,
-    leader,
-    mapped,
-    refuse_request,
-    txn_coordinator,
-)
+from harrow import Harrow, Topic, VerdictError, kill, leader, mapped, refuse_request, txn_coordinator
 from raw_groups import GROUP_KIND
 from raw_kafka import RawKafka
 from raw_transactions import coordinator_of
@@ -36,16 +27,18 @@ class CrashError(Exception):
 
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["without", "with"])
-def test_several_requests_in_flight_reorder_without_idempotence(
-    harrow: Harrow, idempotent: bool
-) -> None:
+def test_several_requests_in_flight_reorder_without_idempotence(harrow: Harrow, idempotent: bool) -> None:
     orders = harrow.topic("orders")
     producer = Producer(
         {
-            "bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": idempotent, "acks": "all",
-            "max.in.flight": 5, "batch.num.messages": 1, "log_level": 0,
+            "bootstrap.servers": harrow.bootstrap_servers,
+            "enable.idempotence": idempotent,
+            "acks": "all",
+            "max.in.flight": 5,
+            "batch.num.messages": 1,
+            "log_level": 0,
         }
-    )  # fmt: skip
+    )
     placed: list[int] = []
     refused = refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=2, target=leader(orders, 0))
     # three times: a refusal swaps nothing when it meets the last of five requests
@@ -87,9 +80,7 @@ def bill_then_commit(consumer: Consumer, producer: Producer, message: Message, b
     consumer.commit(message=message, asynchronous=False)
 
 
-def bill_in_a_transaction(
-    consumer: Consumer, producer: Producer, message: Message, bills: str
-) -> None:
+def bill_in_a_transaction(consumer: Consumer, producer: Producer, message: Message, bills: str) -> None:
     """Exactly once: the bill and the offset are committed together, or not at all."""
     order = json.loads(message.value() or b"")
     producer.begin_transaction()
@@ -116,15 +107,19 @@ def _commit(producer: Producer) -> None:
 
 
 def run_job(
-    harrow: Harrow, orders: Topic, bills: Topic, process: Process, until: Callable[[], int], *, group: str = "",
-) -> None:  # fmt: skip
+    harrow: Harrow, orders: Topic, bills: Topic, process: Process, until: Callable[[], int], *, group: str = ""
+) -> None:
     """Run one process of the job until as many orders as `until()` says were processed by its group."""
     producer = transactional_producer(harrow.bootstrap_servers, f"biller-{orders.name}")
     producer.init_transactions(TIMEOUT_S)
     settings = {
-        "bootstrap.servers": harrow.bootstrap_servers, "group.id": group or f"{GROUP}-{orders.name}", "log_level": 0,
-        "auto.offset.reset": "earliest", "enable.auto.commit": False, "isolation.level": "read_committed",
-    }  # fmt: skip
+        "bootstrap.servers": harrow.bootstrap_servers,
+        "group.id": group or f"{GROUP}-{orders.name}",
+        "log_level": 0,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe([orders.name])
         done = -1
@@ -155,13 +150,9 @@ def crash_and_restart(harrow: Harrow, process: Process) -> tuple[Topic, Topic]:
 def test_a_crash_between_bill_and_commit_bills_an_order_again(harrow: Harrow) -> None:
     orders, bills = crash_and_restart(harrow, bill_then_commit)
     relation = mapped(bill_of)
-    harrow.verify_pipeline(
-        orders, bills, guarantee="at-least-once", record_id="order", relation=relation
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=relation)
     with pytest.raises(VerdictError) as found:
-        harrow.verify_pipeline(
-            orders, bills, guarantee="exactly-once", record_id="order", relation=relation
-        )
+        harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=relation)
     verdict = found.value.verdict
     assert verdict is not None
     assert verdict.anomaly_names() == {"duplicate-output"}, verdict
@@ -170,9 +161,7 @@ def test_a_crash_between_bill_and_commit_bills_an_order_again(harrow: Harrow) ->
 
 def test_a_bill_in_the_transaction_of_its_offset_is_written_once(harrow: Harrow) -> None:
     orders, bills = crash_and_restart(harrow, bill_in_a_transaction)
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))
     harrow.verify(orders, bills, guarantee="exactly-once")
 
 
@@ -208,19 +197,13 @@ def test_a_job_with_transactions_bills_once_while_its_coordinator_is_killed(harr
     with harrow.chaos(*faults) as chaos:
         shop = threading.Thread(target=place_more)
         shop.start()
-        run_job(
-            harrow, orders, bills, bill_without_crash, lambda: placed[0] + shop.is_alive(), group=group
-        )  # fmt: skip
+        run_job(harrow, orders, bills, bill_without_crash, lambda: placed[0] + shop.is_alive(), group=group)
         shop.join(TIMEOUT_S)
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))
     harrow.verify(orders, bills, guarantee="exactly-once")
 
 
-def bill_without_crash(
-    consumer: Consumer, producer: Producer, message: Message, bills: str
-) -> None:
+def bill_without_crash(consumer: Consumer, producer: Producer, message: Message, bills: str) -> None:
     """As `bill_in_a_transaction`."""
     order = json.loads(message.value() or b"")
     while True:
@@ -228,9 +211,7 @@ def bill_without_crash(
         producer.produce(bills, json.dumps(bill_of(order)), key=message.key())
         try:
             producer.send_offsets_to_transaction(
-                consumer.position(consumer.assignment()),
-                consumer.consumer_group_metadata(),
-                TIMEOUT_S,
+                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), TIMEOUT_S
             )
             _commit(producer)
         except KafkaException as error:

@@ -11,9 +11,7 @@ TIMEOUT_S = 30
 
 
 @pytest.mark.harrow(brokers=1)
-def test_orders_that_a_new_producer_sends_again_are_named_also_when_nothing_is_forbidden(
-    harrow: Harrow,
-) -> None:
+def test_orders_that_a_new_producer_sends_again_are_named_also_when_nothing_is_forbidden(harrow: Harrow) -> None:
     orders = harrow.topic("orders")
     broker = harrow.cluster.brokers[1]
     first: Any = harrow.producer(client_id="shop", message_timeout_ms=1_500)

@@ -21,9 +21,7 @@ class Traffic:
         self.sent = 0
         self.read = 0
         self.shop: Producer = harrow.producer(client_id="shop")
-        self.worker: Consumer = harrow.consumer(
-            group_id="billing", client_id="worker", auto_offset_reset="earliest"
-        )
+        self.worker: Consumer = harrow.consumer(group_id="billing", client_id="worker", auto_offset_reset="earliest")
         self.worker.subscribe([topic.name])
 
     def step(self) -> None:
@@ -107,21 +105,20 @@ def test_a_cluster_that_cannot_serve_is_not_blamed_on_its_clients(harrow: Harrow
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (0, " of seconds above 0"), (-1, " of seconds above 0"), (float("nan"), ".*must be finite"),
-        (float("inf"), ".*must be finite"), (True, " or None"), ("5", ".*write recovers_within=5"),
+        (0, " of seconds above 0"),
+        (-1, " of seconds above 0"),
+        (float("nan"), ".*must be finite"),
+        (float("inf"), ".*must be finite"),
+        (True, " or None"),
+        ("5", ".*write recovers_within=5"),
     ],
-)  # fmt: skip
-def test_a_bound_that_is_no_number_of_seconds_is_refused(
-    harrow: Harrow, given: float, words: str
-) -> None:
+)
+def test_a_bound_that_is_no_number_of_seconds_is_refused(harrow: Harrow, given: float, words: str) -> None:
     expected = rf"recovers_within=.*\): expected a number{words}"
     for function, call in (
         ("chaos", lambda: harrow.chaos(pause(leader("orders")), recovers_within=given)),
         ("verify", lambda: harrow.verify("orders", recovers_within=given)),
-        (
-            "verify_pipeline",
-            lambda: harrow.verify_pipeline("orders", "bills", recovers_within=given),
-        ),
+        ("verify_pipeline", lambda: harrow.verify_pipeline("orders", "bills", recovers_within=given)),
     ):
         with pytest.raises(ConfigError, match=rf"^{function}\({expected}"):
             call()

@@ -20,9 +20,7 @@ def place(producer: Producer, topic: str, orders: range, *, commit: bool, time_m
     """One transaction with these orders; a retry of it sends the same records with the same times."""
     producer.begin_transaction()
     for order in orders:
-        producer.produce(
-            topic, json.dumps({"order": order}), key=f"customer {order % 3}", timestamp=time_ms
-        )
+        producer.produce(topic, json.dumps({"order": order}), key=f"customer {order % 3}", timestamp=time_ms)
     assert producer.flush(TIMEOUT_S) == 0
     if commit:
         producer.commit_transaction(TIMEOUT_S)
@@ -40,9 +38,7 @@ def test_records_sent_again_after_an_abort_are_exactly_once(harrow: Harrow) -> N
         place(producer, orders.name, part, commit=False, time_ms=now_ms)
         place(producer, orders.name, part, commit=True, time_ms=now_ms)
     guarantee = "exactly-once, ordered"
-    verdict: Any = harrow.verify(
-        orders, guarantee=guarantee, record_id="order", expected=list(range(30))
-    )
+    verdict: Any = harrow.verify(orders, guarantee=guarantee, record_id="order", expected=list(range(30)))
     assert verdict.valid, verdict
     assert not verdict.anomaly_counts
 
@@ -83,9 +79,7 @@ def test_a_fenced_zombie_leaves_no_doubt(harrow: Harrow) -> None:
     with pytest.raises(KafkaException):
         zombie.flush(TIMEOUT_S)
     place(heir, orders.name, range(3, 5), commit=True, time_ms=int(time.time() * 1000))
-    verdict: Any = harrow.verify(
-        orders, guarantee="exactly-once", record_id="order", expected=[3, 4]
-    )
+    verdict: Any = harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=[3, 4])
     assert verdict.valid, verdict
 
 
@@ -148,9 +142,7 @@ def read_early(harrow: Harrow, *, commit: bool) -> Verdict:
 
 @pytest.mark.harrow(plant=("reads_open_transactions",))
 @pytest.mark.parametrize(("commit", "name"), [(True, "precommitted-read"), (False, "aborted-read")])
-def test_a_broker_that_does_not_respect_the_lso_is_found(
-    harrow: Harrow, commit: bool, name: str
-) -> None:
+def test_a_broker_that_does_not_respect_the_lso_is_found(harrow: Harrow, commit: bool, name: str) -> None:
     verdict = read_early(harrow, commit=commit)
     assert verdict.anomaly_counts[name] == 3, verdict
     # The broker says a last stable offset of 3 to the reader, and 0 to others until the marker is replicated.

@@ -56,9 +56,7 @@ def test_orders_placed_in_transactions_are_there_exactly_once(harrow: Harrow) ->
         while chaos.running:
             place()
     assert placed
-    verdict: Any = harrow.verify(
-        orders, guarantee="exactly-once", record_id="order", expected=placed
-    )
+    verdict: Any = harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=placed)
     assert verdict.valid, verdict
 
 
@@ -75,7 +73,5 @@ def test_a_fault_that_holds_back_only_a_commit_is_met(harrow: Harrow) -> None:
     with harrow.chaos(isolate(txn_coordinator(NAME), seconds=2)) as chaos:
         until(lambda: chaos.effects == 1, "the coordinator is isolated")
         assert commit(shop)
-    verdict: Any = harrow.verify(
-        orders, guarantee="exactly-once", record_id="order", expected=list(range(3))
-    )
+    verdict: Any = harrow.verify(orders, guarantee="exactly-once", record_id="order", expected=list(range(3)))
     assert verdict.valid, verdict

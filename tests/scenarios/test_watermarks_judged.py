@@ -20,9 +20,7 @@ def planted(module: str) -> pytest.MarkDecorator:
     """Runs the test with the bug planted, and without it."""
     marks = [
         pytest.param(
-            bool(plants),
-            marks=pytest.mark.harrow(brokers=4, config=dict(LAGGING_FOLLOWERS), plant=plants),
-            id=label,
+            bool(plants), marks=pytest.mark.harrow(brokers=4, config=dict(LAGGING_FOLLOWERS), plant=plants), id=label
         )
         for label, plants in ((module, (module,)), ("unplanted", ()))
     ]
@@ -71,10 +69,7 @@ def test_a_new_leader_lists_no_offset_that_is_behind_what_the_old_leader_said(
         return
     assert verdict.anomaly_names() == {"end-offset-regression"}, verdict
     shown = str(verdict)
-    assert (
-        f"broker {b}, leader in leader epoch 1, said the high watermark 1 in a ListOffsets response"
-        in shown
-    )
+    assert f"broker {b}, leader in leader epoch 1, said the high watermark 1 in a ListOffsets response" in shown
     assert f"after broker {a}, leader in leader epoch 0, had said 2" in shown
 
 
@@ -95,6 +90,4 @@ def test_a_leader_says_no_high_watermark_that_is_behind_what_it_said_before(
         assert verdict.valid, verdict
         return
     assert "high-watermark-regression" in verdict.anomaly_names(), verdict
-    assert "said the high watermark 0 in a ListOffsets response, after it had said 2" in str(
-        verdict
-    )
+    assert "said the high watermark 0 in a ListOffsets response, after it had said 2" in str(verdict)

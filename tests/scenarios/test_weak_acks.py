@@ -41,9 +41,7 @@ def send(producer: Any, count: int, what: str) -> None:
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
-    harrow: Harrow, orders: TwoReplicas
-) -> None:
+def test_killing_a_paused_leader_with_acks_0_loses_unread_records(harrow: Harrow, orders: TwoReplicas) -> None:
     """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
     producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
     send(producer, 20, "before")

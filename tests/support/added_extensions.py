@@ -11,9 +11,7 @@ from typing import Any
 from harrow.faults.extensions import EXTENSIONS, INTERFACE, hookimpl
 
 
-def module_with(
-    name: str = "shop", interface: object = INTERFACE, **hooks: Callable[..., Any]
-) -> Any:
+def module_with(name: str = "shop", interface: object = INTERFACE, **hooks: Callable[..., Any]) -> Any:
     """Return a module with these hooks."""
     module = ModuleType(name)
     vars(module).update({hook: hookimpl(function) for hook, function in hooks.items()})

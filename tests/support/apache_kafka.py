@@ -110,9 +110,8 @@ def _detached(command: list[str], log: Path) -> int:
     shell = 'setsid "$@" >> "$LOG" 2>&1 < /dev/null & echo $!'
     environment = {**os.environ, "LOG": str(log)}
     done = subprocess.run(
-        ["sh", "-c", shell, "sh", *command],
-        env=environment, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
+        ["sh", "-c", shell, "sh", *command], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     return int(done.stdout)
 
 
@@ -130,9 +129,8 @@ def keep(shared: Path, run: int) -> None:
     settings += ["group.initial.rebalance.delay.ms=300", "group.min.session.timeout.ms=1000"]
     environment["KAFKA_SET"] = "\n".join([*settings, "broker.session.timeout.ms=6000"])
     up = subprocess.run(
-        [TOOL, "up", str(folder), str(len(NODES))],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [TOOL, "up", str(folder), str(len(NODES))], env=environment, capture_output=True, text=True, check=False
+    )
     address: dict[str, object] = {"folder": str(folder), "port": port}
     try:  # on a busy machine the start takes longer than the tool waits
         until(lambda: all(_listens(port + node) for node in NODES), timeout_s=START_TIMEOUT_S - 40)

@@ -40,9 +40,8 @@ class PlacedTopic:
         for row in self.cluster.control(node, "state")["partitions"]:
             if (row["topic"], row["partition"]) == (self.topic, 0):
                 return ReplicaView(
-                    leader=row["leader"], epoch=row["leader_epoch"], isr=tuple(row["isr"]),
-                    leo=row["leo"], hw=row["hw"],
-                )  # fmt: skip
+                    leader=row["leader"], epoch=row["leader_epoch"], isr=tuple(row["isr"]), leo=row["leo"], hw=row["hw"]
+                )
         raise AssertionError(f"broker {node} hosts no {self.topic}-0")
 
     def nodes(self) -> tuple[int, ...]:
@@ -56,9 +55,7 @@ class PlacedTopic:
         def as_expected() -> bool:
             views.update({node: self.seen(node) for rows in expected.values() for node in rows})
             return all(
-                getattr(views[node], name) == value
-                for name, rows in expected.items()
-                for node, value in rows.items()
+                getattr(views[node], name) == value for name, rows in expected.items() for node, value in rows.items()
             )
 
         try:
@@ -66,9 +63,7 @@ class PlacedTopic:
         except AssertionError:
             raise AssertionError(f"expected {expected}, got {views}") from None
 
-    def await_state(
-        self, *, leader: int, isr: tuple[int, ...], at_broker: int | None = None
-    ) -> None:
+    def await_state(self, *, leader: int, isr: tuple[int, ...], at_broker: int | None = None) -> None:
         """Wait until the registry has this leader and ISR, and `at_broker` (default: the leader) has the leader."""
         node = leader if at_broker is None else at_broker
 
@@ -77,9 +72,7 @@ class PlacedTopic:
             return view is not None and view.leader == leader and set(view.isr) == set(isr)
 
         until(as_expected, f"leader {leader} and ISR {isr} of {self.topic}")
-        until(
-            lambda: self.seen(node).leader == leader, f"broker {node} has received leader {leader}"
-        )
+        until(lambda: self.seen(node).leader == leader, f"broker {node} has received leader {leader}")
 
     def produce(self, node: int, value: str, *, acks: int = -1, timeout_ms: int = 30_000) -> Any:
         """Send one record to `node`, whichever broker leads; return the partition of the response."""
@@ -90,35 +83,22 @@ class PlacedTopic:
         """Return the partition's trace events on `node` with these names, in order."""
         path = self.cluster.folder / f"broker-{node}" / "trace.jsonl"
         rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
-        return [
-            row
-            for row in rows
-            if row.get("topic") == self.topic and (not names or row["event"] in names)
-        ]
+        return [row for row in rows if row.get("topic") == self.topic and (not names or row["event"] in names)]
 
     def checkpointed(self, node: int) -> int:
         """Return the HW in the checkpoint file on `node`; -1 if the file is absent."""
-        path: Path = (
-            self.cluster.folder / f"broker-{node}" / "data" / "replication-offset-checkpoint"
-        )
+        path: Path = self.cluster.folder / f"broker-{node}" / "data" / "replication-offset-checkpoint"
         if not path.exists():
             return -1
         rows = [line.split() for line in path.read_text().splitlines()[2:]]
-        return next(
-            (int(high_watermark) for topic, _, high_watermark in rows if topic == self.topic), -1
-        )
+        return next((int(high_watermark) for topic, _, high_watermark in rows if topic == self.topic), -1)
 
     def await_checkpoint(self, node: int, high_watermark: int) -> None:
         """Wait until the checkpoint file of `node` has this HW."""
-        until(
-            lambda: self.checkpointed(node) == high_watermark,
-            f"HW {high_watermark} in the checkpoint of {node}",
-        )
+        until(lambda: self.checkpointed(node) == high_watermark, f"HW {high_watermark} in the checkpoint of {node}")
 
 
-def place(
-    cluster: RunningCluster, topic: str, *nodes: int, config: Mapping[str, str] | None = None
-) -> PlacedTopic:
+def place(cluster: RunningCluster, topic: str, *nodes: int, config: Mapping[str, str] | None = None) -> PlacedTopic:
     """Create `topic` with one partition on `nodes`, the first its leader; wait until all are in the ISR."""
     controller = until(cluster.controller_id, "a controller")
     with RawKafka(cluster.brokers[controller].port) as raw:

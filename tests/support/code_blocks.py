@@ -86,9 +86,7 @@ def read_blocks(text: str, page: str) -> list[Block]:
             reason = match["reason"]
         elif token.type == "fence":
             line = (token.map or [0])[0] + 2
-            blocks.append(
-                Block(page=page, line=line, language=token.info.strip(), code=token.content, not_run=reason)
-            )  # fmt: skip
+            blocks.append(Block(page=page, line=line, language=token.info.strip(), code=token.content, not_run=reason))
             reason = None
         else:
             assert reason is None, f"{page}: no code block follows <!-- not run: {reason} -->"

@@ -14,14 +14,7 @@ from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log
 from harrow.cluster.storage.compaction.log_cleaner import LogCleaner
 from harrow.cluster.storage.results import Origin
-from harrow.cluster.wire.batches import (
-    BatchHeader,
-    Record,
-    build_batch,
-    build_end_txn_marker,
-    decode_records,
-    headers,
-)
+from harrow.cluster.wire.batches import BatchHeader, Record, build_batch, build_end_txn_marker, decode_records, headers
 from storage_host import RefusingDisk, StorageHost
 
 T = TypeVar("T")
@@ -62,9 +55,7 @@ class Compaction:
         self.folder = folder
         self.topic = {**COMPACT, **(topic or {})}
         self.log = self.host.open(folder, self.topic, tail_bytes=tail_bytes)
-        self.broker = BrokerConfig.parse(
-            {"log.cleaner.dedupe.buffer.size": 10**7, **(broker or {})}
-        )
+        self.broker = BrokerConfig.parse({"log.cleaner.dedupe.buffer.size": 10**7, **(broker or {})})
         self.cleaner = LogCleaner(self.host.host, self.broker, lambda: [self.log])
         self.cleaner.manager.watch(self.log)
         self.offsets = self.cleaner.offset_map()
@@ -116,9 +107,7 @@ def read_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
 
 def records(log: Log) -> list[Record]:
     """Return every data record."""
-    return [
-        record for header, inside in read_batches(log) if not header.is_control for record in inside
-    ]
+    return [record for header, inside in read_batches(log) if not header.is_control for record in inside]
 
 
 @dataclass(slots=True)
@@ -145,9 +134,7 @@ class Model:
             assert self.appended[record.offset] == (record.key, record.value)
         found = set(offsets)
         for key, (offset, value) in self.newest().items():
-            assert value is None or offset in found, (
-                f"the last value of {key!r}, at {offset}, is lost"
-            )
+            assert value is None or offset in found, f"the last value of {key!r}, at {offset}, is lost"
         values = {record.key: record.value for record in left}
         for key, (_, value) in self.newest().items():
             assert values.get(key) == value, f"{key!r} reads {values.get(key)!r}, not {value!r}"

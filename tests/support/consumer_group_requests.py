@@ -52,9 +52,7 @@ def consumer_heartbeat(
     ).response
 
 
-def consumer_join(
-    bed: GroupTestBed, member_id: str, *topics: str, regex: str | None = None, **more: Any
-) -> Any:
+def consumer_join(bed: GroupTestBed, member_id: str, *topics: str, regex: str | None = None, **more: Any) -> Any:
     """A heartbeat that joins."""
     names = None if regex is not None else (topics or ("orders",))
     if "version" not in more or more["version"] > 0:
@@ -110,9 +108,7 @@ class ModelConsumer:
             if self._sends_everything:
                 more["rebalance_timeout"] = timedelta(milliseconds=REBALANCE_MS)
                 more["subscribed_topic_names"] = self.topics
-            response = consumer_heartbeat(
-                self.bed, self.member_id, self.epoch, owned=self.owned, **more
-            )
+            response = consumer_heartbeat(self.bed, self.member_id, self.epoch, owned=self.owned, **more)
         self._sends_everything = True
         if response is None or lose_response:
             return ErrorCode.request_timed_out

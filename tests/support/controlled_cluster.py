@@ -111,9 +111,7 @@ class RecordingClient:
         if isinstance(entity, StopReplicaRequest):
             rows = tuple(
                 StopReplicaPartitionError(
-                    topic_name=topic.topic_name,
-                    partition_index=row.partition_index,
-                    error_code=code,
+                    topic_name=topic.topic_name, partition_index=row.partition_index, error_code=code
                 )
                 for topic in entity.topic_states
                 for row in topic.partition_states
@@ -169,15 +167,12 @@ class ControlledCluster:
         for number in nodes:
             self._starts += 1
             host = await self.registry.host(f"broker-{number}-{self._starts}")
-            client = await self.registry.client(
-                f"broker {number}", timeout_ms=timeout_ms, host=host
-            )
+            client = await self.registry.client(f"broker {number}", timeout_ms=timeout_ms, host=host)
             node_id = NodeId(number)
             self.received[node_id] = ReceivedRequests()
             controller = Controller(
-                host, node_id, self.config, client,
-                lambda node, _host, _port: RecordingClient(self, node), Cache(),
-            )  # fmt: skip
+                host, node_id, self.config, client, lambda node, _host, _port: RecordingClient(self, node), Cache()
+            )
             self.nodes[number] = Node(host, client, controller)
             await self.register(number)
             await controller.start()
@@ -185,9 +180,7 @@ class ControlledCluster:
 
     async def register(self, number: int) -> None:
         node, node_id = self.nodes[number], NodeId(number)
-        settings = {
-            "listeners": f"CLIENTS://127.0.0.1:{9000 + number},BROKERS://127.0.0.1:{9100 + number}"
-        }
+        settings = {"listeners": f"CLIENTS://127.0.0.1:{9000 + number},BROKERS://127.0.0.1:{9100 + number}"}
         listeners = parse_listeners(BrokerConfig.parse(settings))
         epoch = await register(node.registry, node_id, listeners)
         self.received[node_id].broker_epoch = epoch
@@ -202,9 +195,12 @@ class ControlledCluster:
 
     async def topic(self, name: str, *assignment: tuple[int, ...], config: str = "") -> None:
         data = {
-            "version": 3, "topic_id": TOPIC_ID, "adding_replicas": {}, "removing_replicas": {},
+            "version": 3,
+            "topic_id": TOPIC_ID,
+            "adding_replicas": {},
+            "removing_replicas": {},
             "partitions": {str(number): list(replicas) for number, replicas in enumerate(assignment)},
-        }  # fmt: skip
+        }
         client = self.any_client()
         if config:
             await client.create(f"/config/topics/{name}", config)

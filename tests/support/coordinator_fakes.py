@@ -40,9 +40,7 @@ class FakeLog:
 
     def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
         self.reads += 1
-        parts = [batch for batch in self.batches if offset <= header_at(batch).last_offset < upper][
-            :2
-        ]
+        parts = [batch for batch in self.batches if offset <= header_at(batch).last_offset < upper][:2]
         return FakeFetch(parts)
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
@@ -225,12 +223,7 @@ class FakeTopicAdmin:
         self.refusal: Exception | None = None
 
     async def ensure_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, object],
+        self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, object]
     ) -> None:
         if self.refusal is not None:
             raise self.refusal

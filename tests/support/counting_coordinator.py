@@ -111,10 +111,7 @@ class CounterMachine:
                 records=[(key.encode(), str(count).encode())],
                 committed=committed,
                 failed=failed,
-                errors={
-                    **COORDINATOR_ERRORS,
-                    ErrorCode.message_too_large: ErrorCode.invalid_request,
-                },
+                errors={**COORDINATOR_ERRORS, ErrorCode.message_too_large: ErrorCode.invalid_request},
             )
         )
 

@@ -39,18 +39,13 @@ def cut_off(orders: PlacedTopic, node: int, leader: int) -> None:
     orders.cluster.control(node, "links.block", peers=[f"broker {leader}"], direction="both")
 
 
-def fast_double_failure(
-    orders: PlacedTopic, *, truncates_to_the_high_watermark: bool
-) -> tuple[int, int, int]:
+def fast_double_failure(orders: PlacedTopic, *, truncates_to_the_high_watermark: bool) -> tuple[int, int, int]:
     """m1 is committed and acknowledged; A dies, B leads, C follows B but fetches nothing; B dies, C leads."""
     a, b, c = orders.nodes()
     acknowledged(orders, a, "m0")
     acknowledged(orders, a, "m1")
     assert orders.seen(a).hw == 2
-    assert [(replica.leo, replica.hw) for replica in (orders.seen(b), orders.seen(c))] == [
-        (2, 1),
-        (2, 1),
-    ]
+    assert [(replica.leo, replica.hw) for replica in (orders.seen(b), orders.seen(c))] == [(2, 1), (2, 1)]
     orders.await_checkpoint(a, 2)
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()

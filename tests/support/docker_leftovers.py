@@ -47,19 +47,13 @@ def processes_of(folder: Path) -> list[int]:
             opened = [os.readlink(file) for file in (process / "fd").iterdir()]
         except OSError:
             continue
-        if int(process.name) != os.getpid() and any(
-            file.startswith(f"{folder}/") for file in opened
-        ):
+        if int(process.name) != os.getpid() and any(file.startswith(f"{folder}/") for file in opened):
             found.append(int(process.name))
     return found
 
 
 def await_nothing_left(label: str, folder: Path, used: set[str], timeout_s: float) -> None:
     """Wait until no container has the label, no process a file below the folder, and no volume of `used` exists."""
-    until(
-        lambda: not containers(label), "no container is left, paused ones too", timeout_s=timeout_s
-    )
-    until(
-        lambda: not processes_of(folder), "no process is left, the proxy too", timeout_s=timeout_s
-    )
+    until(lambda: not containers(label), "no container is left, paused ones too", timeout_s=timeout_s)
+    until(lambda: not processes_of(folder), "no process is left, the proxy too", timeout_s=timeout_s)
     until(lambda: not used & volumes(), "no volume is left", timeout_s=timeout_s)

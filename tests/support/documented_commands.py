@@ -58,9 +58,7 @@ def _harrow(arguments: Sequence[str]) -> str:
     except click.UsageError as error:
         return str(error.format_message())
     positional = [row for row in command.params if isinstance(row, click.Argument) and row.required]
-    lacking = [
-        str(row.name) for row in positional if not isinstance(values.get(str(row.name)), str)
-    ]
+    lacking = [str(row.name) for row in positional if not isinstance(values.get(str(row.name)), str)]
     return f"arguments that are missing: {lacking}, too many: {left}" if lacking or left else ""
 
 

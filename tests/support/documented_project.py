@@ -34,17 +34,7 @@ from code_blocks import Block, Command
 from documented_commands import check_command
 
 BIN = Path(sys.executable).parent
-PYTEST = (
-    sys.executable,
-    "-m",
-    "pytest",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:randomly",
-    "-W",
-    "error",
-)
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error")
 PROGRAMS: dict[str, Sequence[str]] = {
     "pytest": (*PYTEST, "-p", "no:xdist"),
     "python": (sys.executable,),
@@ -78,14 +68,9 @@ class DocumentedProject:
         AssertionError names the block's place, and says what is wrong.
         """
         for block in self._blocks:
-            assert block.language in {
-                "python",
-                "console",
-                "yaml",
-                "json",
-                *SETTINGS_FILES,
-                *NO_CODE,
-            }, f"{block.place}: a code block of language {block.language!r}: nothing checks it"
+            assert block.language in {"python", "console", "yaml", "json", *SETTINGS_FILES, *NO_CODE}, (
+                f"{block.place}: a code block of language {block.language!r}: nothing checks it"
+            )
             match block.language:
                 case "console":
                     for command in block.commands:
@@ -138,9 +123,7 @@ class DocumentedProject:
 
     def _check_use(self, block: Block, name: str) -> None:
         module = re.compile(rf"\b{re.escape(Path(name).stem)}\b")
-        used = name == "conftest.py" or any(
-            module.search(other.code) for other in self._blocks if other is not block
-        )
+        used = name == "conftest.py" or any(module.search(other.code) for other in self._blocks if other is not block)
         assert used, f"{block.place}: no other block of the page uses {name}"
 
     # --------------------------------------------------------------------------------- commands
@@ -154,9 +137,7 @@ class DocumentedProject:
 
     def _check_output(self, block: Block, command: Command) -> None:
         program, *words = command.words
-        assert program in PROGRAMS, (
-            f"{block.place}: {program} cannot be run with its output checked"
-        )
+        assert program in PROGRAMS, f"{block.place}: {program} cannot be run with its output checked"
         done = self._run([*PROGRAMS[program], *words])
         printed = _output(done)
         missing = first_missing(command.shown, printed)
@@ -165,9 +146,14 @@ class DocumentedProject:
     def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
         return subprocess.run(
-            words, cwd=self._folder, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            words,
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
             env={**os.environ, **WIDE, "PATH": path},
-        )  # fmt: skip
+        )
 
     def _run_tests(self, tests: dict[str, Block]) -> None:
         if tests:
@@ -215,9 +201,7 @@ def _check_imports(block: Block) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "harrow":
             module = importlib.import_module(node.module or "")
             for alias in node.names:
-                assert hasattr(module, alias.name), (
-                    f"{block.place}: {node.module} has no {alias.name}"
-                )
+                assert hasattr(module, alias.name), f"{block.place}: {node.module} has no {alias.name}"
 
 
 def check_workflow(block: Block) -> None:

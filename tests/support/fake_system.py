@@ -215,34 +215,34 @@ class FakeBroker(FakeProcess):
         where: Mapping[str, Any] | None = None,
     ) -> FakeRule:
         return self._arm(
-            action=action, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms, count=count,
-            probability=probability, seed=seed, where=where,
-        )  # fmt: skip
+            action=action,
+            api_key=api_key,
+            nth=nth,
+            client=client,
+            error=error,
+            delay_ms=delay_ms,
+            count=count,
+            probability=probability,
+            seed=seed,
+            where=where,
+        )
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)
 
     def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         self.start()
-        rule = FakeRule(
-            what={"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}, fired=0
-        )
+        rule = FakeRule(what={"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}, fired=0)
         self.rules.append(rule)
         if self.reaches_places:
             rule.fired, rule.armed = 1, False
             self.state = {"crash": DEAD, "error": DEAD, "stop": PAUSED}.get(action, self.state)
         return rule
 
-    def fail_disk(
-        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
-    ) -> FakeRule:
-        return self._arm(
-            operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
-        )
+    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> FakeRule:
+        return self._arm(operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms)
 
-    def damage_disk(
-        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
-    ) -> None:
+    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
         end = self.terminate if clean else self.kill
         end()
         self.damages.append((damages[0], partitions[0], seed))
@@ -261,9 +261,7 @@ class FakeBroker(FakeProcess):
     def limit_memory(self, spare_bytes: int) -> FakeRule:
         return self._arm(limit="memory", spare_bytes=spare_bytes)
 
-    def set_clock(
-        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
-    ) -> FakeRule:
+    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> FakeRule:
         return self._arm(kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
 
     def slow_disk(self, delay_ms: int) -> FakeRule:
@@ -297,9 +295,7 @@ class FakeSystem:
         nodes = self.nodes
         self.topics = {
             "orders": {
-                number: PartitionView(
-                    leader=nodes[number % len(nodes)], leader_epoch=0, isr=nodes, replicas=nodes
-                )
+                number: PartitionView(leader=nodes[number % len(nodes)], leader_epoch=0, isr=nodes, replicas=nodes)
                 for number in range(3)
             }
         }
@@ -351,9 +347,7 @@ class FakeSystem:
         running = [node for node in row.replicas if self.brokers[node].state == RUNNING]
         if running and row.leader not in running:
             epoch = row.leader_epoch + 1
-            self.topics[topic][partition] = replace(
-                row, leader=running[0], isr=(running[0],), leader_epoch=epoch
-            )
+            self.topics[topic][partition] = replace(row, leader=running[0], isr=(running[0],), leader_epoch=epoch)
 
     def _client(self, **what: Any) -> FakeRule:
         self.clients.append(FakeRule(what=what))
@@ -373,9 +367,7 @@ class FakeSystem:
             raise ClusterError("the registry does not respond")
         return ClusterView(
             live=frozenset(
-                node
-                for node, broker in self.brokers.items()
-                if not self.dead_are_gone or broker.state == RUNNING
+                node for node, broker in self.brokers.items() if not self.dead_are_gone or broker.state == RUNNING
             ),
             controller=self.controller,
             topics=self.topics,

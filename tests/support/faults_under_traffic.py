@@ -26,9 +26,7 @@ def traffic(harrow: Harrow, topic: Topic, record_bytes: int = 0) -> Generator[Ac
     refuses retries of earlier ones (tests/conformance/test_retries_after_a_restart.py).
     """
     acked, stop = Acked(), threading.Event()
-    producer = harrow.producer(
-        linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20, max_in_flight=1
-    )
+    producer = harrow.producer(linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20, max_in_flight=1)
 
     def delivered(error: Any, _: Any) -> None:
         acked["failed" if error else "acknowledged"] += 1
@@ -56,9 +54,7 @@ def lines(harrow: Harrow) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
 
 
-def run(
-    harrow: Harrow, topic: Topic, fault: Fault, record_bytes: int = 0
-) -> dict[str, dict[str, Any]]:
+def run(harrow: Harrow, topic: Topic, fault: Fault, record_bytes: int = 0) -> dict[str, dict[str, Any]]:
     """Let one fault happen under traffic of records with at least `record_bytes`; its lines by event."""
     with traffic(harrow, topic, record_bytes), harrow.chaos(fault) as chaos:
         until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)

@@ -12,13 +12,7 @@ from harrow.cluster.host.power_loss.roll_back import lose_power
 from harrow.cluster.host.power_loss.tracked_disk import TrackedDisk
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import Log, LogManager
-from harrow.cluster.wire.batches import (
-    build_batch,
-    build_end_txn_marker,
-    crc_matches,
-    decode_records,
-    headers,
-)
+from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, crc_matches, decode_records, headers
 from log_damage import batches_of
 from storage_host import TP, StorageHost
 
@@ -117,9 +111,7 @@ class LogsUnderPowerLoss(FragileLogs):
             case 2:
                 end = Offset(self.rng.randint(log.log_start_offset, log.log_end_offset))
                 log.truncate_to(end)
-                kept = {
-                    o: v for o, v in self.acknowledged[number].items() if o < log.log_end_offset
-                }
+                kept = {o: v for o, v in self.acknowledged[number].items() if o < log.log_end_offset}
                 self.acknowledged[number] = kept
             case 3:
                 self.host.tasks.advance(self.rng.choice((0, 100_000)))
@@ -167,9 +159,7 @@ def in_transaction(sequence: int = 0) -> bytes:
     return batch(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
 
 
-ABORT = build_end_txn_marker(
-    commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
-)
+ABORT = build_end_txn_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW)
 
 
 def stored(log: Log) -> list[tuple[int, int]]:

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from coordinator_fakes import (
-    FakeCache,
-    FakePartition,
-    FakeReplicas,
-    Sent,
-    send_request,
-)
+from coordinator_fakes import FakeCache, FakePartition, FakeReplicas, Sent, send_request
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.groups import GroupCoordinator
 from harrow.cluster.wire import messages
@@ -25,9 +19,7 @@ class GroupTestBed:
         self.replicas = FakeReplicas(self.host)
         self.cache = FakeCache()
         defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
-        config = BrokerConfig.parse(
-            {**defaults, **{name.replace("_", "."): value for name, value in settings.items()}}
-        )
+        config = BrokerConfig.parse({**defaults, **{name.replace("_", "."): value for name, value in settings.items()}})
         replicas, cache = cast("Any", (self.replicas, self.cache))
         self.coordinator = GroupCoordinator(self.host, config, replicas, cache)
         self.handlers = {int(row.api_key): row for row in self.coordinator.handlers()}

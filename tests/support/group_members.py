@@ -34,7 +34,7 @@ def confluent(servers: str, topic: str, group: str, settings: dict[str, Any]) ->
     def open_member(member: GroupMember) -> tuple[Callable[[], None], Callable[[], None]]:
         consumer: Any = Consumer(
             {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", **settings}
-        )  # fmt: skip
+        )
 
         def assigned(_: object, rows: list[TopicPartition]) -> None:
             member.assigned([row.partition for row in rows])
@@ -74,9 +74,14 @@ def sticky(servers: str, topic: str, group: str, _: dict[str, Any]) -> Any:
 
         listener: Any = type("Listener", (_Listener, ConsumerRebalanceListener), {})(member)
         consumer: Any = KafkaConsumer(
-            bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=300,
-            partition_assignment_strategy=[StickyPartitionAssignor], metadata_max_age_ms=500, session_timeout_ms=30_000,
-        )  # fmt: skip
+            bootstrap_servers=servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=300,
+            partition_assignment_strategy=[StickyPartitionAssignor],
+            metadata_max_age_ms=500,
+            session_timeout_ms=30_000,
+        )
         consumer.subscribe([topic], listener=listener)
 
         def poll() -> None:

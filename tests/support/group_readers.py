@@ -21,9 +21,7 @@ COOPERATIVE = {
 class Reader:
     """A consumer, and the values that it read."""
 
-    def __init__(
-        self, servers: str, group: str, *, protocol: str = "consumer", **config: Any
-    ) -> None:
+    def __init__(self, servers: str, group: str, *, protocol: str = "consumer", **config: Any) -> None:
         self.values: list[bytes] = []
         self.consumer: Any = Consumer(
             {

@@ -36,9 +36,7 @@ def join(
     group_id: str = GROUP,
     **more: Any,
 ) -> Sent:
-    protocol = bed.nested(
-        ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=metadata
-    )
+    protocol = bed.nested(ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=metadata)
     return bed.send(
         ApiKey.JOIN_GROUP,
         version,
@@ -54,20 +52,9 @@ def join(
 
 def sync(bed: GroupTestBed, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
     version = 4
-    row = bed.nested(
-        ApiKey.SYNC_GROUP,
-        version,
-        "SyncGroupRequestAssignment",
-        member_id=member_id,
-        assignment=give,
-    )
+    row = bed.nested(ApiKey.SYNC_GROUP, version, "SyncGroupRequestAssignment", member_id=member_id, assignment=give)
     return bed.send(
-        ApiKey.SYNC_GROUP,
-        version,
-        group_id=GROUP,
-        generation_id=generation,
-        member_id=member_id,
-        assignments=(row,),
+        ApiKey.SYNC_GROUP, version, group_id=GROUP, generation_id=generation, member_id=member_id, assignments=(row,)
     )
 
 
@@ -80,20 +67,13 @@ def joined(bed: GroupTestBed, **more: Any) -> tuple[str, int]:
 
 
 def heartbeat(bed: GroupTestBed, member_id: str, generation: int) -> ErrorCode:
-    sent = bed.send(
-        ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=generation, member_id=member_id
-    )
+    sent = bed.send(ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=generation, member_id=member_id)
     code: ErrorCode = sent.response.error_code
     return code
 
 
 def commit(
-    bed: GroupTestBed,
-    offset: int,
-    member_id: str = "",
-    generation: int = -1,
-    version: int = 9,
-    **more: Any,
+    bed: GroupTestBed, offset: int, member_id: str = "", generation: int = -1, version: int = 9, **more: Any
 ) -> Sent:
     row = bed.nested(
         ApiKey.OFFSET_COMMIT,
@@ -104,11 +84,7 @@ def commit(
         committed_metadata=more.pop("metadata", "m"),
     )
     topic = bed.nested(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        "OffsetCommitRequestTopic",
-        name=more.pop("topic", "orders"),
-        partitions=(row,),
+        ApiKey.OFFSET_COMMIT, version, "OffsetCommitRequestTopic", name=more.pop("topic", "orders"), partitions=(row,)
     )
     return bed.send(
         ApiKey.OFFSET_COMMIT,
@@ -131,7 +107,5 @@ def committed_offsets(bed: GroupTestBed) -> dict[tuple[str, int], int]:
     """All committed offsets of the group, as OffsetFetch shows them."""
     response = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).response
     return {
-        (topic.name, row.partition_index): row.committed_offset
-        for topic in response.topics
-        for row in topic.partitions
+        (topic.name, row.partition_index): row.committed_offset for topic in response.topics for row in topic.partitions
     }

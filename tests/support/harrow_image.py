@@ -18,15 +18,7 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-from local_image import (
-    add_file,
-    add_link,
-    add_programs,
-    add_shared_libraries,
-    local_image,
-    missing,
-    run,
-)
+from local_image import add_file, add_link, add_programs, add_shared_libraries, local_image, missing, run
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ROOT / "containers"
@@ -80,8 +72,11 @@ def build_wheel(source: Path, wheels: Path) -> None:
 def installed_wheel(name: str, wheels: Path) -> None:
     """Make a wheel of an installed distribution."""
     found = distribution(name)
-    tags = [line.partition(":")[2].strip() for line in (found.read_text("WHEEL") or "").splitlines()
-            if line.startswith("Tag:")]  # fmt: skip
+    tags = [
+        line.partition(":")[2].strip()
+        for line in (found.read_text("WHEEL") or "").splitlines()
+        if line.startswith("Tag:")
+    ]
     stem = f"{found.name.replace('-', '_')}-{found.version}"
     with zipfile.ZipFile(wheels / f"{stem}-{max(tags)}.whl", "w") as wheel:
         for file in found.files or ():
@@ -95,9 +90,7 @@ def installed_wheel(name: str, wheels: Path) -> None:
 def python_base() -> str:
     """Return the name of an image with this interpreter and pip, made when the daemon has none."""
     home = Path(sys.base_prefix)
-    return local_image(
-        "harrow-python-base", add_python, recipe=f"{home} {sys.version}", programs=home / "bin"
-    )
+    return local_image("harrow-python-base", add_python, recipe=f"{home} {sys.version}", programs=home / "bin")
 
 
 def add_python(tar: tarfile.TarFile) -> None:
@@ -120,8 +113,12 @@ def add_python(tar: tarfile.TarFile) -> None:
         for path in sorted(Path(wheels).glob("*.whl")):
             add_file(tar, path)
     # wheels of other distributions need the C++ library
-    binaries += [Path(str(file.locate())) for name in requirements() for file in distribution(name).files or ()
-                 if file.suffix == ".so"]  # fmt: skip
+    binaries += [
+        Path(str(file.locate()))
+        for name in requirements()
+        for file in distribution(name).files or ()
+        if file.suffix == ".so"
+    ]
     add_shared_libraries(tar, binaries, below=library)
 
 

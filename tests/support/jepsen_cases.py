@@ -22,9 +22,7 @@ class Case(NamedTuple):
 
 ATOMIC = "plain sends of one call are not atomic in Kafka, so that one of them proves nothing of the other"
 GONE = "the record is not at the offset of its acknowledgement, which is the loss; the copy is at another offset"
-LOST_ONCE = (
-    "a record that no reader received is lost; passing over it is no second fault of the reader"
-)
+LOST_ONCE = "a record that no reader received is lost; passing over it is no second fault of the reader"
 ONE_NAME = "the same definition within an operation and between operations, so one name"
 UNSEEN = "a reader may be late: a doubt, and not an anomaly"
 NOT_ISOLATED = "Kafka does not isolate writes; neither forbids it"
@@ -35,7 +33,9 @@ CASES = (
     Case("lost-write-in-the-middle", "lost-write, int-poll-skip, unseen", "lost-write", LOST_ONCE),
     Case("lost-write-not-at-the-end", "unseen", "", UNSEEN, doubt=True),
     Case(
-        "lost-write-overwritten", "lost-write, inconsistent-offsets, unseen", "lost-write, inconsistent-offsets",
+        "lost-write-overwritten",
+        "lost-write, inconsistent-offsets, unseen",
+        "lost-write, inconsistent-offsets",
         "the lost record is not counted again as unseen",
     ),
     Case("lost-write-of-a-committed-info-transaction", "lost-write", "lost-write"),
@@ -46,22 +46,30 @@ CASES = (
     Case("duplicate-in-the-log", "duplicate", "duplicate"),
     Case("duplicate-read-in-an-aborted-transaction", "duplicate", "duplicate"),
     Case(
-        "inconsistent-offsets-of-sends", "inconsistent-offsets, lost-write, unseen", "inconsistent-offsets, lost-write",
+        "inconsistent-offsets-of-sends",
+        "inconsistent-offsets, lost-write, unseen",
+        "inconsistent-offsets, lost-write",
         "the lost record is not counted again as unseen",
     ),
     Case(
-        "inconsistent-offsets-of-reads", "inconsistent-offsets", "inconsistent-offsets, lost-write",
+        "inconsistent-offsets-of-reads",
+        "inconsistent-offsets",
+        "inconsistent-offsets, lost-write",
         "a log has one record at an offset, so that the record of one reader is not there any more",
     ),
     Case("info-send-gave-way", "", ""),
     Case("g1a-failed-send", "G1a", "failed-write"),
     Case("g1a-aborted-transaction", "G1a", "failed-write"),
     Case(
-        "g1a-read-in-an-aborted-transaction", "", "failed-write",
+        "g1a-read-in-an-aborted-transaction",
+        "",
+        "failed-write",
         "what a reader received counts, whether or not the reader's transaction was committed",
     ),
     Case(
-        "failed-send-without-effect", "G1a", "",
+        "failed-send-without-effect",
+        "G1a",
+        "",
         "Jepsen sends no value twice; an application sends a record again after an error",
     ),
     Case("g1b-intermediate-read", "", ""),
@@ -81,7 +89,9 @@ CASES = (
     Case("assign-of-another-partition", "", ""),
     Case("assign-that-keeps-the-partition", "poll-skip", "poll-skip"),
     Case(
-        "seek-to-the-beginning", "nonmonotonic-poll", "",
+        "seek-to-the-beginning",
+        "nonmonotonic-poll",
+        "",
         "the reader asked for it; Jepsen does so only at the end of a test, for other processes",
     ),
     Case("poll-skip-with-subscribe", "(poll-skip)", "", "both allow it"),
@@ -89,15 +99,21 @@ CASES = (
     Case("int-send-skip", "(int-send-skip)", "", NOT_ISOLATED),
     Case("int-nonmonotonic-send", "int-nonmonotonic-send", "nonmonotonic-send", ONE_NAME),
     Case(
-        "nonmonotonic-send", "nonmonotonic-send", "nonmonotonic-send, realtime-order",
+        "nonmonotonic-send",
+        "nonmonotonic-send",
+        "nonmonotonic-send, realtime-order",
         "the first send was acknowledged before the second began, so that a broker is wrong, too",
     ),
     Case(
-        "nonmonotonic-send-after-assign", "", "nonmonotonic-send, realtime-order",
+        "nonmonotonic-send-after-assign",
+        "",
+        "nonmonotonic-send, realtime-order",
         "an assignment is about reading; the order of sends holds",
     ),
     Case(
-        "realtime-order", "(G0-realtime with ww-deps)", "realtime-order",
+        "realtime-order",
+        "(G0-realtime with ww-deps)",
+        "realtime-order",
         "a broker appends at the end of the log: no order of transactions is needed to see that this is wrong",
     ),
     Case("concurrent-sends", "", ""),
@@ -106,16 +122,20 @@ CASES = (
     Case("aborted-transaction-rewinds-too-far", "nonmonotonic-poll", "nonmonotonic-poll"),
     Case("info-transaction-rewinds", "", ""),
     Case(
-        "info-transaction-goes-on", "poll-skip", "",
+        "info-transaction-goes-on",
+        "poll-skip",
+        "",
         "the transaction may have been committed; Jepsen's client always sets its position back",
     ),
     Case("info-transaction-skips", "poll-skip", "poll-skip"),
     Case("info-read-after-an-abort", "poll-skip", "missed-rewind", OWN_NAME),
     Case(
-        "record-of-unknown-origin", "its checker stops with an error", "unknown-origin",
+        "record-of-unknown-origin",
+        "its checker stops with an error",
+        "unknown-origin",
         "Jepsen expects that every value was sent",
     ),
     Case("read-before-send", "G1c-realtime", "read-before-send"),
     Case("nothing-happened", "not valid: there is nothing to judge", "", doubt=True),
     Case("everything-is-right", "", ""),
-)  # fmt: skip
+)

@@ -68,9 +68,7 @@ def kafka_image() -> str:
     files = [f"{path.name} {path.stat().st_size}" for path in sorted(JARS.glob("*.jar"))]
     changed = (java / "lib" / "modules").stat().st_mtime_ns
     recipe = "\n".join([f"{java} {changed}", *files])
-    return local_image.local_image(
-        "harrow-apache-kafka", add_kafka, recipe=recipe, programs=java / "bin"
-    )
+    return local_image.local_image("harrow-apache-kafka", add_kafka, recipe=recipe, programs=java / "bin")
 
 
 def add_kafka(tar: tarfile.TarFile) -> None:

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-TOOL = os.environ.get(
-    "HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "shared" / "tools" / "apache-kafka")
-)
+TOOL = os.environ.get("HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "shared" / "tools" / "apache-kafka"))
 JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / "kafka-4.2.0"))
 HAS_JARS = (JARS / ".complete").exists()
 
@@ -35,9 +33,7 @@ def _missing() -> str | None:
 
 
 needs_kafka = pytest.mark.skipif(_missing() is not None, reason=_missing() or "")
-needs_jar = pytest.mark.skipif(
-    not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it"
-)
+needs_jar = pytest.mark.skipif(not HAS_JARS, reason="no jar of Kafka's clients: `apache-kafka jars` fetches it")
 
 
 FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
@@ -51,8 +47,6 @@ def dump(files: Sequence[str], *options: str, folder: Path) -> tuple[bytes, byte
     command = [TOOL, "run", "-", "kafka.tools.DumpLogSegments", *options]
     command += ["--files", ",".join(files)]
     environment = {**os.environ, **FAST_START, "KAFKA_HEAP": "128m", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, timeout=60, check=False
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=60, check=False)
     lines = done.stderr.splitlines(keepends=True)
     return done.stdout, b"".join(line for line in lines if not line.startswith(_NOISE))

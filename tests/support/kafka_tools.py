@@ -70,18 +70,15 @@ class ToolsJvm:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["java", *options, "-cp", f"{JARS}/*", str(SOURCE)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
 
     def __enter__(self) -> ToolsJvm:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None:
             self._process.kill()
         self._calls.shutdown(wait=True)

@@ -104,18 +104,18 @@ class KafkaNode:
 def first_life(node: KafkaNode) -> None:
     """Creates the topics and most of the traffic."""
     admin: Any = AdminClient({"bootstrap.servers": node.bootstrap_servers})
-    topics = [
-        NewTopic(name, num_partitions=1, replication_factor=1, config=config)
-        for name, config in TOPICS.items()
-    ]
+    topics = [NewTopic(name, num_partitions=1, replication_factor=1, config=config) for name, config in TOPICS.items()]
     for made in admin.create_topics(topics).values():
         made.result(30)
     for index, codec in enumerate(CODECS):
         produce(node.bootstrap_servers, "codecs", 6, index * 100, **{"compression.type": codec})
         produce(
-            node.bootstrap_servers, "codecs", 6, index * 100 + 50,
+            node.bootstrap_servers,
+            "codecs",
+            6,
+            index * 100 + 50,
             **{"compression.type": codec, "enable.idempotence": True},
-        )  # fmt: skip
+        )
     produce(node.bootstrap_servers, "append-time", 6, 0)
     produce(node.bootstrap_servers, "append-time", 6, 0, **{"compression.type": "lz4"})
     transactions(node.bootstrap_servers)
@@ -128,20 +128,9 @@ def java_producer(node: KafkaNode) -> None:
     payload = node.folder / "payload"
     payload.write_text("harrow " * 250 + "\n")
     for codec in CODECS[1:]:
-        command = [
-            TOOL,
-            "run",
-            "-",
-            "org.apache.kafka.tools.ProducerPerformance",
-            "--topic",
-            "k-java",
-        ]
+        command = [TOOL, "run", "-", "org.apache.kafka.tools.ProducerPerformance", "--topic", "k-java"]
         command += ["--num-records", "30", "--throughput", "-1", "--payload-file", str(payload)]
-        command += [
-            "--producer-props",
-            f"bootstrap.servers={node.bootstrap_servers}",
-            "linger.ms=200",
-        ]
+        command += ["--producer-props", f"bootstrap.servers={node.bootstrap_servers}", "linger.ms=200"]
         command += [f"compression.type={codec}", "batch.size=200000"]
         subprocess.run(command, env={**os.environ, **FAST_START}, check=True, timeout=60)
 
@@ -172,9 +161,7 @@ def _send(producer: Producer, topic: str, number: int, shift: int) -> None:
     headers: list[tuple[str, str | bytes | None]] = []
     if number % 3 == 2:
         headers = [("trace", b"\x00\x01"), ("", b""), ("nothing", None)]
-    producer.produce(
-        topic, value, key, headers=headers, partition=0, timestamp=FIRST_TIME + shift + number
-    )
+    producer.produce(topic, value, key, headers=headers, partition=0, timestamp=FIRST_TIME + shift + number)
 
 
 def transactions(servers: str) -> None:
@@ -216,11 +203,7 @@ def _compacted(node: KafkaNode) -> None:
 
     def cleaned() -> bool:
         checkpoint = node.data / "cleaner-offset-checkpoint"
-        return (
-            checkpoint.exists()
-            and "compacted 0 " in checkpoint.read_text()
-            and not list(folder.glob("*.deleted"))
-        )
+        return checkpoint.exists() and "compacted 0 " in checkpoint.read_text() and not list(folder.glob("*.deleted"))
 
     until(cleaned, "the cleaner went over compacted-0 and removed what it replaced", timeout_s=90)
 
@@ -241,10 +224,7 @@ def groups(servers: str, *protocols: str) -> None:
         deadline = monotonic() + 30
         while consumer.poll(0.5) is None:
             assert monotonic() < deadline, f"nothing read by the {protocol} group"
-        spots = [
-            TopicPartition("codecs", 0, 7, metadata='half "way"'),
-            TopicPartition("append-time", 0, 3),
-        ]
+        spots = [TopicPartition("codecs", 0, 7, metadata='half "way"'), TopicPartition("append-time", 0, 3)]
         consumer.commit(offsets=spots, asynchronous=False)
         consumer.close()
 

@@ -33,9 +33,7 @@ class LinkEnds:
         self.loop = asyncio.get_running_loop()
         self.logged: list[str] = []
         if context is None:
-            context = LinkContext(
-                loop=self.loop, rules=LinkRules(), log=self.log, links=set[RealLink]()
-            )
+            context = LinkContext(loop=self.loop, rules=LinkRules(), log=self.log, links=set[RealLink]())
         self.context = context
         self.rules, self.links = context.rules, context.links
         self.link = RealLink(context, self.ours, peer, max_frame_bytes=1 << 20, accepted=True)

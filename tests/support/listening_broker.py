@@ -78,9 +78,7 @@ def behind_a_proxy(folder: Path, *, tap: bool = True) -> Generator[tuple[Listeni
 
 
 @contextmanager
-def connected(
-    broker: ListeningBroker, proxy: Proxy
-) -> Generator[tuple[socket.socket, socket.socket]]:
+def connected(broker: ListeningBroker, proxy: Proxy) -> Generator[tuple[socket.socket, socket.socket]]:
     """A client's socket at the proxy, and the broker's socket of the same connection."""
     with contextlib.closing(socket.create_connection(proxy.addresses[1], HANGS_S)) as client:
         yield client, broker.accept()

@@ -23,9 +23,7 @@ def produce_numbers(servers: str, topic: str, values: range, **config: object) -
     _produce(_producer(servers, **config), topic, values)
 
 
-def produce_while_faults_last(
-    harrow: Harrow, topic: str, *faults: Fault, schedule: Schedule | None = None
-) -> None:
+def produce_while_faults_last(harrow: Harrow, topic: str, *faults: Fault, schedule: Schedule | None = None) -> None:
     """Produces with acks=all until the last fault, of `schedule` too, is healed; each of them must take effect.
 
     One producer for all of it: a fault of open connections meets nothing when each batch has new ones.
@@ -54,12 +52,7 @@ class Load:
     """An idempotent acks=all producer on its own thread, from the start of the block until everything is flushed."""
 
     def __init__(
-        self,
-        cluster: RunningCluster,
-        topic: str,
-        partitions: int = 1,
-        servers: Any = "",
-        **config: Any,
+        self, cluster: RunningCluster, topic: str, partitions: int = 1, servers: Any = "", **config: Any
     ) -> None:
         self.topic = topic
         self.delivered: dict[tuple[int, int], int] = {}
@@ -73,9 +66,15 @@ class Load:
         self._servers = servers or cluster.bootstrap_servers
         self._partitions = partitions
         settings = {
-            "bootstrap.servers": self._servers, "acks": "all", "enable.idempotence": True, "linger.ms": 2,
-            "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 200, "log_level": 0,
-        }  # fmt: skip
+            "bootstrap.servers": self._servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 100,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
         self._producer = Producer(settings | config)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"load-{topic}", daemon=True)
@@ -90,10 +89,7 @@ class Load:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stop.set()
         self._thread.join(90)
@@ -110,10 +106,7 @@ class Load:
             number = self.sent
             partition = number % self._partitions
             self._producer.produce(
-                self.topic,
-                str(number).encode(),
-                partition=partition,
-                on_delivery=self._delivery_report,
+                self.topic, str(number).encode(), partition=partition, on_delivery=self._delivery_report
             )
             self.sent += 1
             self._producer.poll(0)
@@ -128,16 +121,12 @@ class Load:
         else:
             place = message.partition(), offset
             if place in self.delivered:
-                self.failed.append(
-                    f"{number} and {self.delivered[place]} are both acknowledged at {place}"
-                )
+                self.failed.append(f"{number} and {self.delivered[place]} are both acknowledged at {place}")
             self.delivered[place] = number
 
     def read_back(self) -> dict[tuple[int, int], int]:
         """Reads all records of the topic with a new client."""
-        consumer = Consumer(
-            {"bootstrap.servers": self._servers, "group.id": "check", "enable.auto.commit": False}
-        )
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "check", "enable.auto.commit": False})
         places = [TopicPartition(self.topic, number, 0) for number in range(self._partitions)]
         ends: dict[int, int] = {}
         for place in places:
@@ -159,15 +148,9 @@ class Load:
         acknowledged = len(self.delivered) + len(self.placeless)
         assert acknowledged == self.sent, f"{len(self._producer)} are still in flight"
         found = self.read_back()
-        lost = [
-            f"{n} was acknowledged at {at}"
-            for at, n in self.delivered.items()
-            if found.get(at) != n
-        ]
+        lost = [f"{n} was acknowledged at {at}" for at, n in self.delivered.items() if found.get(at) != n]
         assert not lost, "; ".join(lost)
-        assert {
-            number for at, number in found.items() if at not in self.delivered
-        } == self.placeless
+        assert {number for at, number in found.items() if at not in self.delivered} == self.placeless
         for partition in range(self._partitions):
             row = [found[at] for at in sorted(found) if at[0] == partition]
             assert row == list(range(partition, self.sent, self._partitions))

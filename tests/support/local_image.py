@@ -33,16 +33,12 @@ def missing() -> str:
 def run(*command: str, cwd: Path | None = None) -> str:
     """Run a command; AssertionError with its output when it fails."""
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=cwd
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=cwd)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
-def local_image(
-    repository: str, add: Callable[[tarfile.TarFile], None], *, recipe: str, programs: Path
-) -> str:
+def local_image(repository: str, add: Callable[[tarfile.TarFile], None], *, recipe: str, programs: Path) -> str:
     """Return the name of the image that `add` fills, made when the daemon has none of this recipe.
 
     `recipe` says which files `add` takes; `programs` is a folder of the image, the first of its path.

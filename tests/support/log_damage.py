@@ -19,11 +19,7 @@ from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, heade
 from storage_host import StorageHost
 
 NOW = 1_700_000_000_000
-TOPIC: dict[str, object] = {
-    "internal.segment.bytes": 700,
-    "index.interval.bytes": 150,
-    "segment.index.bytes": 240,
-}
+TOPIC: dict[str, object] = {"internal.segment.bytes": 700, "index.interval.bytes": 150, "segment.index.bytes": 240}
 PAGE = 96
 STEPS = (
     *["append"] * 8,
@@ -105,9 +101,7 @@ class History:
     def append(self, producer: int = -1, *, transactional: bool = False) -> None:
         data = self._batch(producer, transactional=transactional)
         self._appended(
-            lambda: void(
-                self.log.append_as_leader(data, LeaderEpoch(self.epoch), origin=Origin.COORDINATOR)
-            )
+            lambda: void(self.log.append_as_leader(data, LeaderEpoch(self.epoch), origin=Origin.COORDINATOR))
         )
 
     def end_transaction(self) -> None:
@@ -120,11 +114,7 @@ class History:
             timestamp_ms=NOW + self._made,
         )
         self._appended(
-            lambda: void(
-                self.log.append_as_leader(
-                    marker, LeaderEpoch(self.epoch), origin=Origin.COORDINATOR
-                )
-            )
+            lambda: void(self.log.append_as_leader(marker, LeaderEpoch(self.epoch), origin=Origin.COORDINATOR))
         )
 
     def follow(self) -> None:
@@ -182,11 +172,7 @@ class History:
         """Open the log on a host that may fail."""
         self.host = host
         self.log = self.host.open(
-            str(self.folder),
-            TOPIC,
-            clean=self.clean,
-            recovery_point=self.point,
-            log_start_offset=self.start,
+            str(self.folder), TOPIC, clean=self.clean, recovery_point=self.point, log_start_offset=self.start
         )
         return self.log
 

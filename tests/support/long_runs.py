@@ -17,8 +17,7 @@ Item = TypeVar("Item")
 LONG = os.environ.get("HARROW_LONG") == "1"
 
 long_run = pytest.mark.skipif(
-    not LONG,
-    reason="HARROW_LONG is not 1: `make long` runs tests with a JVM of their own and searches over seeds",
+    not LONG, reason="HARROW_LONG is not 1: `make long` runs tests with a JVM of their own and searches over seeds"
 )
 
 

@@ -9,13 +9,7 @@ import struct
 from collections.abc import Iterable
 
 from crc32c import crc32c
-from harrow.cluster.wire.batch_header import (
-    ATTRIBUTES_AT,
-    CRC_AT,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_MIN,
-)
+from harrow.cluster.wire.batch_header import ATTRIBUTES_AT, CRC_AT, HEADER, HEADER_SIZE, LENGTH_MIN
 from harrow.cluster.wire.compression import compress
 from harrow.cluster.wire.records import write_varint
 

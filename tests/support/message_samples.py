@@ -58,8 +58,4 @@ def errors_in(entity: Any, path: str = "") -> dict[str, ErrorCode]:
 
 def _items(value: Any) -> list[Any]:
     """The items of a list of a response that are structures themselves."""
-    return (
-        [row for row in value if dataclasses.is_dataclass(row)]
-        if issubclass(type(value), tuple)
-        else []
-    )
+    return [row for row in value if dataclasses.is_dataclass(row)] if issubclass(type(value), tuple) else []

@@ -69,25 +69,17 @@ class Encoder:
             count = self.turn % 3
             item = Field(name="item", kind=kind.item)
             items = [self._value(item, kind.item, version, flexible=flexible) for _ in range(count)]
-            return length(None if is_null else count, 4, flexible) + (
-                b"" if is_null else b"".join(items)
-            )
+            return length(None if is_null else count, 4, flexible) + (b"" if is_null else b"".join(items))
         if kind in WIDTHS:
             value = (self.turn * 2_654_435_761) % (1 << 8 * WIDTHS[kind])
             return (0 if self.turn % 5 == 0 else value).to_bytes(WIDTHS[kind], "big")
         if kind == "uuid":
-            return (
-                bytes(16) if self.turn % 5 == 0 else bytes((self.turn * i) % 256 for i in range(16))
-            )
+            return bytes(16) if self.turn % 5 == 0 else bytes((self.turn * i) % 256 for i in range(16))
         width = 2 if kind == "string" else 4
         if is_null:
             return length(None, width, flexible)
         self.turn += 1
-        content = (
-            WORDS[self.turn % len(WORDS)].encode()
-            if kind == "string"
-            else bytes(range(self.turn % 9))
-        )
+        content = WORDS[self.turn % len(WORDS)].encode() if kind == "string" else bytes(range(self.turn % 9))
         return length(len(content), width, flexible) + content
 
 
@@ -107,9 +99,7 @@ def length(size: int | None, width: int, flexible: bool) -> bytes:
     return (-1 if size is None else size).to_bytes(width, "big", signed=True)
 
 
-def _all_versions(
-    keys: dict[int, Struct], values: dict[int, Struct], times: int
-) -> Iterator[NewRecord]:
+def _all_versions(keys: dict[int, Struct], values: dict[int, Struct], times: int) -> Iterator[NewRecord]:
     encoder = Encoder()
     for kind, schema in sorted(values.items()):
         for version in range(schema.newest + 1):
@@ -129,9 +119,7 @@ def _classic_groups() -> Iterator[NewRecord]:
         for version in (0, 1, 2, 3, 7)
     ]
     for kind in ("consumer", "connect"):
-        for first, second in zip(
-            [*inner[:5], b"\0", b"", NEWER], [*inner[5:], b"\0\1\0", b"", b""], strict=True
-        ):
+        for first, second in zip([*inner[:5], b"\0", b"", NEWER], [*inner[5:], b"\0\1\0", b"", b""], strict=True):
             member = b"\0\1m\xff\xff\0\1c\0\1h" + struct.pack(">ii", 7, 8)
             member += length(len(first), 4, False) + first + length(len(second), 4, False) + second
             head = length(len(kind), 2, False) + kind.encode() + struct.pack(">i", 3)
@@ -160,10 +148,7 @@ def write_samples(folder: Path) -> None:
     """Write `OFFSETS` and `TRANSACTIONS` to `folder`."""
     rows = [*_all_versions(KEYS, VALUES, 5), *_classic_groups(), *BROKEN]
     _write(folder / OFFSETS, rows)
-    _write(
-        folder / TRANSACTIONS,
-        [*_all_versions(TRANSACTION_KEYS, TRANSACTION_VALUES, 12), *BROKEN[:3]],
-    )
+    _write(folder / TRANSACTIONS, [*_all_versions(TRANSACTION_KEYS, TRANSACTION_VALUES, 12), *BROKEN[:3]])
 
 
 def _write(path: Path, rows: list[NewRecord]) -> None:
@@ -194,16 +179,8 @@ def write_damaged(folder: Path, *, source: Path) -> None:
     (target / f"{name}.index").write_bytes(index + bytes(64))
     times = (source / f"{name}.timeindex").read_bytes()
     rows = [struct.unpack(">qi", times[at : at + 12]) for at in range(0, len(times), 12)]
-    odd = [
-        rows[0],
-        (rows[1][0] + 7, rows[1][1]),
-        (rows[0][0] - 5, rows[2][1]),
-        (TIME * 2, 10),
-        (TIME * 2 + 1, 5000),
-    ]
-    (target / f"{name}.timeindex").write_bytes(
-        b"".join(struct.pack(">qi", *row) for row in odd) + bytes(36)
-    )
+    odd = [rows[0], (rows[1][0] + 7, rows[1][1]), (rows[0][0] - 5, rows[2][1]), (TIME * 2, 10), (TIME * 2 + 1, 5000)]
+    (target / f"{name}.timeindex").write_bytes(b"".join(struct.pack(">qi", *row) for row in odd) + bytes(36))
     _damaged_snapshots(target)
     entry = struct.pack(">hqqqq", 0, 7, 10, 20, 15)
     (target / f"{name}.txnindex").write_bytes(entry * 2 + entry[:33])

@@ -65,9 +65,7 @@ def repeat_outputs_from_an_old_offset(harrow: Harrow, isolated_s: float) -> None
     common = {**FAST, "bootstrap.servers": harrow.bootstrap_servers}
     biller = Producer({**common, "enable.idempotence": True})
     write(biller, orders.name, range(ORDERS))
-    first = Consumer(
-        {**common, "client.id": "first", "group.id": GROUP, "enable.auto.commit": False}
-    )
+    first = Consumer({**common, "client.id": "first", "group.id": GROUP, "enable.auto.commit": False})
     write(biller, bills.name, range(ORDERS))
     first.commit(offsets=[TopicPartition(orders.name, 0, BATCH)], asynchronous=False)
     with (

@@ -36,9 +36,7 @@ class CrashError(Exception):
 class Job:
     """A service that reads orders in batches and writes bills; its parts can be replaced by wrong ones."""
 
-    def __init__(
-        self, harrow: Harrow, orders: Topic, write: Callable[[list[Message]], None]
-    ) -> None:
+    def __init__(self, harrow: Harrow, orders: Topic, write: Callable[[list[Message]], None]) -> None:
         self.harrow = harrow
         self.orders = orders
         self.write = write
@@ -52,10 +50,14 @@ class Job:
         """Read until `until` records were read, or the end; returns how many were read."""
         consumer = Consumer(
             {
-                "bootstrap.servers": self.harrow.bootstrap_servers, "group.id": self.group, "enable.auto.commit": False,
-                "auto.offset.reset": self.reset, "enable.partition.eof": True, "fetch.wait.max.ms": 20,
+                "bootstrap.servers": self.harrow.bootstrap_servers,
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": self.reset,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
             }
-        )  # fmt: skip
+        )
         read = 0
         try:
             consumer.subscribe([self.orders.name])
@@ -86,18 +88,14 @@ class Job:
         return read
 
 
-def to_topic(
-    harrow: Harrow, bills: Topic, bill: Callable[[Any], Any] = bill_of
-) -> Callable[[list[Message]], None]:
+def to_topic(harrow: Harrow, bills: Topic, bill: Callable[[Any], Any] = bill_of) -> Callable[[list[Message]], None]:
     """Write the bills of a batch to a topic, and wait for their acknowledgements."""
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
 
     def write(batch: list[Message]) -> None:
         for message in batch:
             found = bill(json.loads(message.value() or b""))
-            producer.produce(
-                bills.name, json.dumps({**found, "processed_at": "now"}), key=message.key()
-            )
+            producer.produce(bills.name, json.dumps({**found, "processed_at": "now"}), key=message.key())
         assert producer.flush(30) == 0
 
     return write

@@ -35,16 +35,25 @@ ANOMALIES = (
 
 
 def record(
-    value: Any, *, partition: int = 0, offset: int = 0, key: str | None = None, timestamp_ms: int = 0,
-    topic: str = "in", headers: Mapping[str, Any] | None = None,
-) -> Record:  # fmt: skip
+    value: Any,
+    *,
+    partition: int = 0,
+    offset: int = 0,
+    key: str | None = None,
+    timestamp_ms: int = 0,
+    topic: str = "in",
+    headers: Mapping[str, Any] | None = None,
+) -> Record:
     """Return a record; a value that is not bytes becomes JSON."""
     return Record(
-        topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
         key=None if key is None else key.encode(),
         value=value if value is None or isinstance(value, bytes) else json.dumps(value).encode(),
         headers=tuple((name, str(text).encode()) for name, text in (headers or {}).items()),
-    )  # fmt: skip
+    )
 
 
 def chunks_of(records: Sequence[Record], folder: Path, per_chunk: int) -> list[OutputChunk]:
@@ -57,33 +66,50 @@ def chunks_of(records: Sequence[Record], folder: Path, per_chunk: int) -> list[O
 
 
 def checked(
-    inputs: Sequence[Record], outputs: Sequence[Record], pairing: Pairing, folder: Path, *,
-    commits: Sequence[Commit] = (), times: str = "", retries: Sequence[Record] = (),
-    letters: Sequence[Record] = (), topic_times: Mapping[str, str] | None = None, reads: str = "",
-    promise: RetryPromise | None = None, ordered: bool = True, per_chunk: int = 3,
-    spark: SparkHandle | None = None, before: Callable[[], None] = lambda: None,
-) -> PipelineFindings:  # fmt: skip
+    inputs: Sequence[Record],
+    outputs: Sequence[Record],
+    pairing: Pairing,
+    folder: Path,
+    *,
+    commits: Sequence[Commit] = (),
+    times: str = "",
+    retries: Sequence[Record] = (),
+    letters: Sequence[Record] = (),
+    topic_times: Mapping[str, str] | None = None,
+    reads: str = "",
+    promise: RetryPromise | None = None,
+    ordered: bool = True,
+    per_chunk: int = 3,
+    spark: SparkHandle | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> PipelineFindings:
     """Judge a pipeline by the stages, in this process unless `spark` is given."""
     source = chunks_of(inputs, folder / "source", per_chunk)
     sink = chunks_of(outputs, folder / "sink", per_chunk)
     by_topic: dict[str, list[Record]] = {}
     for given in retries:
         by_topic.setdefault(given.topic, []).append(given)
-    retried = [
-        chunk
-        for topic, records in by_topic.items()
-        for chunk in chunks_of(records, folder / topic, per_chunk)
-    ]
+    retried = [chunk for topic, records in by_topic.items() for chunk in chunks_of(records, folder / topic, per_chunk)]
     dead = chunks_of(letters, folder / "letters", per_chunk)
     before()
     return check_pipeline(
         PipelineInputs(
-            pairing=pairing, source=source, sink=sink, commits=commit_times(commits), times=times, ordered=ordered,
-            retries=retried, letters=dead, topic_times=topic_times or {}, reads=reads,
+            pairing=pairing,
+            source=source,
+            sink=sink,
+            commits=commit_times(commits),
+            times=times,
+            ordered=ordered,
+            retries=retried,
+            letters=dead,
+            topic_times=topic_times or {},
+            reads=reads,
             retry=None if promise is None else RetryColumns(promise=promise),
         ),
-        folder=folder, spark=spark, engine="inline" if spark is None else "spark",
-    )  # fmt: skip
+        folder=folder,
+        spark=spark,
+        engine="inline" if spark is None else "spark",
+    )
 
 
 def anomalies(found: PipelineFindings | Judgement) -> Counter[str]:

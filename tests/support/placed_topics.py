@@ -35,10 +35,7 @@ class TwoReplicas:
         """Wait until `node` leads alone."""
         alone = [node]
         until(
-            lambda: (
-                self.cluster.leader(self.topic, 0) == node
-                and self.cluster.isr(self.topic, 0) == alone
-            ),
+            lambda: self.cluster.leader(self.topic, 0) == node and self.cluster.isr(self.topic, 0) == alone,
             f"broker {node} leads {self.topic} alone",
         )
 

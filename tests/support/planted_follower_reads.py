@@ -32,12 +32,12 @@ def _stale(
     changed = bytearray()
     while data:
         header = header_at(data)
-        records: list[NewRecord] = [
-            (record.key, b"stale", record.headers) for record in decode_records(data)
-        ]
+        records: list[NewRecord] = [(record.key, b"stale", record.headers) for record in decode_records(data)]
         changed += build_batch(
-            records, timestamp_ms=header.base_timestamp, base_offset=header.base_offset,
+            records,
+            timestamp_ms=header.base_timestamp,
+            base_offset=header.base_offset,
             leader_epoch=header.leader_epoch,
-        )  # fmt: skip
+        )
         data = data[header.size :]
     return answer._replace(records=[bytes(changed)]), len(changed)

@@ -21,10 +21,7 @@ def plant(planter: Planter) -> None:
 
 
 def _forget(
-    self: FetchHandler,
-    fetch: FetchRequest,
-    reader: FetchReader,
-    answer: Callable[[list[FetchAnswer]], None],
+    self: FetchHandler, fetch: FetchRequest, reader: FetchReader, answer: Callable[[list[FetchAnswer]], None]
 ) -> None:
     if fetch.min_bytes <= MANY_BYTES:
         _wait(self, fetch, reader, answer)

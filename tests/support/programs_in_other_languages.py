@@ -55,15 +55,11 @@ def build(program: str) -> None:
         try:
             done = subprocess.run(
                 command, cwd=partial, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise NotBuiltError(
-                f"{program}: {' '.join(command)} took more than {BUILD_TIMEOUT_S} s"
-            ) from None
-        if done.returncode:
-            raise NotBuiltError(
-                f"{program}: {' '.join(command)} failed: {(done.stdout + done.stderr)[-2000:]}"
             )
+        except subprocess.TimeoutExpired:
+            raise NotBuiltError(f"{program}: {' '.join(command)} took more than {BUILD_TIMEOUT_S} s") from None
+        if done.returncode:
+            raise NotBuiltError(f"{program}: {' '.join(command)} failed: {(done.stdout + done.stderr)[-2000:]}")
     (partial / BUILT).touch()
     partial.replace(folder)
 
@@ -81,11 +77,7 @@ def tools(program: str) -> tuple[str, ...]:
     return TOOLS[program.rpartition("/")[2]]
 
 
-TOOLS: Mapping[str, tuple[str, ...]] = {
-    "go": ("go",),
-    "node": ("node", "npm"),
-    "java": ("java", "javac", "mvn"),
-}
+TOOLS: Mapping[str, tuple[str, ...]] = {"go": ("go",), "node": ("node", "npm"), "java": ("java", "javac", "mvn")}
 NPM = ("npm", "ci", "--no-audit", "--no-fund")
 JARS = ("mvn", "-q", "-B", "dependency:copy-dependencies")
 JAVAC = ("javac", "-nowarn", "-d", "classes", "-cp")

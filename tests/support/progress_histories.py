@@ -61,98 +61,133 @@ class History:
     # ---- the cluster -------------------------------------------------------------------------
 
     def leads(
-        self, at_s: float, leader: int, *, isr: Sequence[int] = (1, 2, 3), epoch: int = 0,
-        place: tuple[str, int] = PLACE, topic_id: str = "id",
-    ) -> None:  # fmt: skip
+        self,
+        at_s: float,
+        leader: int,
+        *,
+        isr: Sequence[int] = (1, 2, 3),
+        epoch: int = 0,
+        place: tuple[str, int] = PLACE,
+        topic_id: str = "id",
+    ) -> None:
         self.events.append(
             {
-                "event": "partition.leader", "t_ns": ns(at_s), "topic": place[0], "partition": place[1],
-                "topic_id": topic_id, "leader": leader, "leader_epoch": epoch, "isr": list(isr),
+                "event": "partition.leader",
+                "t_ns": ns(at_s),
+                "topic": place[0],
+                "partition": place[1],
+                "topic_id": topic_id,
+                "leader": leader,
+                "leader_epoch": epoch,
+                "isr": list(isr),
                 "broker": f"broker-{leader}",
             }
-        )  # fmt: skip
+        )
 
     def isr(
         self, at_s: float, isr: Sequence[int], *, epoch: int = 0, leader: int = 1, place: tuple[str, int] = PLACE
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.events.append(
             {
-                "event": "partition.isr", "t_ns": ns(at_s), "topic": place[0], "partition": place[1],
-                "leader_epoch": epoch, "isr": list(isr), "broker": f"broker-{leader}",
+                "event": "partition.isr",
+                "t_ns": ns(at_s),
+                "topic": place[0],
+                "partition": place[1],
+                "leader_epoch": epoch,
+                "isr": list(isr),
+                "broker": f"broker-{leader}",
             }
-        )  # fmt: skip
+        )
 
     def broker(self, event: str, at_s: float, node: int, **fields: object) -> None:
         self.events.append({"event": event, "t_ns": ns(at_s), "broker": f"broker-{node}", **fields})
 
     def fault(
         self, begin_s: float, end_s: float, *nodes: int, of_application: bool = False, acts_from_s: float | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         number = str(len(self.faults) + 1)
         acts_from_ns = None if acts_from_s is None else ns(acts_from_s)
         self.faults.append(
             Disturbance(
-                id=number, label=f"fault {number}", begin_ns=ns(begin_s), end_ns=ns(end_s), nodes=nodes,
-                of_application=of_application, acts_from_ns=acts_from_ns,
+                id=number,
+                label=f"fault {number}",
+                begin_ns=ns(begin_s),
+                end_ns=ns(end_s),
+                nodes=nodes,
+                of_application=of_application,
+                acts_from_ns=acts_from_ns,
             )
-        )  # fmt: skip
+        )
 
     # ---- clients -----------------------------------------------------------------------------
 
-    def _batch(
-        self, kind: int, client: str, at_s: float, first: int, last: int, **fields: int
-    ) -> None:
+    def _batch(self, kind: int, client: str, at_s: float, first: int, last: int, **fields: int) -> None:
         row: Row = {
-            "kind": kind, "client": self.number(client), "base_offset": first, "last_offset": last,
-            "completed_ns": ns(at_s), "created_ns": ns(at_s), "flags": 0, "error": 0,
+            "kind": kind,
+            "client": self.number(client),
+            "base_offset": first,
+            "last_offset": last,
+            "completed_ns": ns(at_s),
+            "created_ns": ns(at_s),
+            "flags": 0,
+            "error": 0,
             "base_timestamp_ms": round(at_s * 1000),
-        }  # fmt: skip
+        }
         self.batches.append(row | fields)
 
     def acked(
         self, at_s: float, offset: int, *, made_s: float | None = None, client: str = "shop", last: int | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A Produce was acknowledged; its records were made at `made_s`."""
         made = at_s if made_s is None else made_s
         self._batch(
-            PRODUCED, client, at_s, offset, offset if last is None else last,
-            created_ns=ns(made), base_timestamp_ms=round(made * 1000),
-        )  # fmt: skip
+            PRODUCED,
+            client,
+            at_s,
+            offset,
+            offset if last is None else last,
+            created_ns=ns(made),
+            base_timestamp_ms=round(made * 1000),
+        )
 
     def refused(self, at_s: float, error: int = 6, client: str = "shop") -> None:
         self._batch(PRODUCED, client, at_s, -1, -1, error=error)
 
     def delivered(
         self, at_s: float, first: int, last: int | None = None, *, client: str = "bill", committed: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         flags = FLAG_READ_COMMITTED if committed else 0
         self._batch(FETCHED, client, at_s, first, first if last is None else last, flags=flags)
 
-    def committed(
-        self, at_s: float, offset: int, *, group: str = "billing", client: str = "bill"
-    ) -> None:
+    def committed(self, at_s: float, offset: int, *, group: str = "billing", client: str = "bill") -> None:
         self.commits.append(
             {
-                "kind": OFFSET_COMMITTED, "error": 0, "group": self.number(group), "client": self.number(client),
-                "offset": offset, "completed_ns": ns(at_s),
+                "kind": OFFSET_COMMITTED,
+                "error": 0,
+                "group": self.number(group),
+                "client": self.number(client),
+                "offset": offset,
+                "completed_ns": ns(at_s),
             }
-        )  # fmt: skip
+        )
 
     def owns(
         self, at_s: float, member: str = "m1", *, client: str = "bill", group: str = "billing", released: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         for name in (group, client):
             self.number(name)
         self.members.append(
             {
-                "kind": MEMBER_RELEASED if released else MEMBER_OWNS, "group": group, "member": member,
-                "client": client, "leader_epoch": 0, "time_ns": ns(at_s),
+                "kind": MEMBER_RELEASED if released else MEMBER_OWNS,
+                "group": group,
+                "member": member,
+                "client": client,
+                "leader_epoch": 0,
+                "time_ns": ns(at_s),
             }
-        )  # fmt: skip
+        )
 
-    def releases(
-        self, at_s: float, member: str = "m1", *, client: str = "bill", expired: bool = False
-    ) -> None:
+    def releases(self, at_s: float, member: str = "m1", *, client: str = "bill", expired: bool = False) -> None:
         self.owns(at_s, member, client=client, released=True)
         if expired:
             self.expired.add(member)
@@ -160,20 +195,14 @@ class History:
     def state(self, at_s: float, state: str, group: str = "billing") -> None:
         self.states.append({"group": group, "state": state, "time_ns": ns(at_s), "leader_epoch": 0})
 
-    def transaction(
-        self, at_s: float, state: int, *, producer_id: int = 1, name: str = "tx"
-    ) -> None:
+    def transaction(self, at_s: float, state: int, *, producer_id: int = 1, name: str = "tx") -> None:
         self.transactions.append(
-            {
-                "state": state, "transactional_id": self.number(name), "producer_id": producer_id, "time_ns": ns(at_s)
-            }
-        )  # fmt: skip
+            {"state": state, "transactional_id": self.number(name), "producer_id": producer_id, "time_ns": ns(at_s)}
+        )
 
     # ---- the verdict -------------------------------------------------------------------------
 
-    def judge(
-        self, within_s: float | None = None, *, of_faults: dict[str, float] | None = None
-    ) -> ProgressFindings:
+    def judge(self, within_s: float | None = None, *, of_faults: dict[str, float] | None = None) -> ProgressFindings:
         bounds = Bounds(
             of_verdict_ns=None if within_s is None else ns(within_s),
             of_faults_ns={fault: ns(bound) for fault, bound in (of_faults or {}).items()},
@@ -186,32 +215,32 @@ class History:
             clients |= {row["client"] for row in self.commits if self.names[row["group"]] == group}
             groups.append(
                 GroupInput(
-                    name=group, clients=frozenset(clients), number=self.number(group),
+                    name=group,
+                    clients=frozenset(clients),
+                    number=self.number(group),
                     owned=tenures(rows.get(group, ()), ns(self.end_s), frozenset(self.expired)),
                     rebalances=rebalances(states.get(group, ()), ns(self.end_s)),
                 )
-            )  # fmt: skip
+            )
         given = PartitionInput(
-            place=PLACE, batches=columns(self.batches, BATCH_COLUMNS),
+            place=PLACE,
+            batches=columns(self.batches, BATCH_COLUMNS),
             offsets=columns(self.commits, COLUMNS[COMMITTED]),
-            transactions=columns(self.transactions, COLUMNS[DECIDED]), names=self.names, not_users=frozenset(),
-            groups=groups, begin_ns=0, end_ns=ns(self.end_s),
-        )  # fmt: skip
+            transactions=columns(self.transactions, COLUMNS[DECIDED]),
+            names=self.names,
+            not_users=frozenset(),
+            groups=groups,
+            begin_ns=0,
+            end_ns=ns(self.end_s),
+        )
         return ProgressJudge(
             tracks=PartitionActivity(given).tracks(),
-            availability=Availability(
-                events=self.events, faults=self.faults, least_isr={PLACE[0]: self.least_isr}
-            ),
-            coordinators={
-                ("group", "billing"): COORDINATOR,
-                ("transactional id", "tx"): (TRANSACTIONS.name, 0),
-            },
-            bounds=bounds, started_ns=0,
-        ).judge()  # fmt: skip
+            availability=Availability(events=self.events, faults=self.faults, least_isr={PLACE[0]: self.least_isr}),
+            coordinators={("group", "billing"): COORDINATOR, ("transactional id", "tx"): (TRANSACTIONS.name, 0)},
+            bounds=bounds,
+            started_ns=0,
+        ).judge()
 
 
 def columns(rows: Sequence[Row], dtypes: Any) -> dict[str, Any]:
-    return {
-        name: np.array([row[name] for row in rows], np.dtype(dtype))
-        for name, dtype in dtypes.items()
-    }
+    return {name: np.array([row[name] for row in rows], np.dtype(dtype)) for name, dtype in dtypes.items()}

@@ -63,9 +63,14 @@ class PromisedRun:
         """When the final read asked for the high watermarks."""
 
     def record(
-        self, value: object, *, key: bytes | str | None = b"k", partition: int = 0, topic: str = TOPIC,
+        self,
+        value: object,
+        *,
+        key: bytes | str | None = b"k",
+        partition: int = 0,
+        topic: str = TOPIC,
         headers: Sequence[Header] | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Add a record; a mapping is written as JSON, bytes and None stay. Returns its offset."""
         content = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         raw_key = key.encode() if isinstance(key, str) else key
@@ -81,13 +86,19 @@ class PromisedRun:
 
     def acknowledged(
         self, offset: int, at_ns: int, *, partition: int = 0, topic: str = TOPIC, client: str = "app"
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record a send that was acknowledged with an offset."""
         history = self._history = self._history or HistoryWriter(self.folder / run_folder.HISTORY)
         history.append(
-            OperationFunction.SEND, OperationType.OK, history.name(client), history.name(topic), partition, offset,
-            invoked_ns=at_ns, time_ns=at_ns + 1,
-        )  # fmt: skip
+            OperationFunction.SEND,
+            OperationType.OK,
+            history.name(client),
+            history.name(topic),
+            partition,
+            offset,
+            invoked_ns=at_ns,
+            time_ns=at_ns + 1,
+        )
 
     def committed(self, offset: int, *, group: str = "billing", topic: str = TOPIC) -> int:
         """Record a commit of partition 0 in a broker's tap; return a time after it, monotonic in ns."""
@@ -107,23 +118,14 @@ class PromisedRun:
         writer = ContentsWriter(drain)
         for topic, messages in self._messages.items():
             writer.add(topic, cast("list[Message]", messages)) if messages else None
-        writer.finish(
-            [self._read(topic, partition, high) for (topic, partition), high in self._next.items()]
-        )
+        writer.finish([self._read(topic, partition, high) for (topic, partition), high in self._next.items()])
         if self._history is not None:
             self._history.close()
         return self.folder
 
     def _read(self, topic: str, partition: int, high: int) -> FinalRead:
         count = sum(message.partition() == partition for message in self._messages[topic])
-        return FinalRead(
-            topic=topic,
-            partition=partition,
-            low=0,
-            high=high,
-            records=count,
-            asked_ns=self.asked_ns,
-        )
+        return FinalRead(topic=topic, partition=partition, low=0, high=high, records=count, asked_ns=self.asked_ns)
 
 
 def by_name(anomalies: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:

@@ -12,13 +12,7 @@ from typing import Any
 from harrow.cluster import Cluster
 from harrow.cluster.broker_folder import TAP, TAP_NAMES, broker_files
 from harrow.cluster.proxy_supervisor import Proxy
-from harrow.harness.histories.coordinator_rows import (
-    FILES,
-    MEMBERS,
-    OFFSETS,
-    TRANSACTIONS,
-    map_coordinator_rows,
-)
+from harrow.harness.histories.coordinator_rows import FILES, MEMBERS, OFFSETS, TRANSACTIONS, map_coordinator_rows
 from harrow.harness.histories.format import read_names
 from harrow.harness.histories.tap import map_tap
 

@@ -39,9 +39,7 @@ class RawConsumerGroup(RawGroup):
         self.beat("probe", -1)
         assert self.delete(self.name) == {self.name: ErrorCode.none}
 
-    def subscription(
-        self, owned: Numbers | None = None, *, topics: Sequence[str] | None = None
-    ) -> bytes:
+    def subscription(self, owned: Numbers | None = None, *, topics: Sequence[str] | None = None) -> bytes:
         """ConsumerProtocolSubscription v1."""
         names = (self.topic,) if topics is None else topics
         head = struct.pack(">hi", 1, len(names)) + b"".join(map(_text, names))
@@ -58,9 +56,16 @@ class RawConsumerGroup(RawGroup):
     # ---- the classic protocol ----------------------------------------------------------------------
 
     def rejoin(
-        self, name: str, member: str | None = None, *, owned: Numbers | None = None,
-        topics: Sequence[str] | None = None, protocol: str = "cooperative-sticky", version: int = 9, **more: Any,
-    ) -> Joined:  # fmt: skip
+        self,
+        name: str,
+        member: str | None = None,
+        *,
+        owned: Numbers | None = None,
+        topics: Sequence[str] | None = None,
+        protocol: str = "cooperative-sticky",
+        version: int = 9,
+        **more: Any,
+    ) -> Joined:
         """JoinGroup with what the member owns; `member` None: under the id of `name`."""
         data = self.subscription(owned, topics=topics)
         given = name if member is None else member
@@ -85,9 +90,17 @@ class RawConsumerGroup(RawGroup):
     # ---- the consumer protocol ---------------------------------------------------------------------
 
     def beat(
-        self, member: str, epoch: int, *, owned: Numbers | None = None, topics: Sequence[str] | None = None,
-        instance: str | None = None, version: int = 1, timeout_ms: int = -1, **more: Any,
-    ) -> Answer:  # fmt: skip
+        self,
+        member: str,
+        epoch: int,
+        *,
+        owned: Numbers | None = None,
+        topics: Sequence[str] | None = None,
+        instance: str | None = None,
+        version: int = 1,
+        timeout_ms: int = -1,
+        **more: Any,
+    ) -> Answer:
         """ConsumerGroupHeartbeat: error, member epoch, assigned partitions (None: not changed)."""
         s = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, "request")
         rows = None
@@ -95,11 +108,18 @@ class RawConsumerGroup(RawGroup):
             row = s.TopicPartitions(topic_id=self.topic_id, partitions=tuple(owned))
             rows = (row,) if owned else ()
         answer = self.ask(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT, version, "ConsumerGroupHeartbeatRequest",
-            group_id=self.name, member_id=self.id_of(member), member_epoch=epoch, instance_id=instance,
-            rebalance_timeout=messages.milliseconds(timeout_ms), topic_partitions=rows,
-            subscribed_topic_names=None if topics is None else tuple(topics), **more,
-        )  # fmt: skip
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            version,
+            "ConsumerGroupHeartbeatRequest",
+            group_id=self.name,
+            member_id=self.id_of(member),
+            member_epoch=epoch,
+            instance_id=instance,
+            rebalance_timeout=messages.milliseconds(timeout_ms),
+            topic_partitions=rows,
+            subscribed_topic_names=None if topics is None else tuple(topics),
+            **more,
+        )
         given = answer.assignment
         numbers = given and sorted(n for row in given.topic_partitions for n in row.partitions)
         return ErrorCode(answer.error_code), answer.member_epoch, numbers
@@ -112,18 +132,18 @@ class RawConsumerGroup(RawGroup):
     def consumers(self) -> tuple[Any, ...]:
         """ConsumerGroupDescribe: error, state, epochs, and of each member name, epoch, protocol, partitions, target."""
         (row,) = self.ask(
-            ApiKey.CONSUMER_GROUP_DESCRIBE,
-            1,
-            "ConsumerGroupDescribeRequest",
-            group_ids=(self.name,),
+            ApiKey.CONSUMER_GROUP_DESCRIBE, 1, "ConsumerGroupDescribeRequest", group_ids=(self.name,)
         ).groups
         members = [
             (
-                self._name_of(m.member_id), m.member_epoch, m.member_type,
-                _count(m.assignment), _count(m.target_assignment),
+                self._name_of(m.member_id),
+                m.member_epoch,
+                m.member_type,
+                _count(m.assignment),
+                _count(m.target_assignment),
             )
             for m in row.members
-        ]  # fmt: skip
+        ]
         error = ErrorCode(row.error_code)
         return error, row.group_state, row.group_epoch, row.assignment_epoch, sorted(members)
 
@@ -149,31 +169,27 @@ class RawConsumerGroup(RawGroup):
         ]
         named += [s.OffsetCommitRequestTopic(name=topic, partitions=()) for topic in topics]
         answer = self.ask(
-            ApiKey.OFFSET_COMMIT, 8, "OffsetCommitRequest",
-            group_id=self.name, generation_id_or_member_epoch=-1, member_id="", topics=tuple(named),
-        )  # fmt: skip
+            ApiKey.OFFSET_COMMIT,
+            8,
+            "OffsetCommitRequest",
+            group_id=self.name,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=tuple(named),
+        )
         return [
-            (
-                topic.name,
-                [(row.partition_index, ErrorCode(row.error_code)) for row in topic.partitions],
-            )
+            (topic.name, [(row.partition_index, ErrorCode(row.error_code)) for row in topic.partitions])
             for topic in answer.topics
         ]
 
     def fetch_by_id(self, *ids: Any) -> list[Any]:
         """OffsetFetch v10 of partition 0 of each topic: which ids the response has, and the errors."""
         s = self.schema(ApiKey.OFFSET_FETCH, 10)
-        topics = tuple(
-            s.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
-            for topic_id in ids
-        )
+        topics = tuple(s.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,)) for topic_id in ids)
         group = s.OffsetFetchRequestGroup(group_id=self.name, topics=topics)
-        answer = self.ask(
-            ApiKey.OFFSET_FETCH, 10, "OffsetFetchRequest", groups=(group,), require_stable=False
-        )
+        answer = self.ask(ApiKey.OFFSET_FETCH, 10, "OffsetFetchRequest", groups=(group,), require_stable=False)
         return [
-            (topic.topic_id is not None, ErrorCode(topic.partitions[0].error_code))
-            for topic in answer.groups[0].topics
+            (topic.topic_id is not None, ErrorCode(topic.partitions[0].error_code)) for topic in answer.groups[0].topics
         ]
 
 

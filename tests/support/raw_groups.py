@@ -63,10 +63,18 @@ class RawGroup:
     # ---- JoinGroup ---------------------------------------------------------------------------------
 
     def send_join(
-        self, link: RawKafka, member_id: str = "", version: int = 9, *, protocols: Protocols = RANGE,
-        instance: str | None = None, session_ms: int = 20_000, rebalance_ms: int = 4_000,
-        protocol_type: str = "consumer", group: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        link: RawKafka,
+        member_id: str = "",
+        version: int = 9,
+        *,
+        protocols: Protocols = RANGE,
+        instance: str | None = None,
+        session_ms: int = 20_000,
+        rebalance_ms: int = 4_000,
+        protocol_type: str = "consumer",
+        group: str | None = None,
+    ) -> None:
         """Sends a JoinGroup without waiting for its response."""
         s = messages.schema(ApiKey.JOIN_GROUP, version, "request")
         more: dict[str, Any] = {}
@@ -74,9 +82,7 @@ class RawGroup:
             more["rebalance_timeout"] = messages.milliseconds(rebalance_ms)
         if version >= 5:
             more["group_instance_id"] = instance
-        rows = tuple(
-            s.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols
-        )
+        rows = tuple(s.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols)
         entity = s.JoinGroupRequest(
             group_id=self.name if group is None else group,
             session_timeout=messages.milliseconds(session_ms),
@@ -110,10 +116,17 @@ class RawGroup:
     # ---- SyncGroup, Heartbeat, LeaveGroup ----------------------------------------------------------
 
     def send_sync(
-        self, link: RawKafka, member: str, generation: int, version: int = 5, *,
-        gives: Mapping[str, bytes] | None = None, instance: str | None = None,
-        protocol: tuple[str | None, str | None] = ("consumer", "range"), group: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        link: RawKafka,
+        member: str,
+        generation: int,
+        version: int = 5,
+        *,
+        gives: Mapping[str, bytes] | None = None,
+        instance: str | None = None,
+        protocol: tuple[str | None, str | None] = ("consumer", "range"),
+        group: str | None = None,
+    ) -> None:
         """Sends a SyncGroup without waiting; `protocol`: type and name."""
         s = messages.schema(ApiKey.SYNC_GROUP, version, "request")
         more: dict[str, Any] = {}
@@ -139,9 +152,7 @@ class RawGroup:
         _, answer = link.take()
         return ErrorCode(answer.error_code), bytes(answer.assignment)
 
-    def sync(
-        self, member: str, generation: int, version: int = 5, **more: Any
-    ) -> tuple[ErrorCode, bytes]:
+    def sync(self, member: str, generation: int, version: int = 5, **more: Any) -> tuple[ErrorCode, bytes]:
         """One SyncGroup and its response."""
         self.send_sync(self.home, member, generation, version, **more)
         return self.take_sync(self.home)
@@ -151,10 +162,14 @@ class RawGroup:
     ) -> ErrorCode:
         """The error of a Heartbeat."""
         answer = self.ask(
-            ApiKey.HEARTBEAT, 4, "HeartbeatRequest",
-            group_id=self.name if group is None else group, generation_id=generation,
-            member_id=self.id_of(member), group_instance_id=instance,
-        )  # fmt: skip
+            ApiKey.HEARTBEAT,
+            4,
+            "HeartbeatRequest",
+            group_id=self.name if group is None else group,
+            generation_id=generation,
+            member_id=self.id_of(member),
+            group_instance_id=instance,
+        )
         return ErrorCode(answer.error_code)
 
     def leave(
@@ -167,21 +182,18 @@ class RawGroup:
             for name, instance in members
         )
         answer = self.ask(
-            ApiKey.LEAVE_GROUP, 5, "LeaveGroupRequest",
-            group_id=self.name if group is None else group, members=rows,
-        )  # fmt: skip
+            ApiKey.LEAVE_GROUP, 5, "LeaveGroupRequest", group_id=self.name if group is None else group, members=rows
+        )
         left = [
-            (self._name_of(row.member_id), row.group_instance_id, ErrorCode(row.error_code))
-            for row in answer.members
+            (self._name_of(row.member_id), row.group_instance_id, ErrorCode(row.error_code)) for row in answer.members
         ]
         return ErrorCode(answer.error_code), left
 
     def leave_alone(self, member: str, version: int = 2) -> ErrorCode:
         """LeaveGroup of one member, before version 3."""
         answer = self.ask(
-            ApiKey.LEAVE_GROUP, version, "LeaveGroupRequest",
-            group_id=self.name, member_id=self.id_of(member),
-        )  # fmt: skip
+            ApiKey.LEAVE_GROUP, version, "LeaveGroupRequest", group_id=self.name, member_id=self.id_of(member)
+        )
         return ErrorCode(answer.error_code)
 
     # ---- whole rebalances --------------------------------------------------------------------------
@@ -216,9 +228,7 @@ class RawGroup:
         _, _, generation, _, leader, _ = next(iter(joined.values()))
         return generation, leader
 
-    def sync_all(
-        self, links: Mapping[str, RawKafka], generation: int, protocol_type: str = "consumer"
-    ) -> None:
+    def sync_all(self, links: Mapping[str, RawKafka], generation: int, protocol_type: str = "consumer") -> None:
         """All members sync; each is given its own name."""
         gives = {name: name.encode() for name in links}
         protocol = (protocol_type, "range")
@@ -236,17 +246,30 @@ class RawGroup:
     # ---- offsets -----------------------------------------------------------------------------------
 
     def commit(
-        self, topic: str, offset: int, member: str = "", generation: int = -1, version: int = 9, *,
-        partition: int = 0, instance: str | None = None, metadata: str = "",
-    ) -> ErrorCode:  # fmt: skip
+        self,
+        topic: str,
+        offset: int,
+        member: str = "",
+        generation: int = -1,
+        version: int = 9,
+        *,
+        partition: int = 0,
+        instance: str | None = None,
+        metadata: str = "",
+    ) -> ErrorCode:
         """The error of an OffsetCommit of one partition."""
         rows = [(topic, partition, offset, metadata)]
         return self.commit_rows(rows, member, generation, version, instance=instance)[0]
 
     def commit_rows(
-        self, rows: Sequence[tuple[str, int, int, str]], member: str = "", generation: int = -1,
-        version: int = 9, *, instance: str | None = None,
-    ) -> list[ErrorCode]:  # fmt: skip
+        self,
+        rows: Sequence[tuple[str, int, int, str]],
+        member: str = "",
+        generation: int = -1,
+        version: int = 9,
+        *,
+        instance: str | None = None,
+    ) -> list[ErrorCode]:
         """OffsetCommit of rows (topic, partition, offset, metadata); the error of each."""
         s = messages.schema(ApiKey.OFFSET_COMMIT, version, "request")
         more = {"group_instance_id": instance} if version >= 7 else {}
@@ -262,10 +285,15 @@ class RawGroup:
             for topic, partition, offset, text in rows
         )
         answer = self.ask(
-            ApiKey.OFFSET_COMMIT, version, "OffsetCommitRequest",
-            group_id=self.name, generation_id_or_member_epoch=generation,
-            member_id=self.id_of(member), topics=topics, **more,
-        )  # fmt: skip
+            ApiKey.OFFSET_COMMIT,
+            version,
+            "OffsetCommitRequest",
+            group_id=self.name,
+            generation_id_or_member_epoch=generation,
+            member_id=self.id_of(member),
+            topics=topics,
+            **more,
+        )
         return [ErrorCode(row.error_code) for topic in answer.topics for row in topic.partitions]
 
     def fetch(
@@ -280,9 +308,7 @@ class RawGroup:
                 for name, numbers in topics.items()
             )
         asked = tuple(s.OffsetFetchRequestGroup(group_id=name, topics=wanted) for name in groups)
-        answer = self.ask(
-            ApiKey.OFFSET_FETCH, 8, "OffsetFetchRequest", groups=asked, require_stable=stable
-        )
+        answer = self.ask(ApiKey.OFFSET_FETCH, 8, "OffsetFetchRequest", groups=asked, require_stable=stable)
         return {row.group_id: _fetched(row) for row in answer.groups}
 
     def delete_offsets(
@@ -291,15 +317,16 @@ class RawGroup:
         """OffsetDelete: error, and topic, partition and error of each."""
         s = messages.schema(ApiKey.OFFSET_DELETE, 0, "request")
         topics = tuple(
-            s.OffsetDeleteRequestTopic(
-                name=topic, partitions=(s.OffsetDeleteRequestPartition(partition_index=number),)
-            )
+            s.OffsetDeleteRequestTopic(name=topic, partitions=(s.OffsetDeleteRequestPartition(partition_index=number),))
             for topic, number in rows
         )
         answer = self.ask(
-            ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequest",
-            group_id=self.name if group is None else group, topics=topics,
-        )  # fmt: skip
+            ApiKey.OFFSET_DELETE,
+            0,
+            "OffsetDeleteRequest",
+            group_id=self.name if group is None else group,
+            topics=topics,
+        )
         deleted = [
             (topic.name, row.partition_index, ErrorCode(row.error_code))
             for topic in answer.topics
@@ -317,8 +344,7 @@ class RawGroup:
         answer = self.ask(ApiKey.DESCRIBE_GROUPS, version, "DescribeGroupsRequest", groups=(name,))
         row = answer.groups[0]
         members = [
-            (self._name_of(m.member_id), bytes(m.member_metadata), bytes(m.member_assignment))
-            for m in row.members
+            (self._name_of(m.member_id), bytes(m.member_metadata), bytes(m.member_assignment)) for m in row.members
         ]
         error = ErrorCode(row.error_code)
         return error, row.group_state, row.protocol_type, row.protocol_data, sorted(members)
@@ -327,14 +353,11 @@ class RawGroup:
         """The state by Kafka's name."""
         return self.describe()[1]
 
-    def listed(
-        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
-    ) -> tuple[str, str, str] | None:
+    def listed(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> tuple[str, str, str] | None:
         """The group in ListGroups with these filters: protocol type, state, type."""
         answer = self.ask(
-            ApiKey.LIST_GROUPS, 5, "ListGroupsRequest",
-            states_filter=tuple(states), types_filter=tuple(types),
-        )  # fmt: skip
+            ApiKey.LIST_GROUPS, 5, "ListGroupsRequest", states_filter=tuple(states), types_filter=tuple(types)
+        )
         assert answer.error_code is ErrorCode.none, answer
         rows = [row for row in answer.groups if row.group_id == self.name]
         return (rows[0].protocol_type, rows[0].group_state, rows[0].group_type) if rows else None

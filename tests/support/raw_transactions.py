@@ -63,9 +63,7 @@ class RawProducer:
 
     # ---- InitProducerId ----------------------------------------------------------------------------
 
-    def ask_init(
-        self, *given: int, version: int = 5, timeout_ms: int = 60_000, name: str | None = None
-    ) -> Any:
+    def ask_init(self, *given: int, version: int = 5, timeout_ms: int = 60_000, name: str | None = None) -> Any:
         """InitProducerId; `given`: producer id and epoch (KIP-360)."""
         s = messages.schema(ApiKey.INIT_PRODUCER_ID, version, "request")
         extra = dict(zip(("producer_id", "producer_epoch"), given, strict=False))
@@ -78,9 +76,7 @@ class RawProducer:
 
     def init(self, *given: int, version: int = 5, timeout_ms: int = 60_000) -> Any:
         """As `ask_init`, until the coordinator is free; takes the id and the epoch."""
-        answer = self.patiently(
-            lambda: self.ask_init(*given, version=version, timeout_ms=timeout_ms)
-        )
+        answer = self.patiently(lambda: self.ask_init(*given, version=version, timeout_ms=timeout_ms))
         if answer.error_code is ErrorCode.none:
             self.take(answer)
         return answer
@@ -100,27 +96,25 @@ class RawProducer:
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=(
-                s.AddPartitionsToTxnTopic(name=topic, partitions=partitions or (0,)),
-            ),
+            v3_and_below_topics=(s.AddPartitionsToTxnTopic(name=topic, partitions=partitions or (0,)),),
         )
         answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
         rows = answer.results_by_topic_v3_and_below[0].results_by_partition
         return ErrorCode(min(rows, key=lambda row: row.partition_index).partition_error_code)
 
-    def add_many(
-        self, version: int, **topics: Sequence[int]
-    ) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
+    def add_many(self, version: int, **topics: Sequence[int]) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
         """AddPartitionsToTxn v4 or v5, for one transaction: of each topic the partitions with their errors."""
         s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
         rows = tuple(
-            s.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers))
-            for name, numbers in topics.items()
+            s.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers)) for name, numbers in topics.items()
         )
         transaction = s.AddPartitionsToTxnTransaction(
-            transactional_id=self.name, producer_id=self.producer_id,
-            producer_epoch=self.epoch, verify_only=False, topics=rows,
-        )  # fmt: skip
+            transactional_id=self.name,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            verify_only=False,
+            topics=rows,
+        )
         entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
         answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
         assert answer.error_code is ErrorCode.none, answer
@@ -129,10 +123,7 @@ class RawProducer:
         return [
             (
                 topic.name,
-                [
-                    (row.partition_index, ErrorCode(row.partition_error_code))
-                    for row in topic.results_by_partition
-                ],
+                [(row.partition_index, ErrorCode(row.partition_error_code)) for row in topic.results_by_partition],
             )
             for topic in result.topic_results
         ]
@@ -141,10 +132,7 @@ class RawProducer:
         """AddOffsetsToTxn."""
         s = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, version, "request")
         entity = s.AddOffsetsToTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            group_id=group,
+            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
         )
         answer = self.coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, version, entity)
         return ErrorCode(answer.error_code)
@@ -162,14 +150,7 @@ class RawProducer:
         }
         return batch(values, **wanted)
 
-    def produce(
-        self,
-        leader: RawKafka,
-        topic: Any,
-        *values: str,
-        version: int = 11,
-        data: bytes | None = None,
-    ) -> Any:
+    def produce(self, leader: RawKafka, topic: Any, *values: str, version: int = 11, data: bytes | None = None) -> Any:
         """Produce to partition 0; the row of the response. `topic`: a name, or an id from v13 on."""
         s = messages.schema(ApiKey.PRODUCE, version, "request")
         records = self.batch(values) if data is None else data

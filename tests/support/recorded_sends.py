@@ -10,12 +10,7 @@ from harrow.harness import run_folder
 from harrow.harness.checks import judge
 from harrow.harness.clients.final_read import read_all
 from harrow.harness.final_groups import record_groups
-from harrow.harness.histories.format import (
-    OperationFunction,
-    OperationType,
-    history_frame,
-    read_names,
-)
+from harrow.harness.histories.format import OperationFunction, OperationType, history_frame, read_names
 from harrow.harness.histories.sent_contents import SUFFIX, sent_records
 
 
@@ -53,11 +48,7 @@ def sends_of(harrow: Harrow, client: str) -> list[RecordedSend]:
         for name in ("topic", "key_hash", "value_hash", "invoked_ns"):
             assert chosen[name] == row[name], name
         outcome = OperationType(chosen["outcome"]).name.lower() if result else ""
-        sends.append(
-            RecordedSend(
-                row["topic"], outcome, chosen["partition"], chosen["offset"], chosen["error"]
-            )
-        )
+        sends.append(RecordedSend(row["topic"], outcome, chosen["partition"], chosen["offset"], chosen["error"]))
     assert not results, "a result without its send"
     return sends
 

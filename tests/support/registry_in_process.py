@@ -77,9 +77,7 @@ class RegistryFixture:
         listener.bind(("127.0.0.1", self.port))
         listener.setblocking(False)
         self.port = listener.getsockname()[1]
-        self._host = RealHost(
-            "registry", str(self.folder / "registry"), listeners={"registry": listener}
-        )
+        self._host = RealHost("registry", str(self.folder / "registry"), listeners={"registry": listener})
         await self._host.start()
         self.server = RegistryServer(self._host, self.store)
         await self.server.start()
@@ -121,17 +119,10 @@ class ZooKeeperFixture(RegistryFixture):
         return ZooKeeperClient(host, KazooLink(self.connect, timeout_ms), name, timeout_ms)
 
 
-REGISTRIES: dict[str, type[RegistryFixture]] = {
-    "embedded": RegistryFixture,
-    "zookeeper": ZooKeeperFixture,
-}
+REGISTRIES: dict[str, type[RegistryFixture]] = {"embedded": RegistryFixture, "zookeeper": ZooKeeperFixture}
 
 
-def run(
-    folder: Path,
-    test: Callable[[RegistryFixture], Coroutine[Any, Any, None]],
-    on: str = "embedded",
-) -> None:
+def run(folder: Path, test: Callable[[RegistryFixture], Coroutine[Any, Any, None]], on: str = "embedded") -> None:
     """Run `test` with a registry; stop the registry and its clients afterwards."""
     if on == "zookeeper":
         zookeeper_server.shared()  # skips the test where ZooKeeper is not installed

@@ -14,9 +14,7 @@ from harrow.cluster.registry import RegistryClient
 T = TypeVar("T")
 
 
-def visit(
-    cluster: Cluster, folder: Path, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]
-) -> T:
+def visit(cluster: Cluster, folder: Path, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
     """Run `call` with a client of the cluster's registry."""
 
     async def main() -> T:

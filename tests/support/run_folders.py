@@ -36,9 +36,7 @@ def make_run_folder(
     times = list(_operations(rng, seconds, rate, kill_at, pause_at))
     (_tap if tap else _history)(folder, rng, times)
     verdict(status, len(times)).write(folder / "verdict.json")
-    (folder / "schedule.json").write_text(
-        json.dumps({"schema_version": 1, "seed": 4711, "steps": []})
-    )
+    (folder / "schedule.json").write_text(json.dumps({"schema_version": 1, "seed": 4711, "steps": []}))
     about = {
         "seed": 4711,
         "test": "test_no_order_is_lost",
@@ -74,12 +72,7 @@ def verdict(status: Status, acknowledged: int) -> Verdict:
                 "invoked_ns": _ns(7.21),
                 "completed_ns": _ns(7.22),
             },
-            {
-                "operation": "final read",
-                "client": "harrow-drain",
-                "offset": 1_204,
-                "key": "order-90",
-            },
+            {"operation": "final read", "client": "harrow-drain", "offset": 1_204, "key": "order-90"},
         ),
         explanation="acknowledged with acks=1 by broker 1 before it was killed, and in no replica's log now",
     )
@@ -101,9 +94,7 @@ def _ns(at_s: float) -> int:
     return START_NS + int(at_s * 1e9)
 
 
-def _faults(
-    folder: Path, kill_at: float, back_at: float, pause_at: float, resume_at: float
-) -> None:
+def _faults(folder: Path, kill_at: float, back_at: float, pause_at: float, resume_at: float) -> None:
     def row(at: float, event: str, number: int, kind: str, label: str, node: int) -> str:
         proofs: dict[str, dict[str, Any]] = {
             "effect": {"gone_after_ms": 2},
@@ -160,9 +151,7 @@ Times = tuple[float, float, float, float]
 """Killed, back, paused, resumed."""
 
 
-def _traces(
-    folder: Path, rng: random.Random, seconds: float, partitions: int, rate: int, at: Times
-) -> None:
+def _traces(folder: Path, rng: random.Random, seconds: float, partitions: int, rate: int, at: Times) -> None:
     traces = _Traces()
     _cluster(traces, at)
     for p in range(partitions):
@@ -201,9 +190,7 @@ def _partition(traces: _Traces, p: int, at: Times) -> None:
     leader, epoch = order[0], 0
 
     def tell(t: float, event: str, isr: list[int], **fields: Any) -> None:
-        traces.emit(
-            leader, t, event, isr=isr, leader_epoch=epoch, topic="orders", partition=p, **fields
-        )
+        traces.emit(leader, t, event, isr=isr, leader_epoch=epoch, topic="orders", partition=p, **fields)
 
     tell(0.6, "partition.leader", order, leader=leader, cause="leader-and-isr")
     if leader == 1:
@@ -222,9 +209,7 @@ def _partition(traces: _Traces, p: int, at: Times) -> None:
     tell(resume_at + 0.8, "partition.isr", [1, 2, 3], cause="expand")
 
 
-def _high_watermarks(
-    traces: _Traces, p: int, rng: random.Random, seconds: float, rate: float, kill_at: float
-) -> None:
+def _high_watermarks(traces: _Traces, p: int, rng: random.Random, seconds: float, rate: float, kill_at: float) -> None:
     hw, t = 0, 0.7
     while t < seconds:
         stalled = kill_at < t < kill_at + 1.6 and _order(p)[0] == 1
@@ -237,9 +222,7 @@ def _order(p: int) -> list[int]:
     return [BROKERS[(p + k) % 3] for k in range(3)]
 
 
-def _operations(
-    rng: random.Random, seconds: float, rate: int, kill_at: float, pause_at: float
-) -> Any:
+def _operations(rng: random.Random, seconds: float, rate: int, kill_at: float, pause_at: float) -> Any:
     """(sent at, latency in ms, failed) of every send."""
     t = 1.0
     while t < seconds - 0.5:
@@ -258,37 +241,15 @@ def _history(folder: Path, rng: random.Random, times: list[tuple[float, float, b
             sent, done = _ns(t), _ns(t + latency / 1_000)
             outcome = OperationType.INFO if failed else OperationType.OK
             history.append(
-                OperationFunction.SEND,
-                OperationType.INVOKE,
-                client,
-                topic,
-                0,
-                op=number,
-                invoked_ns=sent,
-                time_ns=sent,
+                OperationFunction.SEND, OperationType.INVOKE, client, topic, 0, op=number, invoked_ns=sent, time_ns=sent
             )
             history.append(
-                OperationFunction.SEND,
-                outcome,
-                client,
-                topic,
-                0,
-                number,
-                number,
-                invoked_ns=sent,
-                time_ns=done,
+                OperationFunction.SEND, outcome, client, topic, 0, number, number, invoked_ns=sent, time_ns=done
             )
             if not failed:
                 read = done + int(rng.uniform(2e6, 3e7))
                 history.append(
-                    OperationFunction.POLL,
-                    OperationType.OK,
-                    client,
-                    topic,
-                    0,
-                    number,
-                    invoked_ns=read,
-                    time_ns=read,
+                    OperationFunction.POLL, OperationType.OK, client, topic, 0, number, invoked_ns=read, time_ns=read
                 )
 
 
@@ -299,51 +260,11 @@ def _tap(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]
     for number, (t, latency, failed) in enumerate(times):
         sent, done = _ns(t), _ns(t + latency / 1_000)
         error, base = (7, -1) if failed else (0, number)
-        rows.append(
-            TAP_ROW.pack(
-                PRODUCED,
-                0,
-                error,
-                0,
-                1,
-                0,
-                base,
-                base,
-                0,
-                1,
-                -1,
-                -1,
-                -1,
-                -1,
-                sent,
-                done,
-                sent,
-                0,
-                0,
-            )
-        )
+        rows.append(TAP_ROW.pack(PRODUCED, 0, error, 0, 1, 0, base, base, 0, 1, -1, -1, -1, -1, sent, done, sent, 0, 0))
         for client, topic in ((0, 1), (2, 1), (0, 3)):
             rows.append(
                 TAP_ROW.pack(
-                    FETCHED,
-                    0,
-                    0,
-                    client,
-                    topic,
-                    0,
-                    number,
-                    number,
-                    0,
-                    1,
-                    -1,
-                    -1,
-                    0,
-                    -1,
-                    done,
-                    done,
-                    done,
-                    0,
-                    0,
+                    FETCHED, 0, 0, client, topic, 0, number, number, 0, 1, -1, -1, 0, -1, done, done, done, 0, 0
                 )
             )
     (place / "tap.bin").write_bytes(b"".join(rows))

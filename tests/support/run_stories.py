@@ -136,9 +136,7 @@ def lost_response_retried(run: RunFolder) -> None:
 
 
 def sequences_back(run: RunFolder) -> None:
-    later, earlier = (
-        record_batch([v], base_offset=o, producer_id=7, sequence=1 - o) for o, v in enumerate("ba")
-    )
+    later, earlier = (record_batch([v], base_offset=o, producer_id=7, sequence=1 - o) for o, v in enumerate("ba"))
     run.tapped(later, 0)
     run.tapped(earlier, 1)
     run.final({0: "b", 1: "a"})
@@ -193,9 +191,7 @@ def epoch_cache_wrong(run: RunFolder) -> None:
 def two_leaders(run: RunFolder) -> None:
     good(run)
     for node in (1, 2):
-        run.trace(
-            node, event="partition.leader", topic=TOPIC, partition=0, leader=node, leader_epoch=4
-        )
+        run.trace(node, event="partition.leader", topic=TOPIC, partition=0, leader=node, leader_epoch=4)
 
 
 def two_controllers(run: RunFolder) -> None:

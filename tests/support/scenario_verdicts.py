@@ -30,19 +30,16 @@ def verdicts_on(backend: Sequence[str] = (), tests: Iterable[str] = FILES) -> di
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         options = ["-q", "-p", "no:xdist", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *options,
-            f"--junit-xml={report}",
-            f"--harrow-out={folder}/out",
-        ]
+        command = [sys.executable, "-m", "pytest", *options, f"--junit-xml={report}", f"--harrow-out={folder}/out"]
         paths = [str(SCENARIOS / name) for name in tests]
         done = subprocess.run(
-            [*command, *backend, *paths], capture_output=True, text=True, timeout=3000, check=False,
+            [*command, *backend, *paths],
+            capture_output=True,
+            text=True,
+            timeout=3000,
+            check=False,
             cwd=SCENARIOS.parents[1],
-        )  # fmt: skip
+        )
         assert report.exists(), done.stdout + done.stderr
         return verdicts_in(report)
 

@@ -73,10 +73,16 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, listener: str = "BROKERS", names: Sequence[str] = ("CLIENTS", "BROKERS"),
-    rows: Sequence[ApiRow] = (), authorizer: Authorizer | None = None,
-    unanswered_most: int = UNANSWERED_MOST, tap: bool = False, **settings: object,
-) -> AsyncGenerator[Serving]:  # fmt: skip
+    folder: Path,
+    *,
+    listener: str = "BROKERS",
+    names: Sequence[str] = ("CLIENTS", "BROKERS"),
+    rows: Sequence[ApiRow] = (),
+    authorizer: Authorizer | None = None,
+    unanswered_most: int = UNANSWERED_MOST,
+    tap: bool = False,
+    **settings: object,
+) -> AsyncGenerator[Serving]:
     """Serve; `settings` are a broker's, with `_` for each dot."""
     sockets = {name: socket.socket() for name in names}
     for sock in sockets.values():
@@ -91,10 +97,13 @@ async def serving(
     host = RealHost("broker-1", str(folder), listeners=sockets, tap=tap)
     made = Serving(host, ports, listener)
     made.sockets = SocketServer(
-        host, config, parse_listeners(config),
+        host,
+        config,
+        parse_listeners(config),
         (ApiRow(HEARTBEAT, 0, 4, made.handle), *rows),
-        authorizer=authorizer, unanswered_most=unanswered_most,
-    )  # fmt: skip
+        authorizer=authorizer,
+        unanswered_most=unanswered_most,
+    )
     await made.sockets.start_inter_broker()
     await made.sockets.start_others()
     try:

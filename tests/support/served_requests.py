@@ -32,9 +32,7 @@ class Served(NamedTuple):
         name = f"t-{uuid4().hex[:8]}"
         with self.raw() as client:
             controller = client.metadata()
-            port = next(
-                row.port for row in controller.brokers if row.node_id == controller.controller_id
-            )
+            port = next(row.port for row in controller.brokers if row.node_id == controller.controller_id)
             with RawKafka(port, client_id="creates") as admin:
                 assert not admin.create_topic(name, assignment=[[1]]).error_code
             until(lambda: not client.list_offset(name, 0, -1).error_code, f"{name} on broker 1")
@@ -56,10 +54,6 @@ def served_by(folder: Path) -> Generator[dict[str, Served]]:
     with proxied_cluster(folder, brokers=1) as (cluster, proxy):
         broker = cluster.brokers[1]
         yield {
-            "broker": Served(
-                broker.port, cluster.bootstrap_servers, cluster.folder, partial(cluster.control, 1)
-            ),
-            "proxy": Served(
-                proxy.addresses[1].port, proxy.bootstrap_servers, proxy.folder, partial(proxy.control, 1)
-            ),
-        }  # fmt: skip
+            "broker": Served(broker.port, cluster.bootstrap_servers, cluster.folder, partial(cluster.control, 1)),
+            "proxy": Served(proxy.addresses[1].port, proxy.bootstrap_servers, proxy.folder, partial(proxy.control, 1)),
+        }

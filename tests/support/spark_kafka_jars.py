@@ -40,9 +40,7 @@ def connector_jars() -> list[Path]:
         if any(jar.name.startswith(CONNECTOR) for jar in jars):
             return jars
     places = ", ".join(map(str, folders))
-    raise NoJarsError(
-        f"Spark's connector for Kafka is not in {places}: python tests/support/spark_kafka_jars.py"
-    )
+    raise NoJarsError(f"Spark's connector for Kafka is not in {places}: python tests/support/spark_kafka_jars.py")
 
 
 def fetch() -> list[Path]:
@@ -76,9 +74,7 @@ def _fetch_version(number: str) -> list[Path]:
     contents = {name: _read(path) for name, path in jars.items()}
     folder = _folder(number)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in reversed(
-        contents.items()
-    ):  # the connector last: it says that all are here
+    for name, content in reversed(contents.items()):  # the connector last: it says that all are here
         part = folder / f"{name}.part-{os.getpid()}"
         part.write_bytes(content)
         part.replace(folder / name)

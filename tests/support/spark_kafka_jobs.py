@@ -42,9 +42,7 @@ class Jobs:
         """The values that a batch read returns."""
         source = self._spark.read.format("kafka").option("subscribe", topic)
         source = source.option("kafka.bootstrap.servers", self._servers)
-        source = source.option("kafka.isolation.level", isolation).option(
-            "startingOffsets", "earliest"
-        )
+        source = source.option("kafka.isolation.level", isolation).option("startingOffsets", "earliest")
         return _values(source.load())
 
     def files(self, path: str) -> list[str]:

@@ -64,9 +64,7 @@ class ManualTasks:
         self.timers: list[ManualTimer] = []
         self.spawned: list[Coroutine[Any, Any, object]] = []
 
-    def call_later(
-        self, delay_ms: float, call: Callable[..., object], *args: object
-    ) -> ManualTimer:
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> ManualTimer:
         timer = ManualTimer(self._clock.now + int(delay_ms), call, args)
         self.timers.append(timer)
         return timer

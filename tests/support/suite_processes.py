@@ -17,18 +17,21 @@ INTERRUPTED_S = 15.0
 """Time in which an interrupted process of tests writes the results that it has."""
 
 
-def bounded(
-    command: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    output: Path,
-    limit_s: float,
-) -> bool:
+def bounded(command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, limit_s: float) -> bool:
     """Run a command in a process group of its own; return whether it ended before the limit."""
-    with output.open("w") as file, interruptible(), subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=file, stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    ) as process:  # fmt: skip
+    with (
+        output.open("w") as file,
+        interruptible(),
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -34,9 +34,7 @@ def report(suite: Suite, results: Mapping[str, Mapping[str, str]]) -> bool:
     """
     kafka, ours = results.get(KAFKA, {}), results.get(HARROW, {})
     shared = kafka.keys() & ours.keys()
-    compared = {
-        name: {test: found[test] for test in shared or found} for name, found in results.items()
-    }
+    compared = {name: {test: found[test] for test in shared or found} for name, found in results.items()}
     said = [counted(compared[name]) if name in results else "not run" for name in SYSTEMS]
     differ = sorted(name for name in shared if kafka[name] != ours[name])
     both = sum(kafka[name] == ours[name] == FAILED for name in shared)

@@ -114,14 +114,7 @@ GO_TEST = re.compile(r"^func (Test(?!Main\b)\w+)\(", re.MULTILINE)
 def go_command(selection: Selection) -> list[str]:
     tops = sorted({name.partition("/")[0] for name in selection.only})
     chosen = ["-run", f"^({'|'.join(tops)})$" if tops else selection.part]
-    timeout = [
-        "-timeout",
-        "15m",
-        "-count=1",
-        "-p=1",
-        "-skip",
-        "|".join(GO_LEFT_OUT + GO_CANNOT_PASS),
-    ]
+    timeout = ["-timeout", "15m", "-count=1", "-p=1", "-skip", "|".join(GO_LEFT_OUT + GO_CANNOT_PASS)]
     return ["go", "test", "-mod=mod", "-json", *timeout, *chosen, *GO_PACKAGES]
 
 
@@ -180,7 +173,7 @@ def jest_command(selection: Selection) -> list[str]:
     names = either(selection.only) if selection.only else JEST_LEFT_OUT
     workers = ["--runInBand"] if selection.only else ["--maxWorkers=2"]
     report = ["--reporters=default", f"--reporters={JEST_REPORTER}"]
-    return ["npx", "jest", "--ci", "--no-watchman", "--forceExit", *workers, *report, "-t", names, *files]  # fmt: skip
+    return ["npx", "jest", "--ci", "--no-watchman", "--forceExit", *workers, *report, "-t", names, *files]
 
 
 def jest_results(selection: Selection) -> Iterator[tuple[str, str]]:
@@ -223,10 +216,7 @@ def node_files(folder: Path) -> list[str]:
 def node_command(selection: Selection) -> list[str]:
     chosen = [file for file in node_files(selection.folder) if re.search(selection.part, file)]
     files = files_of(selection.only) or chosen
-    report = [
-        f"--test-reporter={NODE_REPORTER}",
-        f"--test-reporter-destination={selection.results}",
-    ]
+    report = [f"--test-reporter={NODE_REPORTER}", f"--test-reporter-destination={selection.results}"]
     some = ["--test-concurrency=1" if selection.only else "--test-concurrency=2"]
     named = [f"--test-name-pattern=/{either(selection.only)}/"] if selection.only else []
     words = ["--test-force-exit", f"--test-skip-pattern=/{NODE_LEFT_OUT}/", *named]
@@ -253,11 +243,7 @@ PYTEST_LEFT_OUT = ("test_user_scram_credentials.py", "test_describe_operations.p
 
 def pytest_command(selection: Selection) -> list[str]:
     files = (selection.folder / "tests" / "integration").glob("[acp]*/test_*.py")
-    paths = sorted(
-        str(path.relative_to(selection.folder))
-        for path in files
-        if path.name not in PYTEST_LEFT_OUT
-    )
+    paths = sorted(str(path.relative_to(selection.folder)) for path in files if path.name not in PYTEST_LEFT_OUT)
     chosen = [*selection.only] or [path for path in paths if re.search(selection.part, path)]
     words = ["-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit2", "--timeout=300"]
     run = [".suite/bin/python", "-m", "pytest", *words]
@@ -285,24 +271,55 @@ NPM = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--legac
 UV = str(Path(sys.executable).with_name("uv"))
 PIP = (UV, "pip", "install", "--quiet", "--system-certs", "--python", ".suite/bin/python")
 FOR_TESTS = (
-    "pytest<9", "pytest-timeout", "pytest-asyncio", "requests-mock", "respx", "async-timeout", "attrs", "cachetools",
-    "httpx", "authlib", "fastavro", "avro", "protobuf", "googleapis-common-protos", "jsonschema", "requests",
-    "orjson", "certifi", "cel-python", "pyyaml", "hkdf", "jsonata-python", "tink", "google-re2", "boto3",
-)  # fmt: skip
+    "pytest<9",
+    "pytest-timeout",
+    "pytest-asyncio",
+    "requests-mock",
+    "respx",
+    "async-timeout",
+    "attrs",
+    "cachetools",
+    "httpx",
+    "authlib",
+    "fastavro",
+    "avro",
+    "protobuf",
+    "googleapis-common-protos",
+    "jsonschema",
+    "requests",
+    "orjson",
+    "certifi",
+    "cel-python",
+    "pyyaml",
+    "hkdf",
+    "jsonata-python",
+    "tink",
+    "google-re2",
+    "boto3",
+)
 
 CONFLUENT = Suite(
-    name="confluent-kafka-python", repository="https://github.com/confluentinc/confluent-kafka-python",
-    version="v2.15.0", marker=("pyproject.toml", 'name = "confluent-kafka"'), tools={}, brokers=1,
+    name="confluent-kafka-python",
+    repository="https://github.com/confluentinc/confluent-kafka-python",
+    version="v2.15.0",
+    marker=("pyproject.toml", 'name = "confluent-kafka"'),
+    tools={},
+    brokers=1,
     prepare=(
         (UV, "venv", "--quiet", "--python", sys.executable, ".suite"),
         (*PIP, "confluent-kafka==2.15.0", "tests/trivup/trivup-0.14.0.tar.gz", *FOR_TESTS),
     ),
-    command=pytest_command, read=pytest_results,
-)  # fmt: skip
+    command=pytest_command,
+    read=pytest_results,
+)
 SUITES = (
     Suite(
-        name="kafka-go", repository="https://github.com/segmentio/kafka-go", version="v0.4.50",
-        marker=("go.mod", "github.com/segmentio/kafka-go"), tools=GO, brokers=1,
+        name="kafka-go",
+        repository="https://github.com/segmentio/kafka-go",
+        version="v0.4.50",
+        marker=("go.mod", "github.com/segmentio/kafka-go"),
+        tools=GO,
+        brokers=1,
         settings={"message.max.bytes": 200_000_000},
         environment={"KAFKA_SKIP_NETTEST": "1", "KAFKA_VERSION": "4.0.0"},
         addresses=(
@@ -312,11 +329,18 @@ SUITES = (
             ("**/*_test.go", r'Host(:| !=) "localhost"', r'Host\1 "127.0.0.1"'),
         ),
         unchanged=("address_test.go", "protocol_test.go"),
-        prepare=(("go", "mod", "download"),), command=go_command, read=go_results, missing=go_missing,
+        prepare=(("go", "mod", "download"),),
+        command=go_command,
+        read=go_results,
+        missing=go_missing,
     ),
     Suite(
-        name="kafkajs", repository="https://github.com/tulios/kafkajs", version="v2.2.4",
-        marker=("package.json", '"name": "kafkajs"'), tools=NODE, brokers=3,
+        name="kafkajs",
+        repository="https://github.com/tulios/kafkajs",
+        version="v2.2.4",
+        marker=("package.json", '"name": "kafkajs"'),
+        tools=NODE,
+        brokers=3,
         settings={"default.replication.factor": 2, "num.partitions": 2, "min.insync.replicas": 1},
         environment={"KAFKA_VERSION": "2.4", "KAFKAJS_DEBUG_PROTOCOL_BUFFERS": "1", "NODE_ENV": "test"},
         addresses=(
@@ -327,24 +351,37 @@ SUITES = (
             ("src/broker/__tests__/[fm]*.spec.js", r"host: 'localhost'", "host: '127.0.0.1'"),
             *JEST_BROKER_IDS,
         ),
-        prepare=(NPM,), command=jest_command, read=jest_results,
+        prepare=(NPM,),
+        command=jest_command,
+        read=jest_results,
     ),
     Suite(
-        name="platformatic-kafka", repository="https://github.com/platformatic/kafka", version="v2.9.0",
-        marker=("package.json", '"name": "@platformatic/kafka"'), tools=NODE, brokers=3, node_major_min=22,
+        name="platformatic-kafka",
+        repository="https://github.com/platformatic/kafka",
+        version="v2.9.0",
+        marker=("package.json", '"name": "@platformatic/kafka"'),
+        tools=NODE,
+        brokers=3,
+        node_major_min=22,
         settings={
-            "default.replication.factor": 1, "min.insync.replicas": 1,
-            "group.consumer.heartbeat.interval.ms": 200, "group.consumer.min.heartbeat.interval.ms": 100,
+            "default.replication.factor": 1,
+            "min.insync.replicas": 1,
+            "group.consumer.heartbeat.interval.ms": 200,
+            "group.consumer.min.heartbeat.interval.ms": 100,
             "transaction.partition.verification.enable": "false",
         },
         environment={"KAFKA_VERSION": "8.1.0"},
         addresses=NODE_ADDRESSES,
-        prepare=(NPM,), command=node_command, read=node_results,
+        prepare=(NPM,),
+        command=node_command,
+        read=node_results,
     ),
     CONFLUENT,
     replace(
-        CONFLUENT, name="confluent-kafka-python-consumer", checkout=CONFLUENT.name,
+        CONFLUENT,
+        name="confluent-kafka-python-consumer",
+        checkout=CONFLUENT.name,
         environment={"TEST_CONSUMER_GROUP_PROTOCOL": "consumer"},
     ),
-)  # fmt: skip
+)
 BY_NAME = {suite.name: suite for suite in SUITES}

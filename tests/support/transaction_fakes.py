@@ -106,19 +106,14 @@ class TransactionBed:
         self.metadata = FakeMetadata()
         self.brokers = FakeBrokers(self.host)
         self.deleted: set[TopicPartition] = set()
-        config = BrokerConfig.parse(
-            {name.replace("_", "."): value for name, value in settings.items()}
-        )
+        config = BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()})
         metadata = cast("Any", self.metadata)
         self.markers = MarkerSender(self.host, metadata, self.brokers, self._is_deleted)
         ids = cast("Any", FakeProducerIds())
         replicas = cast("Any", self.replicas)
         self.service = TransactionService(self.host, config, replicas, metadata, ids, self.markers)
         self.replicas.on_leadership.append(self.service.runtime.leadership_changed)
-        rows = (
-            *ProducerApi(self.service, ids).handlers(),
-            *TransactionAdminApi(self.service).handlers(),
-        )
+        rows = (*ProducerApi(self.service, ids).handlers(), *TransactionAdminApi(self.service).handlers())
         self._rows = {int(row.api_key): row for row in rows}
 
     async def _is_deleted(self, tp: TopicPartition) -> bool:
@@ -141,9 +136,7 @@ class TransactionBed:
         entity = messages.schema(api_key, version, "request").root(**fields)
         frame = messages.encode_request(api_key, version, entity)
         sent = Sent(api_key, version)
-        request = Request(
-            api_key, version, 1, "app", frame, 0, client_context("app"), 0, sent.complete
-        )
+        request = Request(api_key, version, 1, "app", frame, 0, client_context("app"), 0, sent.complete)
         running = row.handler(request)
         if running is not None:
             self.host.tasks.spawn(running, name="request")
@@ -162,9 +155,7 @@ class TransactionBed:
             **extra,
         )
 
-    def add(
-        self, producer_id: int, epoch: int, *partitions: TopicPartition, version: int = 3
-    ) -> ErrorCode | None:
+    def add(self, producer_id: int, epoch: int, *partitions: TopicPartition, version: int = 3) -> ErrorCode | None:
         """AddPartitionsToTxn; the error of the first partition, None without a response."""
         s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
         topics: dict[str, list[int]] = {}
@@ -177,8 +168,7 @@ class TransactionBed:
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=tuple(
-                s.AddPartitionsToTxnTopic(name=topic, partitions=tuple(numbers))
-                for topic, numbers in topics.items()
+                s.AddPartitionsToTxnTopic(name=topic, partitions=tuple(numbers)) for topic, numbers in topics.items()
             ),
         )
         if not sent.has_response:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from harrow.harness.checks.kernels import (
-    foreign_commits,
-    groups,
-    transactions,
-    unknown_coordinators,
-)
+from harrow.harness.checks.kernels import foreign_commits, groups, transactions, unknown_coordinators
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
@@ -49,22 +44,37 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
 
 
 def kernels_find(
-    batches: list[Row], log: list[Row], states: list[Row], offsets: list[Row], members: list[Row], *, end_ns: int,
-    high: int, windows: list[tuple[int, int]], untapped: tuple[int, ...] = (),
-) -> PartitionFindings:  # fmt: skip
+    batches: list[Row],
+    log: list[Row],
+    states: list[Row],
+    offsets: list[Row],
+    members: list[Row],
+    *,
+    end_ns: int,
+    high: int,
+    windows: list[tuple[int, int]],
+    untapped: tuple[int, ...] = (),
+) -> PartitionFindings:
     """Run the kernels of transactions and groups."""
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     job = PartitionJob(topic="t", partition=0, limit=1000, windows=windows, untapped=list(untapped))
-    final = [
-        {
-            **dict.fromkeys(OPS_SCHEMA, 0), "kind": int(OperationFunction.BOUNDS), "offset": high, "time_ns": end_ns,
-            "outcome": int(OperationType.OK), "source": DRAINED,
-        }
-    ] if end_ns else []  # fmt: skip
+    final = (
+        [
+            {
+                **dict.fromkeys(OPS_SCHEMA, 0),
+                "kind": int(OperationFunction.BOUNDS),
+                "offset": high,
+                "time_ns": end_ns,
+                "outcome": int(OperationType.OK),
+                "source": DRAINED,
+            }
+        ]
+        if end_ns
+        else []
+    )
     inputs = arrange(
-        job, frame(final, OPS_SCHEMA), frame([], OPS_SCHEMA), frame(batches, BATCH_SCHEMA), {1: frame(log, columns)},
-        [],
-    )  # fmt: skip
+        job, frame(final, OPS_SCHEMA), frame([], OPS_SCHEMA), frame(batches, BATCH_SCHEMA), {1: frame(log, columns)}, []
+    )
     inputs.coordinators = CoordinatorRows(
         transactions=frame(states, TRANSACTION_SCHEMA),
         offsets=frame(offsets, OFFSET_SCHEMA),
@@ -107,39 +117,44 @@ class PartitionHistory:
     def _append(self, attributes: int, producer: int, epoch: int, sequence: int, count: int) -> Row:
         base = self.end
         row = {
-            "base_offset": base, "last_offset": base + count - 1, "leader_epoch": 1, "crc": 1000 + base,
-            "crc_good": True, "attributes": attributes, "max_timestamp_ms": 0, "producer_id": producer,
-            "producer_epoch": epoch, "base_sequence": sequence, "count": count, "position": 0, "segment": 0,
-        }  # fmt: skip
+            "base_offset": base,
+            "last_offset": base + count - 1,
+            "leader_epoch": 1,
+            "crc": 1000 + base,
+            "crc_good": True,
+            "attributes": attributes,
+            "max_timestamp_ms": 0,
+            "producer_id": producer,
+            "producer_epoch": epoch,
+            "base_sequence": sequence,
+            "count": count,
+            "position": 0,
+            "segment": 0,
+        }
         self.log.append(row)
         return row
 
     def _tap(self, row: Row, kind: int, *, flags: int = 0, client: int = CLIENT) -> None:
-        same = (
-            "base_offset",
-            "last_offset",
-            "count",
-            "crc",
-            "producer_id",
-            "producer_epoch",
-            "base_sequence",
-        )
+        same = ("base_offset", "last_offset", "count", "crc", "producer_id", "producer_epoch", "base_sequence")
         self._batches.append(
             {
-                **{name: row[name] for name in same}, "kind": kind, "flags": flags, "error": 0, "client": client,
-                "acks": -1, "invoked_ns": self.tick(), "completed_ns": self.tick(), "created_ns": self.now,
-                "base_timestamp_ms": 0, "max_timestamp_ms": 0, "node": 1,
+                **{name: row[name] for name in same},
+                "kind": kind,
+                "flags": flags,
+                "error": 0,
+                "client": client,
+                "acks": -1,
+                "invoked_ns": self.tick(),
+                "completed_ns": self.tick(),
+                "created_ns": self.now,
+                "base_timestamp_ms": 0,
+                "max_timestamp_ms": 0,
+                "node": 1,
             }
-        )  # fmt: skip
+        )
 
     def send(
-        self,
-        count: int = 1,
-        *,
-        producer: int = 5,
-        epoch: int = 0,
-        tapped: bool = True,
-        transactional: bool = True,
+        self, count: int = 1, *, producer: int = 5, epoch: int = 0, tapped: bool = True, transactional: bool = True
     ) -> int:
         """One batch; returns its offset. `tapped`: whether its acknowledgement is in the tap."""
         sequence = self._sequences.get((producer, epoch), 0)
@@ -162,16 +177,19 @@ class PartitionHistory:
         data = [row for row in self.log if not row["attributes"] & 0x20]
         self._tap(data[number], 1)
 
-    def state(
-        self, number: int, *, producer: int = 5, epoch: int = 0, timeout_ms: int = 60_000
-    ) -> None:
+    def state(self, number: int, *, producer: int = 5, epoch: int = 0, timeout_ms: int = 60_000) -> None:
         """A row of the coordinator: 1 ongoing, 2 and 3 prepared, 4 and 5 complete, 16 an end without result."""
         self._states.append(
             {
-                "state": number, "transactional_id": 70, "producer_id": producer, "producer_epoch": epoch,
-                "timeout_ms": timeout_ms, "time_ns": self.tick(), "node": 1,
+                "state": number,
+                "transactional_id": 70,
+                "producer_id": producer,
+                "producer_epoch": epoch,
+                "timeout_ms": timeout_ms,
+                "time_ns": self.tick(),
+                "node": 1,
             }
-        )  # fmt: skip
+        )
 
     def marker(self, *, commit: bool, producer: int = 5, epoch: int = 0) -> None:
         """A marker in the log."""
@@ -192,12 +210,7 @@ class PartitionHistory:
         return offset
 
     def read(
-        self,
-        *,
-        committed: bool = True,
-        dropped: tuple[int, ...] = (),
-        first: int = 0,
-        client: int = CLIENT,
+        self, *, committed: bool = True, dropped: tuple[int, ...] = (), first: int = 0, client: int = CLIENT
     ) -> None:
         """A fetch of all data batches from `first` on; those at `dropped` are listed as aborted."""
         for row in self.log:
@@ -205,66 +218,97 @@ class PartitionHistory:
                 flags = (2 if committed else 0) | (4 if row["base_offset"] in dropped else 0)
                 self._tap(row, 2, flags=flags, client=client)
 
-    def owns(
-        self,
-        member: int,
-        generation: int = 1,
-        *,
-        epoch: int = 1,
-        instance: int = 0,
-        group: int = GROUP,
-    ) -> None:
+    def owns(self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0, group: int = GROUP) -> None:
         """A member gets the partition; `epoch`: the coordinator's leader epoch."""
         self._member(1, member, generation, epoch, instance, group)
 
-    def releases(
-        self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0
-    ) -> None:
+    def releases(self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0) -> None:
         """A member leaves, expires, or has its partition revoked."""
         self._member(2, member, generation, epoch, instance)
 
-    def _member(
-        self, kind: int, member: int, generation: int, epoch: int, instance: int, group: int = GROUP
-    ) -> None:
+    def _member(self, kind: int, member: int, generation: int, epoch: int, instance: int, group: int = GROUP) -> None:
         self._members.append(
             {
-                "kind": kind, "group": group, "member": member, "client": CLIENT, "generation": generation,
-                "leader_epoch": epoch, "instance": instance, "time_ns": self.tick(), "node": epoch,
+                "kind": kind,
+                "group": group,
+                "member": member,
+                "client": CLIENT,
+                "generation": generation,
+                "leader_epoch": epoch,
+                "instance": instance,
+                "time_ns": self.tick(),
+                "node": epoch,
             }
-        )  # fmt: skip
+        )
 
     def offset(
-        self, offset: int, member: int = 0, generation: int = 1, *, kind: int = 1, error: int = 0, node: int = 1,
-        client: int = CLIENT, group: int = GROUP, producer: int = -1,
-    ) -> None:  # fmt: skip
+        self,
+        offset: int,
+        member: int = 0,
+        generation: int = 1,
+        *,
+        kind: int = 1,
+        error: int = 0,
+        node: int = 1,
+        client: int = CLIENT,
+        group: int = GROUP,
+        producer: int = -1,
+    ) -> None:
         """A committed offset (kind 1), one in a transaction (2), or one that OffsetFetch returned (3)."""
         self._offsets.append(
             {
-                "kind": kind, "error": error, "group": group, "client": client, "member": member,
-                "generation": generation, "offset": offset, "producer_id": producer, "invoked_ns": self.tick(),
-                "completed_ns": self.tick(), "node": node,
+                "kind": kind,
+                "error": error,
+                "group": group,
+                "client": client,
+                "member": member,
+                "generation": generation,
+                "offset": offset,
+                "producer_id": producer,
+                "invoked_ns": self.tick(),
+                "completed_ns": self.tick(),
+                "node": node,
             }
-        )  # fmt: skip
+        )
 
     def found(self, *, untapped: tuple[int, ...] = ()) -> PartitionFindings:
         """What the kernels find; `untapped`: brokers without a tap of their coordinators."""
         return kernels_find(
-            self._batches, self.log, self._states, self._offsets, self._members, end_ns=self.tick(), high=self.end,
-            windows=[], untapped=untapped,
-        )  # fmt: skip
+            self._batches,
+            self.log,
+            self._states,
+            self._offsets,
+            self._members,
+            end_ns=self.tick(),
+            high=self.end,
+            windows=[],
+            untapped=untapped,
+        )
 
     def judge(self, *, after_s: float = 0, healed_ns: int = 0) -> set[str]:
         """The names of the anomalies; kernels and oracle must agree."""
         end_ns = self.tick(after_s)
         windows = [(1, healed_ns)] if healed_ns else []
         findings = kernels_find(
-            self._batches, self.log, self._states, self._offsets, self._members, end_ns=end_ns, high=self.end,
+            self._batches,
+            self.log,
+            self._states,
+            self._offsets,
+            self._members,
+            end_ns=end_ns,
+            high=self.end,
             windows=windows,
-        )  # fmt: skip
+        )
         oracle = TransactionOracle(
-            self._batches, self.log, self._states, self._offsets, self._members, end_ns=end_ns, high=self.end,
+            self._batches,
+            self.log,
+            self._states,
+            self._offsets,
+            self._members,
+            end_ns=end_ns,
+            high=self.end,
             healed_ns=healed_ns,
-        )  # fmt: skip
+        )
         found = anomalies_of(findings)
         assert found == oracle.judge()
         return {name for name, _ in found}

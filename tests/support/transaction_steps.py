@@ -30,9 +30,7 @@ STEPS = sorted(name for name in DECLARED if name.startswith("transaction."))
 def home(harrow: Harrow, topic: str, key: str) -> int:
     """The broker that coordinates `key`."""
     partition = partition_for(key, 5)
-    leader = until(
-        lambda: harrow.cluster.leader(topic, partition), f"{topic}-{partition} has a leader"
-    )
+    leader = until(lambda: harrow.cluster.leader(topic, partition), f"{topic}-{partition} has a leader")
     assert leader is not None
     return leader
 

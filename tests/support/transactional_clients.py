@@ -35,9 +35,7 @@ def send(producer: Producer, topic: str, *values: str, partition: int = 0) -> No
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def read(
-    servers: str, topic: str, *, partitions: int = 1, isolation: str = "read_committed"
-) -> list[str]:
+def read(servers: str, topic: str, *, partitions: int = 1, isolation: str = "read_committed") -> list[str]:
     """The values that a new consumer receives up to the end of each partition, which it must reach."""
     consumer = Consumer(
         {
@@ -82,18 +80,13 @@ def await_ended(servers: str, topic: str, *, partitions: int = 1) -> None:
 
         def ended() -> bool:
             places = [TopicPartition(topic, number) for number in range(partitions)]
-            ends = [
-                [reader.get_watermark_offsets(place, timeout=TIMEOUT_S) for place in places]
-                for reader in readers
-            ]
+            ends = [[reader.get_watermark_offsets(place, timeout=TIMEOUT_S) for place in places] for reader in readers]
             return ends[0] == ends[1]
 
         until(ended, f"the end of the transactions of {topic}", amid=(KafkaException,))
 
 
-def read_both(
-    servers: str, topic: str, *, partitions: int = 1, ended: bool = True
-) -> tuple[list[str], list[str]]:
+def read_both(servers: str, topic: str, *, partitions: int = 1, ended: bool = True) -> tuple[list[str], list[str]]:
     """The values with read_committed, and with read_uncommitted, after all transactions; `ended=False`: now."""
     if ended:
         await_ended(servers, topic, partitions=partitions)

@@ -7,12 +7,7 @@ from typing import Any
 import polars as pl
 from harrow.harness.checks.kernels import watermarks
 from harrow.harness.checks.kernels.findings import PartitionFindings
-from harrow.harness.checks.kernels.inputs import (
-    BATCH_SCHEMA,
-    OPS_SCHEMA,
-    WATERMARK_SCHEMA,
-    arrange,
-)
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, WATERMARK_SCHEMA, arrange
 from harrow.harness.checks.plans import PartitionJob
 
 Row = dict[str, Any]
@@ -21,16 +16,30 @@ FETCHED, LISTED = 1, 2
 
 
 def row(
-    now: int, epoch: int, high: int, *, node: int = 1, kind: int = FETCHED, stable: int | None = None, start: int = 0,
-    lasts: int = 0, topic_id: int = 0,
-) -> Row:  # fmt: skip
+    now: int,
+    epoch: int,
+    high: int,
+    *,
+    node: int = 1,
+    kind: int = FETCHED,
+    stable: int | None = None,
+    start: int = 0,
+    lasts: int = 0,
+    topic_id: int = 0,
+) -> Row:
     """One response, whose request was read at `now`."""
     return {
-        "kind": kind, "client": 0, "leader_epoch": epoch, "topic_id": topic_id, "high_watermark": high,
+        "kind": kind,
+        "client": 0,
+        "leader_epoch": epoch,
+        "topic_id": topic_id,
+        "high_watermark": high,
         "last_stable_offset": (high if kind == FETCHED else -1) if stable is None else stable,
-        "log_start_offset": start if kind == FETCHED else -1, "invoked_ns": now, "completed_ns": now + lasts,
+        "log_start_offset": start if kind == FETCHED else -1,
+        "invoked_ns": now,
+        "completed_ns": now + lasts,
         "node": node,
-    }  # fmt: skip
+    }
 
 
 def kernels_find(rows: list[Row], unclean_epochs: tuple[int, ...] = ()) -> PartitionFindings:

@@ -36,9 +36,7 @@ def missing_requirement() -> str:
 
 _shared: list[ZooKeeperServer] = []
 
-needs_zookeeper = pytest.mark.skipif(
-    bool(missing_requirement()), reason=missing_requirement() or "installed"
-)
+needs_zookeeper = pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "installed")
 
 
 def shared() -> ZooKeeperServer:
@@ -75,10 +73,7 @@ class ZooKeeperServer:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
 
@@ -93,10 +88,19 @@ class ZooKeeperServer:
         )
         with (self.folder / "zookeeper.log").open("ab") as log:
             self._process = subprocess.Popen(
-                ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
-                 f"{self.folder}:{JAR}", "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+                [
+                    "java",
+                    "-Xmx128m",
+                    "-XX:TieredStopAtLevel=1",
+                    "-XX:+UseSerialGC",
+                    "-cp",
+                    f"{self.folder}:{JAR}",
+                    "org.apache.zookeeper.server.ZooKeeperServerMain",
+                    str(config),
+                ],
+                stdout=log,
+                stderr=log,
+            )
         until(self._responds)
 
     def kill(self) -> None:
@@ -107,10 +111,7 @@ class ZooKeeperServer:
             self._process = None
 
     def _responds(self) -> bool:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), 5) as connection,
-        ):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5) as connection:
             connection.sendall(b"ruok")
             return connection.recv(4) == b"imok"
         return False

@@ -27,9 +27,13 @@ ENDED_S = 120.0
 def test_nothing_outlives_a_benchmark(number: signal.Signals) -> None:
     path = str(Path(__file__).parents[2] / "benchmarks")
     with subprocess.Popen(
-        [sys.executable, "-c", BENCHMARK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
-    ) as benchmark:  # fmt: skip
+        [sys.executable, "-c", BENCHMARK],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as benchmark:
         assert benchmark.stdout is not None
         pid, folder = benchmark.stdout.readline().split()
         left = os.pidfd_open(int(pid))

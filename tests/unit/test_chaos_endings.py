@@ -22,9 +22,7 @@ def test_a_timeout_while_the_block_waits_for_its_faults_heals_them(
     step = ScheduledFault(id="1", fault=pause(broker(1), seconds=600))
     schedule = Schedule(steps=(step,), seed=5)
     ended: list[Schedule] = []
-    block = Chaos(
-        system, schedule, tmp_path, groups=list, on_error=lambda _: None, on_end=ended.append
-    )
+    block = Chaos(system, schedule, tmp_path, groups=list, on_error=lambda _: None, on_end=ended.append)
 
     def timeout(*_: Any) -> None:
         until(lambda: block.effects == 1)
@@ -72,9 +70,7 @@ class Run(VerdictsOfFailures):
     ],
     ids=["AssertionError", "TimeoutError", "ProgramDiedError", "pytest.exit"],
 )
-def test_the_end_of_a_block_judges_a_failure_and_no_interrupt(
-    error: Exception, notes: list[str]
-) -> None:
+def test_the_end_of_a_block_judges_a_failure_and_no_interrupt(error: Exception, notes: list[str]) -> None:
     run = Run()
     run.end_block(error)
     assert getattr(error, "__notes__", []) == notes

@@ -27,9 +27,17 @@ from harrow.harness.scenario import (
 
 def outcome(**more: object) -> ChaosResult:
     fields: dict[str, object] = {
-        "seed": 7, "variant": "safe", "status": "valid", "acknowledged": 9, "elections": 1, "faults": 3,
-        "anomalies": {}, "reasons": (), "seconds": 1.0, "folder": "f",
-    }  # fmt: skip
+        "seed": 7,
+        "variant": "safe",
+        "status": "valid",
+        "acknowledged": 9,
+        "elections": 1,
+        "faults": 3,
+        "anomalies": {},
+        "reasons": (),
+        "seconds": 1.0,
+        "folder": "f",
+    }
     return ChaosResult(**(fields | more))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - by name
 
 
@@ -49,12 +57,7 @@ def test_five_brokers_and_every_kind_have_a_folder_and_a_command_of_their_own() 
     words = repeat_command(7, 2.5, "safe", 5, "all").split()
     assert words[:2] == ["harrow", "chaos"]
     again = command.make_context("chaos", words[2:]).params
-    assert (again["seed"], again["seconds"], again["brokers"], again["faults"]) == (
-        7,
-        2.5,
-        5,
-        "all",
-    )
+    assert (again["seed"], again["seconds"], again["brokers"], again["faults"]) == (7, 2.5, 5, "all")
     kinds = {"kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry"}
     assert set(ALL_RANDOM) == kinds | {
         "terminate",
@@ -81,8 +84,14 @@ def test_an_unknown_repertoire_is_refused() -> None:
 
 def test_the_ledger_says_brokers_repertoire_and_what_took_effect(tmp_path: Path) -> None:
     assert kinds_in_effect(tmp_path) == {}
-    rows = [("1", "slow_link", "inject"), ("1", "slow_link", "effect"), ("2", "kill", "inject"),
-            ("2", "kill", "effect"), ("3", "slow_link", "effect"), ("4", "cut", "skipped")]  # fmt: skip
+    rows = [
+        ("1", "slow_link", "inject"),
+        ("1", "slow_link", "effect"),
+        ("2", "kill", "inject"),
+        ("2", "kill", "effect"),
+        ("3", "slow_link", "effect"),
+        ("4", "cut", "skipped"),
+    ]
     text = "".join(json.dumps({"id": i, "fault": f, "event": e}) + "\n" for i, f, e in rows)
     (tmp_path / "faults.jsonl").write_text(text)
     kinds = kinds_in_effect(tmp_path)
@@ -95,20 +104,9 @@ def test_the_ledger_says_brokers_repertoire_and_what_took_effect(tmp_path: Path)
 
 
 def test_the_anomalies_of_a_summary_are_below_the_status_of_their_seeds() -> None:
-    table = summary(
-        [
-            outcome(),
-            outcome(status="invalid", anomalies={"lost-write": 3}),
-            outcome(status="unknown"),
-        ]
-    )
+    table = summary([outcome(), outcome(status="invalid", anomalies={"lost-write": 3}), outcome(status="unknown")])
     shown = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert shown[:4] == [
-        ("invalid", "1"),
-        ("  with lost-write", "1"),
-        ("unknown", "1"),
-        ("valid", "1"),
-    ]
+    assert shown[:4] == [("invalid", "1"), ("  with lost-write", "1"), ("unknown", "1"), ("valid", "1")]
 
 
 @pytest.mark.parametrize("name", REPERTOIRES)
@@ -123,8 +121,8 @@ def test_of_a_repertoire_only_its_kinds_are_drawn(name: str) -> None:
 
 def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
     settings = RunSettings(
-        seed=4, brokers=5, config={"internal.segment.bytes": 6000}, partitions=2, in_flight=3, acks=1, idempotent=False,
-    )  # fmt: skip
+        seed=4, brokers=5, config={"internal.segment.bytes": 6000}, partitions=2, in_flight=3, acks=1, idempotent=False
+    )
     step = ScheduledFault(id="1", fault=power_loss(one), nodes=(5,))
     schedule = Schedule(steps=(step,), run=settings.to_json())
     scenario = recorded_scenario(Schedule.from_json(schedule.to_json()), "again")
@@ -153,18 +151,10 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
             {"acks": 1, "idempotent": False, "in_flight": 2, "request_timeout_ms": 30_000},
         ),
         (
-            {
-                "acks": "-1",
-                "enable.idempotence": "true",
-                "max.in.flight": "1",
-                "request.timeout.ms": "9",
-            },
+            {"acks": "-1", "enable.idempotence": "true", "max.in.flight": "1", "request.timeout.ms": "9"},
             {"acks": -1, "idempotent": True, "in_flight": 1, "request_timeout_ms": 9},
         ),
-        (
-            {"enable.idempotence": 1},
-            {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000},
-        ),
+        ({"enable.idempotence": 1}, {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000}),
         (
             {"transactional.id": "billing", "enable.idempotence": "false"},
             {"acks": -1, "idempotent": True, "in_flight": 5, "request_timeout_ms": 30_000},

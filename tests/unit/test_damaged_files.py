@@ -58,11 +58,14 @@ def damaged(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
 def a_schedule() -> str:
     step = ScheduledFault(
         id="1", fault=kill(leader("orders", 0), seconds=(1, 2)), nodes=(1,), duration_ms=5, details={}, fired_ms=3
-    )  # fmt: skip
+    )
     late = ScheduledFault(
-        id="2", fault=lose_response(where={"topic": "orders"}, probability=0.5), after=(began("1"),),
-        until=(isr_count("orders", 0, 2),), overlaps=True,
-    )  # fmt: skip
+        id="2",
+        fault=lose_response(where={"topic": "orders"}, probability=0.5),
+        after=(began("1"),),
+        until=(isr_count("orders", 0, 2),),
+        overlaps=True,
+    )
     run = RunSettings(config={"min.insync.replicas": 2}, plants=("a.b",)).to_json()
     return Schedule(steps=(step, late), run=run, notes={"found": "x"}, duration_ms=9).to_json()
 
@@ -103,10 +106,8 @@ def test_a_schedule_with_any_value_replaced_is_read_or_refused_with_the_place() 
         (("run", "brokers"), "5", "run of a schedule: brokers is '5': expected a whole number"),
         (("steps", 0, "fault", "name"), "kil", "steps[0]: fault: no fault 'kil'; did you mean kill?"),
     ],
-)  # fmt: skip
-def test_the_error_of_a_schedule_says_what_is_wrong_and_where(
-    path: tuple[Any, ...], value: Any, words: str
-) -> None:
+)
+def test_the_error_of_a_schedule_says_what_is_wrong_and_where(path: tuple[Any, ...], value: Any, words: str) -> None:
     broken = replaced(json.loads(a_schedule()), path, value)
     with pytest.raises(HarrowError) as caught:
         read_schedule(json.dumps(broken))
@@ -121,23 +122,44 @@ def test_recorded_schedules_are_still_read() -> None:
 
 def a_verdict() -> Verdict:
     anomaly = Anomaly(
-        name="lost-write", topic="orders", partition=0, offsets=(1,), operations=({"operation": "send"},),
+        name="lost-write",
+        topic="orders",
+        partition=0,
+        offsets=(1,),
+        operations=({"operation": "send"},),
         explanation="it is gone",
-    )  # fmt: skip
+    )
     return Verdict(
-        status=Status.INVALID, guarantees=("no-loss",), operation_counts={"acknowledged": 1},
-        anomaly_counts={"lost-write": 1}, anomalies=(anomaly,), causes={"lost-write": ("a kill",)}, reasons=("r",),
-        notes=("n",), planted=("p",), added_guarantees={"billed-once": ("billed-twice",)}, elapsed_ms=1.5,
-    )  # fmt: skip
+        status=Status.INVALID,
+        guarantees=("no-loss",),
+        operation_counts={"acknowledged": 1},
+        anomaly_counts={"lost-write": 1},
+        anomalies=(anomaly,),
+        causes={"lost-write": ("a kill",)},
+        reasons=("r",),
+        notes=("n",),
+        planted=("p",),
+        added_guarantees={"billed-once": ("billed-twice",)},
+        elapsed_ms=1.5,
+    )
 
 
 def a_run() -> dict[str, Any]:
     return {
-        "schema_version": 1, "started_ns": 5, "seed": 1, "brokers": 1, "config": {"a": 1}, "log_dirs": {"1": ["data"]},
-        "unrecorded": ["taps"], "topics": ["orders"], "histories": 1, "chaos_blocks": 1, "promised": False,
+        "schema_version": 1,
+        "started_ns": 5,
+        "seed": 1,
+        "brokers": 1,
+        "config": {"a": 1},
+        "log_dirs": {"1": ["data"]},
+        "unrecorded": ["taps"],
+        "topics": ["orders"],
+        "histories": 1,
+        "chaos_blocks": 1,
+        "promised": False,
         "replicas": {"orders-0": {"replicas": [1], "isr": [1]}},
         "progress": {"ended_ns": 9, "min_insync_replicas": {"orders": 1}, "recovers_within_s": None},
-    }  # fmt: skip
+    }
 
 
 def check(folder: Path) -> tuple[int, str, BaseException | None]:
@@ -161,10 +183,11 @@ def test_check_of_a_damaged_verdict_names_the_file_and_the_cause(tmp_path: Path)
             pytest.fail(f"{where}: {error!r}")
     assert refused > 150
     for text, words in (
-        ('{"schema', "verdict.json: it is not JSON"), ("[]", "verdict.json: the verdict has schema version None"),
+        ('{"schema', "verdict.json: it is not JSON"),
+        ("[]", "verdict.json: the verdict has schema version None"),
         (json.dumps(whole | {"status": "good"}), "verdict.json: status is 'good': expected valid, unknown, invalid"),
         (json.dumps(replaced(whole, ("anomalies", 0, "offsets"), ["a"])), "anomalies[0]: offsets[0] is 'a': expected"),
-    ):  # fmt: skip
+    ):
         path.write_text(text, encoding="utf-8")
         code, output, raised = check(tmp_path)
         assert (code, raised) == (1, None)
@@ -190,24 +213,17 @@ def test_check_of_a_damaged_run_json_names_the_file_and_the_value(tmp_path: Path
     path.write_text('{"seed', encoding="utf-8")
     assert "run.json: Unterminated string" in str(check(tmp_path)[2])
     path.write_text(json.dumps(a_run() | {"topics": 5}), encoding="utf-8")
-    assert "run.json: topics is 5: expected a list of texts; run the test again" in str(
-        check(tmp_path)[2]
-    )
+    assert "run.json: topics is 5: expected a list of texts; run the test again" in str(check(tmp_path)[2])
 
 
 @pytest.mark.parametrize("command", [["chaos"], ["simulate"], ["shrink"]])
-def test_a_command_with_a_damaged_schedule_ends_with_the_file_and_the_place(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_a_command_with_a_damaged_schedule_ends_with_the_file_and_the_place(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps(replaced(json.loads(a_schedule()), ("steps", 0, "nodes"), 1)))
     given = [*command, *(["--schedule"] if command != ["shrink"] else []), str(path)]
     result = CliRunner().invoke(cli, given)
     assert isinstance(result.exception, HarrowError), result.output
-    assert (
-        str(result.exception)
-        == f"{path}: steps[0]: nodes is 1: expected a list of whole numbers or None"
-    )
+    assert str(result.exception) == f"{path}: steps[0]: nodes is 1: expected a list of whole numbers or None"
 
 
 def test_a_fault_that_resembles_a_known_one_is_named() -> None:

@@ -50,16 +50,12 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.item: Any = SimpleNamespace(
-            nodeid="t::a", stash=pytest.Stash(), user_properties=[("own", 1)]
-        )
+        self.item: Any = SimpleNamespace(nodeid="t::a", stash=pytest.Stash(), user_properties=[("own", 1)])
         self.runs: list[FakeRun] = []
         self.examples = HarrowExamples(
             lambda: self.item,
             cast("Any", self.begin),
-            lambda run, verdict, number: [
-                (f"harrow.verdict-{number}", f"{run.folder.name} {verdict.status}")
-            ],
+            lambda run, verdict, number: [(f"harrow.verdict-{number}", f"{run.folder.name} {verdict.status}")],
             lambda item: False,
         )
 
@@ -113,9 +109,7 @@ def test_the_error_of_an_example_gets_the_verdict_on_its_run(project: Project) -
     assert project.examples.current.last_unknown == "why"
 
 
-def test_an_example_that_hypothesis_rejects_is_not_judged_and_has_not_failed(
-    project: Project,
-) -> None:
+def test_an_example_that_hypothesis_rejects_is_not_judged_and_has_not_failed(project: Project) -> None:
     with pytest.raises(UnsatisfiedAssumption):
         project.example(Status.VALID, UnsatisfiedAssumption())
     assert project.runs[0].judged == []

@@ -27,7 +27,7 @@ SCHEDULE = Schedule(steps=(ScheduledFault(id="1", fault=KILL),))
         ((KILL,), {"schedule": SCHEDULE}, "accepts faults or a schedule"),
         ((), {"schedule": SCHEDULE, "cap": 1}, "accepts faults or a schedule"),
     ],
-)  # fmt: skip
+)
 def test_what_a_chaos_block_would_ignore_is_refused(
     faults: tuple[harrow.faults.Fault, ...], given: dict[str, Any], words: str
 ) -> None:
@@ -38,9 +38,7 @@ def test_what_a_chaos_block_would_ignore_is_refused(
 
 def test_an_order_key_needs_a_guarantee_of_order() -> None:
     def promise(guarantee: str | None) -> TopicPromise | None:
-        return TopicPromise.of(
-            guarantee=guarantee, record_id=None, expected=None, order_key="customer"
-        )
+        return TopicPromise.of(guarantee=guarantee, record_id=None, expected=None, order_key="customer")
 
     with pytest.raises(ConfigError, match="write guarantee='no-loss,ordered', or leave out"):
         promise("no-loss")
@@ -58,7 +56,7 @@ def test_an_order_key_needs_a_guarantee_of_order() -> None:
         (["--harrow-image=kafka:4"], "--harrow-image=kafka:4: it belongs to the backend docker"),
         (["--harrow-spark-data=/mnt/a"], "--harrow-spark-data: Harrow's own Spark reads the run folders"),
     ],
-)  # fmt: skip
+)
 def test_an_option_of_the_command_line_without_effect_is_a_usage_error(
     pytester: pytest.Pytester, arguments: list[str], words: str
 ) -> None:
@@ -68,9 +66,7 @@ def test_an_option_of_the_command_line_without_effect_is_a_usage_error(
     result.stderr.fnmatch_lines([f"*{words}*"])
 
 
-def test_a_marker_may_choose_the_backend_of_an_option_of_the_command_line(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_marker_may_choose_the_backend_of_an_option_of_the_command_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -87,9 +83,7 @@ def test_a_marker_may_choose_the_backend_of_an_option_of_the_command_line(
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_a_marker_with_the_option_of_another_backend_fails_its_test(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_marker_with_the_option_of_another_backend_fails_its_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -111,7 +105,7 @@ def test_a_marker_with_the_option_of_another_backend_fails_its_test(
         (["chaos", "--schedule", "FILE", "--seeds", "3"], "--seeds has no meaning beside --schedule"),
         (["chaos", "--schedule", "FILE", "--faults", "all", "--", "true"], "--faults has no meaning beside --schedule"),
     ],
-)  # fmt: skip
+)
 def test_an_option_of_a_command_without_effect_is_a_usage_error(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:

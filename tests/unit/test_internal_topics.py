@@ -15,8 +15,7 @@ from harrow.cluster.internal_topics import (
 
 
 @pytest.mark.parametrize(
-    ("text", "hashed"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("😀", 1772899)],
+    ("text", "hashed"), [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("😀", 1772899)]
 )
 def test_java_hash_of_a_text_equals_what_java_computes(text: str, hashed: int) -> None:
     assert java_hash(text) == hashed

@@ -31,8 +31,7 @@ def run(folder: Path, program: str) -> str:
 )
 def test_the_first_use_of_kio_imports_no_hypothesis(tmp_path: Path, used: str) -> None:
     said = run(
-        tmp_path,
-        f"import sys\n{used}\nprint('kio.static.primitive' in sys.modules, 'hypothesis' in sys.modules)",
+        tmp_path, f"import sys\n{used}\nprint('kio.static.primitive' in sys.modules, 'hypothesis' in sys.modules)"
     )
     assert said.split() == ["True", "False"]
     assert not list(tmp_path.iterdir())

@@ -58,9 +58,7 @@ def test_a_list_that_lacks_a_broker_is_asked_for_again_by_a_new_client(
     assert len(made) == 2
 
 
-def test_a_cluster_that_does_not_respond_is_an_error_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_cluster_that_does_not_respond_is_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "LIST_TIMEOUT_S", 0)
     admins(monkeypatch, without_answer())
     with pytest.raises(HarrowError, match=r"could not be listed: no response in time$"):

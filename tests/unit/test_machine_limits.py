@@ -30,14 +30,10 @@ def test_a_hard_limit_of_256_open_files_is_named_with_what_raises_it(
     out_folder.prepare(tmp_path / "out")  # the JVM raises its soft limit itself
 
 
-def test_a_full_disk_is_named_before_anything_is_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_named_before_anything_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(machine_limits, "FREE_BYTES_LEAST", 1 << 60)
-        with pytest.raises(
-            LimitError, match=r"the disk of .*out has \d+\.\d MB free, and a run needs"
-        ):
+        with pytest.raises(LimitError, match=r"the disk of .*out has \d+\.\d MB free, and a run needs"):
             out_folder.prepare(tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
 

@@ -25,9 +25,7 @@ def cluster(folder: Path, ends: dict[str, int], events: list[dict[str, str]] | N
     )
 
 
-def test_a_topic_that_does_not_exist_is_an_error_with_the_topics_that_received_records(
-    tmp_path: Path,
-) -> None:
+def test_a_topic_that_does_not_exist_is_an_error_with_the_topics_that_received_records(tmp_path: Path) -> None:
     found = cluster(tmp_path, {"orders-3fa9c1": 12, "bills": 0, "audit": 1})
     with pytest.raises(ConfigError) as caught:
         check_existing(found, ["orders"], ["orders-3fa9c1"])

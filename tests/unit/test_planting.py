@@ -68,9 +68,7 @@ def test_replaced_methods_act_and_undo_restores_them() -> None:
 
 
 def test_a_replacement_with_other_parameters_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"Rules.allowed takes \(self, node\), the replacement \(self\)"
-    ):
+    with pytest.raises(ConfigError, match=r"Rules.allowed takes \(self, node\), the replacement \(self\)"):
         Planter().replace_method(Rules, "allowed", lowest)
 
 
@@ -89,20 +87,14 @@ def test_a_strategy_is_replaced_only_by_an_object_with_its_attributes() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("harrow.faults.zoo.no_such_bug", "cannot be imported"),
-        ("", "cannot be imported"),
-        ("json", "needs TITLE"),
-    ],
+    [("harrow.faults.zoo.no_such_bug", "cannot be imported"), ("", "cannot be imported"), ("json", "needs TITLE")],
 )
 def test_what_is_no_plant_is_refused_with_the_remedy(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_plants([name])
 
 
-def test_a_plant_that_replaces_nothing_is_refused_and_nothing_stays_replaced(
-    module: ModuleType,
-) -> None:
+def test_a_plant_that_replaces_nothing_is_refused_and_nothing_stays_replaced(module: ModuleType) -> None:
     vars(module).update(TITLE="replaces nothing", plant=replaces_nothing)
     before = STRATEGIES["kip-320"]
     with pytest.raises(ConfigError, match=r"planted_by_a_test: plant\(\) replaced nothing"):

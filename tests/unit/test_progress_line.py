@@ -24,9 +24,7 @@ class Stream(io.StringIO):
         return self._terminal
 
 
-def test_a_terminal_shows_one_line_that_is_removed_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_shows_one_line_that_is_removed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     stream = Stream(terminal=True)
     with ProgressLine(lambda: "7 records acknowledged, 3 faults", stream=stream) as line:
@@ -41,9 +39,7 @@ def test_a_terminal_shows_one_line_that_is_removed_at_the_end(
     assert text.count("\n") == 1
 
 
-def test_a_log_gets_a_line_now_and_then_and_no_control_characters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_gets_a_line_now_and_then_and_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOG_EVERY_S", 0.01)
     stream = Stream(terminal=False)
     with ProgressLine(lambda: "3 faults", stream=stream):

@@ -44,9 +44,7 @@ def fill(server: socket.socket) -> list[socket.socket]:
     raise AssertionError("the queue is never full here")
 
 
-def failure(
-    address: Address, stopped: threading.Event | None, timeout_s: float = LATE_S
-) -> Exception:
+def failure(address: Address, stopped: threading.Event | None, timeout_s: float = LATE_S) -> Exception:
     with pytest.raises(ClusterError) as raised:
         ask(address, API, 0, ApiVersionsRequest(), stopped=stopped, timeout_s=timeout_s)
     return raised.value
@@ -73,9 +71,7 @@ def test_a_wait_for_a_connection_ends_when_the_client_is_stopped(listener: socke
         client.close()
 
 
-def test_a_wait_for_the_rest_of_a_response_ends_when_the_client_is_stopped(
-    listener: socket.socket,
-) -> None:
+def test_a_wait_for_the_rest_of_a_response_ends_when_the_client_is_stopped(listener: socket.socket) -> None:
     accepted: list[socket.socket] = []
 
     def begin() -> None:
@@ -107,9 +103,7 @@ def test_a_refused_connection_is_an_error_at_once(listener: socket.socket) -> No
 
 
 def test_a_response_in_parts_is_read(listener: socket.socket) -> None:
-    frame = bytes(
-        [0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 18, 0, 0, 0, 3]
-    )  # no error, one API: 18, versions 0 to 3
+    frame = bytes([0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 18, 0, 0, 0, 3])  # no error, one API: 18, versions 0 to 3
 
     def serve() -> None:
         link, _ = listener.accept()

@@ -14,8 +14,6 @@ def test_a_single_byte_is_no_valid_escape_sequence(regex: str) -> None:
     assert refused.value.code is ErrorCode.invalid_regular_expression
 
 
-@pytest.mark.parametrize(
-    ("regex", "text"), [(r"a\\C", r"a\C"), (r"\Q\C\E", r"\C"), (r"\Q\C", r"\C"), ("C", "C")]
-)
+@pytest.mark.parametrize(("regex", "text"), [(r"a\\C", r"a\C"), (r"\Q\C\E", r"\C"), (r"\Q\C", r"\C"), ("C", "C")])
 def test_the_same_characters_may_stand_for_themselves(regex: str, text: str) -> None:
     assert compile_regex(regex, "Regex").fullmatch(text)

@@ -22,9 +22,7 @@ def test_a_released_port_is_not_given_again_here_or_in_another_process() -> None
         port = ReservedPort()
         given.append(port.number)
         port.release()
-    other = subprocess.run(
-        [sys.executable, "-c", OTHER], capture_output=True, text=True, check=True
-    )
+    other = subprocess.run([sys.executable, "-c", OTHER], capture_output=True, text=True, check=True)
     given.append(int(other.stdout))
     assert len(set(given)) == 21
 
@@ -58,9 +56,7 @@ def test_without_a_last_port_a_port_is_given_all_the_same(
     second.release()
 
 
-def test_an_unwritable_folder_leaves_the_choice_to_the_operating_system(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unwritable_folder_leaves_the_choice_to_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     port = ReservedPort()
     assert port.number > 0

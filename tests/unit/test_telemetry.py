@@ -47,31 +47,20 @@ def run(tmp_path: Path) -> Any:
 
     def row(event: str, number: str, before_s: float) -> dict[str, Any]:
         return {
-            "t_ns": now - round(before_s * SECOND), "event": event, "id": number, "fault": "kill",
-            "label": "kill(leader('orders'))", "targets": [2], "evidence": {"incarnation": 1},
-        }  # fmt: skip
+            "t_ns": now - round(before_s * SECOND),
+            "event": event,
+            "id": number,
+            "fault": "kill",
+            "label": "kill(leader('orders'))",
+            "targets": [2],
+            "evidence": {"incarnation": 1},
+        }
 
-    rows = [
-        row("inject", "1", 5),
-        row("effect", "1", 4.5),
-        row("heal", "1", 3),
-        row("healed", "1", 2),
-    ]
+    rows = [row("inject", "1", 5), row("effect", "1", 4.5), row("heal", "1", 3), row("healed", "1", 2)]
     lines(tmp_path / "faults.jsonl", rows)
     traced = [
-        {
-            "event": "partition.leader",
-            "topic": "orders",
-            "partition": 0,
-            "leader": 1,
-            "t_ns": now - 4 * SECOND,
-        },
-        {
-            "event": "partition.leader",
-            "topic": "__offsets",
-            "partition": 0,
-            "t_ns": now - 4 * SECOND,
-        },
+        {"event": "partition.leader", "topic": "orders", "partition": 0, "leader": 1, "t_ns": now - 4 * SECOND},
+        {"event": "partition.leader", "topic": "__offsets", "partition": 0, "t_ns": now - 4 * SECOND},
         {"event": "partition.hw", "topic": "orders", "partition": 0, "t_ns": now - 4 * SECOND},
         {"event": "partition.isr", "topic": "orders", "isr": [1], "t_ns": now - 1 * SECOND},
         {"event": "controller.elected", "epoch": 1, "t_ns": now - 60 * SECOND},
@@ -82,32 +71,35 @@ def run(tmp_path: Path) -> Any:
     )
     steps = tuple(ScheduledFault(id=name, fault=kill(leader("orders"))) for name in ("1", "2"))
     return SimpleNamespace(
-        folder=tmp_path, seed=7, brokers=3, backend="local", verdicts=[verdict],
+        folder=tmp_path,
+        seed=7,
+        brokers=3,
+        backend="local",
+        verdicts=[verdict],
         schedules=[Schedule(steps=steps, seed=5)],
-    )  # fmt: skip
+    )
 
 
 def exported(exporter: InMemorySpanExporter, run: Any, outcome: str) -> dict[str, ReadableSpan]:
     now = time.time_ns()
     result = TestResult(
-        nodeid="t.py::test", outcome=outcome, reason="VerdictError: INVALID" * (outcome == "failed"),
-        began_ns=now - 10 * SECOND, ended_ns=now,
-    )  # fmt: skip
+        nodeid="t.py::test",
+        outcome=outcome,
+        reason="VerdictError: INVALID" * (outcome == "failed"),
+        began_ns=now - 10 * SECOND,
+        ended_ns=now,
+    )
     telemetry.export(result, [run])
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
-def test_a_test_has_a_span_with_its_block_and_its_faults_below(
-    exporter: InMemorySpanExporter, run: Any
-) -> None:
+def test_a_test_has_a_span_with_its_block_and_its_faults_below(exporter: InMemorySpanExporter, run: Any) -> None:
     spans = exported(exporter, run, "failed")
     assert list(spans) == ["kill(leader('orders'))", "chaos", "t.py::test"]
     fault, block, root = spans.values()
     assert (fault.parent, block.parent) == (block.context, root.context)
     assert root.parent is None
-    assert fault.attributes == {
-        "harrow.fault.kind": "kill", "harrow.fault.id": "1", "harrow.fault.nodes": (2,),
-    }  # fmt: skip
+    assert fault.attributes == {"harrow.fault.kind": "kill", "harrow.fault.id": "1", "harrow.fault.nodes": (2,)}
     assert fault.end_time is not None
     assert fault.start_time is not None
     assert (fault.end_time - fault.start_time) == 3 * SECOND
@@ -129,15 +121,16 @@ def test_a_test_that_passed_with_a_verdict_is_ok(exporter: InMemorySpanExporter,
     assert exported(exporter, run, "passed")["t.py::test"].status.status_code is StatusCode.OK
 
 
-def test_elections_are_events_of_the_block_in_which_they_happened(
-    exporter: InMemorySpanExporter, run: Any
-) -> None:
+def test_elections_are_events_of_the_block_in_which_they_happened(exporter: InMemorySpanExporter, run: Any) -> None:
     spans = exported(exporter, run, "passed")
     (elected,) = spans["chaos"].events
     assert elected.name == "leader elected"
     assert dict(elected.attributes or {}) == {
-        "harrow.broker": "broker-1", "harrow.topic": "orders", "harrow.partition": 0, "harrow.leader": 1,
-    }  # fmt: skip
+        "harrow.broker": "broker-1",
+        "harrow.topic": "orders",
+        "harrow.partition": 0,
+        "harrow.leader": 1,
+    }
     assert [event.name for event in spans["t.py::test"].events] == ["ISR changed"]
 
 

@@ -34,13 +34,9 @@ def folder_of_length(parent: Path, length: int) -> Path:
 
 
 @pytest.mark.parametrize("length", [20, 36, 60, 64, 72, 100, 200])
-def test_sparks_python_workers_can_bind_their_sockets_whatever_the_length_of_tmpdir(
-    short: Path, length: int
-) -> None:
+def test_sparks_python_workers_can_bind_their_sockets_whatever_the_length_of_tmpdir(short: Path, length: int) -> None:
     scratch = folder_of_length(short, length)
-    folder = folder_near(
-        scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix="harrow-test-", places=[short]
-    )
+    folder = folder_near(scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix="harrow-test-", places=[short])
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/.{uuid.uuid4()}.sock")  # as Spark's daemon does
     if folder != scratch:
@@ -63,9 +59,7 @@ def test_a_socket_below_a_path_of_300_bytes_is_bound_and_reached(short: Path) ->
 def test_without_a_place_for_sockets_the_error_names_the_places_and_the_remedy(short: Path) -> None:
     scratch = folder_of_length(short, 90)
     gone = short / "gone"
-    with pytest.raises(
-        ClusterError, match=r"has 9[01] bytes.*tried .*gone \(No such file.*Set TMPDIR"
-    ):
+    with pytest.raises(ClusterError, match=r"has 9[01] bytes.*tried .*gone \(No such file.*Set TMPDIR"):
         folder_near(scratch, name_bytes=42, prefix="harrow-test-", places=[gone])
     with pytest.raises(ClusterError, match=r"its path is too long"):
         folder_near(scratch, name_bytes=42, prefix="harrow-test-", places=[scratch])

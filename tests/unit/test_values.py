@@ -13,9 +13,16 @@ from harrow.harness.run import Harrow
 from harrow.harness.values import Values
 
 KINDS: tuple[Callable[[Values], object], ...] = (
-    Values.name, Values.user_name, Values.email, Values.city, Values.product, Values.amount, Values.uuid,
-    Values.word, Values.sentence,
-)  # fmt: skip
+    Values.name,
+    Values.user_name,
+    Values.email,
+    Values.city,
+    Values.product,
+    Values.amount,
+    Values.uuid,
+    Values.word,
+    Values.sentence,
+)
 
 
 def drawn(seed: int) -> list[object]:

@@ -31,7 +31,7 @@ def test_a_wait_is_noted_after_a_while_and_again_while_it_lasts(notes: list[str]
     assert notes == [
         f"waits for full ISRs: {10 * AFTER_S:.0f} lacks ({AFTER_S:.0f} s of at most 60 s)",
         f"waits for full ISRs: {10 * (AFTER_S + AGAIN_S):.0f} lacks ({AFTER_S + AGAIN_S:.0f} s of at most 60 s)",
-    ]  # fmt: skip
+    ]
 
 
 def test_another_wait_begins_its_own_time(notes: list[str]) -> None:
@@ -43,15 +43,11 @@ def test_another_wait_begins_its_own_time(notes: list[str]) -> None:
     assert notes == []
 
 
-def test_a_call_that_blocks_is_noted_from_another_thread(
-    notes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_blocks_is_noted_from_another_thread(notes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_notes, "AFTER_S", 0.02)
     with noted("a topic", most_s=30, detail=lambda: "broker 1 is paused"):
         until(lambda: bool(notes))
-    assert re.fullmatch(
-        r"waits for a topic: broker 1 is paused \(\d+ s of at most 30 s\)", notes[0]
-    )
+    assert re.fullmatch(r"waits for a topic: broker 1 is paused \(\d+ s of at most 30 s\)", notes[0])
 
 
 class NotedError(Exception):
@@ -82,9 +78,7 @@ def test_a_wait_for_convergence_is_noted_with_what_is_lacking(
     with pytest.raises(NotedError):
         Leaderless(notes).await_replicated(60)
     (note,) = notes
-    assert re.fullmatch(
-        r"waits for full ISRs of equal logs: no leader \(\d+ s of at most 60 s\)", note
-    )
+    assert re.fullmatch(r"waits for full ISRs of equal logs: no leader \(\d+ s of at most 60 s\)", note)
 
 
 def test_an_error_of_the_listener_is_no_error_of_the_wait() -> None:

@@ -19,16 +19,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.errors import ProgramDiedError, WaitTimeoutError
 from harrow.harness.histories.live_taps import CommitRows, GroupRows, GroupSeen, TransactionalIds
 from harrow.harness.histories.request_rows import RequestCount
-from harrow.harness.waits.conditions import (
-    Assigned,
-    CaughtUp,
-    Condition,
-    Led,
-    Records,
-    Requested,
-    nodes_of,
-    topic_of,
-)
+from harrow.harness.waits.conditions import Assigned, CaughtUp, Condition, Led, Records, Requested, nodes_of, topic_of
 from harrow.harness.waits.seen import OffsetsSeen, newest_leaders
 from harrow.harness.waits.wait_loop import check_timeout, wait_for
 
@@ -55,9 +46,7 @@ class MadeUp:
         self.live = frozenset({1, 2})
 
     def view(self) -> ClusterView:
-        return ClusterView(
-            live=self.live, topics={"orders": self.leaders, "__consumer_offsets": {}}
-        )
+        return ClusterView(live=self.live, topics={"orders": self.leaders, "__consumer_offsets": {}})
 
     def group_names(self) -> list[str]:
         return list(self.groups)
@@ -65,9 +54,7 @@ class MadeUp:
     def group(self, name: str) -> GroupSeen | None:
         return self.groups.get(name)
 
-    def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         assert group
         return {where: self.commits[where] for where in partitions if where in self.commits}
 
@@ -86,9 +73,7 @@ class MadeUp:
 
 
 def request(client: str, api: str, count: int, broker: int = 1) -> RequestCount:
-    return RequestCount(
-        client=client, api=api, error="", broker=broker, count=count, first_ns=1, last_ns=2
-    )
+    return RequestCount(client=client, api=api, error="", broker=broker, count=count, first_ns=1, last_ns=2)
 
 
 STABLE = GroupSeen(state="Stable", members=2, owners={"a": ["orders-0"], "b": ["orders-1"]})
@@ -115,10 +100,7 @@ def test_a_group_has_caught_up_when_no_record_is_left_that_it_could_receive() ->
     assert wait.look(seen).there == "the cluster has no consumer group 'billing'; it has none"
     seen.groups["billing"], seen.commits[ORDERS[0]] = STABLE, 9
     said = wait.look(seen).there
-    assert (
-        "has not committed: orders-0: 1, orders-1: 10 (nothing committed); group 'billing' is Stable"
-        in said
-    )
+    assert "has not committed: orders-0: 1, orders-1: 10 (nothing committed); group 'billing' is Stable" in said
     seen.commits[ORDERS[1]] = 10
     assert not wait.look(seen).holds
     seen.hidden = 1
@@ -136,11 +118,7 @@ def test_a_commit_of_a_deleted_topic_of_the_same_name_is_no_commit() -> None:
 
 def test_records_are_counted_and_a_topic_that_does_not_exist_is_named() -> None:
     seen = MadeUp()
-    assert [Records(topic="orders", count=count).look(seen).holds for count in (19, 20, 21)] == [
-        True,
-        True,
-        False,
-    ]
+    assert [Records(topic="orders", count=count).look(seen).holds for count in (19, 20, 21)] == [True, True, False]
     said = Records(topic="order", count=1).look(seen).there
     assert said == "the cluster has no topic 'order'; did you mean 'orders'?; it has orders"
 
@@ -157,10 +135,7 @@ def test_requests_count_since_the_test_began_and_others_are_named() -> None:
         "no request OffsetCommit of a client that matches 'billing*' arrived; client ids seen for this API: audit; "
         "others: shop (Produce)"
     )
-    seen.counts += [
-        request("billing-1", "OffsetCommit", 2),
-        request("billing-2", "OffsetCommit", 1, broker=2),
-    ]
+    seen.counts += [request("billing-1", "OffsetCommit", 2), request("billing-2", "OffsetCommit", 1, broker=2)]
     assert wait.look(seen).value == 3
     more = Requested(api=8, client="billing*", count=4, before={}).look(seen)
     assert more.there == "3 of 4 requests OffsetCommit were sent: 2 to broker 1, 1 to broker 2"
@@ -179,15 +154,10 @@ def test_a_leader_must_be_registered_and_another_than_before() -> None:
     seen.leaders[0] = led_by(2, 1)
     assert other.look(seen).holds
     seen.live = frozenset({1})
-    assert not other.look(seen).holds, (
-        "its session has ended, and the controller has not elected yet"
-    )
+    assert not other.look(seen).holds, "its session has ended, and the controller has not elected yet"
     seen.leaders[0] = led_by(-1, 1)
     assert "orders-0 has no leader" in other.look(seen).there
-    assert (
-        "has no partition 2; it has 2"
-        in Led(topic="orders", partition=2, other_than=()).look(seen).there
-    )
+    assert "has no partition 2; it has 2" in Led(topic="orders", partition=2, other_than=()).look(seen).there
 
 
 def test_an_isolated_leader_of_an_older_epoch_is_passed_over() -> None:
@@ -214,7 +184,7 @@ def test_an_isolated_leader_of_an_older_epoch_is_passed_over() -> None:
         (lambda: check_timeout("await_leader", "10"), "await_leader(…, timeout='10'): expected seconds"),
         (lambda: check_timeout("await_leader", 0), "timeout=0): expected seconds, more than 0"),
     ],
-)  # fmt: skip
+)
 def test_arguments_are_checked_at_once(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         make()
@@ -237,7 +207,7 @@ class Programs:
 def waited(condition: Condition, seen: MadeUp, timeout_s: float, death: str = "") -> int:
     return wait_for(
         condition, timeout_s, seen=seen, programs=Programs(death), stopped=threading.Event(), state=lambda: ""
-    )  # fmt: skip
+    )
 
 
 class Unlucky(MadeUp):
@@ -267,10 +237,7 @@ def test_a_look_that_fails_is_repeated_and_named_when_the_time_is_over() -> None
 
 def test_a_dead_program_ends_a_wait_unless_what_is_waited_for_is_there() -> None:
     death = "the program 'billing' has ended: exit code 3"
-    with pytest.raises(
-        ProgramDiedError,
-        match=r"await_records\('orders', 21\) ends: the program 'billing' has ended",
-    ):
+    with pytest.raises(ProgramDiedError, match=r"await_records\('orders', 21\) ends: the program 'billing' has ended"):
         waited(Records(topic="orders", count=21), MadeUp(), 60, death)
     assert waited(Records(topic="orders", count=20), MadeUp(), 60, death) == 20
 
@@ -335,21 +302,15 @@ def test_groups_are_those_of_the_coordinator_of_the_highest_epoch(
     )
     second.group("billing", stable(1), partition=7, leader_epoch=2)
     second.member("billing", "m1", "shop", generation=2, partitions=ORDERS, leader_epoch=2)
-    first.group(
-        "billing", stable(2), partition=7, leader_epoch=1
-    )  # a late row of the deposed coordinator
-    assert rows.group("billing") == GroupSeen(
-        state="Stable", members=1, owners={"shop": ["orders-0", "orders-1"]}
-    )
+    first.group("billing", stable(2), partition=7, leader_epoch=1)  # a late row of the deposed coordinator
+    assert rows.group("billing") == GroupSeen(state="Stable", members=1, owners={"shop": ["orders-0", "orders-1"]})
     dead = TappedGroup(state="Dead", generation=2, members=0, timeout_ms=1000)
     second.group("billing", dead, partition=7, leader_epoch=2)
     assert rows.group("billing") is None
     assert rows.names() == []
 
 
-def test_the_last_commit_that_succeeded_counts(
-    taps: tuple[RealTap, RealTap], tmp_path: Path
-) -> None:
+def test_the_last_commit_that_succeeded_counts(taps: tuple[RealTap, RealTap], tmp_path: Path) -> None:
     first, second = taps
     rows = CommitRows(tmp_path)
     by = Committer(client="billing-1")
@@ -367,9 +328,7 @@ def test_a_transactional_id_exists_when_a_coordinator_has_returned_a_producer_id
 ) -> None:
     first, second = taps
     rows = TransactionalIds(tmp_path)
-    init = TappedRequest(
-        "billing", ApiKey.INIT_PRODUCER_ID, 0, invoked_ns=1, completed_ns=2, subject="billing-1"
-    )
+    init = TappedRequest("billing", ApiKey.INIT_PRODUCER_ID, 0, invoked_ns=1, completed_ns=2, subject="billing-1")
     first.requested(init._replace(error=51, subject="billing-2"))
     first.requested(init._replace(subject=None))
     first.requested(init._replace(api=ApiKey.FIND_COORDINATOR, subject="billing-3"))

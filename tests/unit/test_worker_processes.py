@@ -60,15 +60,15 @@ def report_and_wait() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_worker_ends_with_a_command_that_is_killed(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_worker_ends_with_a_command_that_is_killed(number: signal.Signals, tmp_path: Path) -> None:
     command = tmp_path / "command.py"
     command.write_text(KILLED_COMMAND, encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, str(command)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, str(command)],
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None
         worker = os.pidfd_open(int(process.stdout.readline()))
         try:

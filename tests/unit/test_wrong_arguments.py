@@ -26,25 +26,74 @@ class Wrong:
 
 WRONG = Wrong()
 VALID: dict[str, Any] = {
-    "target": harrow.one, "peer": harrow.controller(), "topic": "orders", "group": "billing", "client": "shop",
-    "transactional_id": "shop", "operation": "fsync", "damage": None, "name": "orders", "node_id": 1, "f": len,
-    "seconds": 1.0, "query": "select 1", "path": "out", "hooks": None, "url_or_connection": "a.db", "step": "1",
-    "partition": 0, "count": 1, "command": ["true"], "kinds": ("kill",), "source": "orders", "sink": "bills",
-    "folder": "out", "call": len, "anomaly": "a", "explanation": "b", "singular": "c", "plural": "d",
-    "topics": "orders", "text": "ready", "timeout_s": 1.0, "what": "it",
-    "lacking": len, "error": ValueError(), "process": None, "open_client": len, "op": "state",
-    "address": "127.0.0.1:6379", "api": "Produce", "reason": "x", "condition": None, "since_ns": 1, "timeout": 1.0,
-}  # fmt: skip
+    "target": harrow.one,
+    "peer": harrow.controller(),
+    "topic": "orders",
+    "group": "billing",
+    "client": "shop",
+    "transactional_id": "shop",
+    "operation": "fsync",
+    "damage": None,
+    "name": "orders",
+    "node_id": 1,
+    "f": len,
+    "seconds": 1.0,
+    "query": "select 1",
+    "path": "out",
+    "hooks": None,
+    "url_or_connection": "a.db",
+    "step": "1",
+    "partition": 0,
+    "count": 1,
+    "command": ["true"],
+    "kinds": ("kill",),
+    "source": "orders",
+    "sink": "bills",
+    "folder": "out",
+    "call": len,
+    "anomaly": "a",
+    "explanation": "b",
+    "singular": "c",
+    "plural": "d",
+    "topics": "orders",
+    "text": "ready",
+    "timeout_s": 1.0,
+    "what": "it",
+    "lacking": len,
+    "error": ValueError(),
+    "process": None,
+    "open_client": len,
+    "op": "state",
+    "address": "127.0.0.1:6379",
+    "api": "Produce",
+    "reason": "x",
+    "condition": None,
+    "since_ns": 1,
+    "timeout": 1.0,
+}
 """An argument that is accepted, for each parameter that has no default."""
 ANYTHING = {
-    "add_extension.hooks", "table.url_or_connection", "folded.initial", "verify_pipeline.sink",
-    "Harrow.clusters", "Program.process", "verdict_line.verdict", "file_of.verdict", "wait_until.condition",
-}  # fmt: skip
+    "add_extension.hooks",
+    "table.url_or_connection",
+    "folded.initial",
+    "verify_pipeline.sink",
+    "Harrow.clusters",
+    "Program.process",
+    "verdict_line.verdict",
+    "file_of.verdict",
+    "wait_until.condition",
+}
 """Parameters that take anything, or what only Harrow itself gives."""
 OWN_CLASSES = (
-    harrow.Harrow, harrow.Cluster, harrow.Topic, harrow.Finding, harrow.AnomalyKind, Program, KafkaPythonClients,
+    harrow.Harrow,
+    harrow.Cluster,
+    harrow.Topic,
+    harrow.Finding,
+    harrow.AnomalyKind,
+    Program,
+    KafkaPythonClients,
     AIOKafkaClients,
-)  # fmt: skip
+)
 MADE_BY_HARROW = {"HarrowExamples", "Record", "Window", "Verdict"}
 """Classes whose values Harrow makes, as it does errors; `Record` for each record of a topic."""
 SUBCLASSED = {"KeyedRelation", "RecordRelation", "RecordCheck"}
@@ -87,15 +136,9 @@ def call_with(function: Callable[..., Any], wrong: inspect.Parameter) -> None:
         for row in rows
         if row.default is row.empty and row.kind not in (row.VAR_POSITIONAL, row.VAR_KEYWORD)
     }
-    given = (
-        [None] if "self" in inspect.signature(function).parameters else []
-    )  # checked before it is used
+    given = [None] if "self" in inspect.signature(function).parameters else []  # checked before it is used
     if several:
-        before = [
-            needed.pop(row.name)
-            for row in rows
-            if row.kind is row.POSITIONAL_OR_KEYWORD and row.name in needed
-        ]
+        before = [needed.pop(row.name) for row in rows if row.kind is row.POSITIONAL_OR_KEYWORD and row.name in needed]
         function(*given, *before, WRONG, **needed)
     else:
         function(*given, **{**needed, wrong.name: WRONG})
@@ -127,29 +170,23 @@ def test_each_parameter_of_each_public_callable_refuses_a_wrong_type() -> None:
 
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "topic(partitions='3'): expected a whole number; write partitions=3": lambda: made().topic(
-        "z", partitions="3"
-    ),
+    "topic(partitions='3'): expected a whole number; write partitions=3": lambda: made().topic("z", partitions="3"),
     "topic(name=5): expected a text": lambda: made().topic(5),
-    "topic(): got an unexpected keyword argument 'partition'; did you mean partitions=?": lambda: (
-        made().topic("z", partition=3)
+    "topic(): got an unexpected keyword argument 'partition'; did you mean partitions=?": lambda: made().topic(
+        "z", partition=3
     ),
-    "chaos(duration='10'): expected a number or None; write duration=10": lambda: made().chaos(
-        duration="10"
-    ),
-    "chaos(duration=nan): expected a number or None; it must be finite": lambda: made().chaos(
-        duration=float("nan")
-    ),
+    "chaos(duration='10'): expected a number or None; write duration=10": lambda: made().chaos(duration="10"),
+    "chaos(duration=nan): expected a number or None; it must be finite": lambda: made().chaos(duration=float("nan")),
     "chaos(faults[0]=kill): expected a fault such as kill(leader('orders')); kill is a function: write kill(…)": (
         lambda: made().chaos(harrow.kill)
     ),
     "chaos(schedule='schedule.json'): expected a schedule, which Schedule.from_json(TEXT) makes of the text of a file "
     "or None": lambda: made().chaos(schedule="schedule.json"),
-    "chaos(kinds='kill'): expected a list of texts, a mapping or None; write kinds=['kill']": lambda: (
-        made().chaos(kinds="kill")
+    "chaos(kinds='kill'): expected a list of texts, a mapping or None; write kinds=['kill']": lambda: made().chaos(
+        kinds="kill"
     ),
-    "chaos(kinds['kill']='3'): expected a whole number; write kinds['kill']=3": lambda: (
-        made().chaos(kinds={"kill": "3"})
+    "chaos(kinds['kill']='3'): expected a whole number; write kinds['kill']=3": lambda: made().chaos(
+        kinds={"kill": "3"}
     ),
     "verify(guarantee=['no-loss']): expected a text such as 'no-loss' or 'exactly-once,ordered' or None; write "
     "guarantee='no-loss'": lambda: made().verify(guarantee=["no-loss"]),
@@ -157,21 +194,17 @@ REFUSED: dict[str, Callable[[], object]] = {
         lambda: made().program("billing", "billing --fast")
     ),
     "program(command[1]=1): expected a text": lambda: made().program("billing", ["billing", 1]),
-    "lose_response(nth=leader('t')): expected a whole number; target= takes it": lambda: (
-        harrow.lose_response("Produce", wrong(harrow.leader("t")))
+    "lose_response(nth=leader('t')): expected a whole number; target= takes it": lambda: harrow.lose_response(
+        "Produce", wrong(harrow.leader("t"))
     ),
     "kill(target=leader): expected a target such as leader('orders') or one or a whole number; leader is a function: "
     "write leader(…)": lambda: harrow.kill(wrong(harrow.leader)),
-    "kill(seconds=(1, '5')): expected a number, a (least, most) pair of numbers or None": lambda: (
-        harrow.kill(harrow.one, seconds=wrong((1, "5")))
+    "kill(seconds=(1, '5')): expected a number, a (least, most) pair of numbers or None": lambda: harrow.kill(
+        harrow.one, seconds=wrong((1, "5"))
     ),
-    "kill(target=True): expected a target such as leader('orders') or one or a whole number": lambda: (
-        harrow.kill(True)
-    ),
+    "kill(target=True): expected a target such as leader('orders') or one or a whole number": lambda: harrow.kill(True),
     "leader(topic=5): expected a topic or its name": lambda: harrow.leader(wrong(5)),
-    "isolate(clients=1): expected True or False": lambda: harrow.isolate(
-        harrow.one, clients=wrong(1)
-    ),
+    "isolate(clients=1): expected True or False": lambda: harrow.isolate(harrow.one, clients=wrong(1)),
     "mapped(f='f'): expected a function": lambda: harrow.mapped(wrong("f")),
 }
 
@@ -195,20 +228,14 @@ def test_an_argument_of_a_wrong_type_is_named_with_the_remedy(message: str) -> N
 @pytest.mark.parametrize("factory", [harrow.harrow_fixture, harrow.harrow_session_fixture])
 def test_each_argument_of_a_fixture_factory_refuses_a_wrong_type(factory: Any) -> None:
     for name in inspect.signature(factory).parameters:
-        with pytest.raises(
-            pytest.UsageError, match=f"{factory.__name__}: {name}=.*wrong.*expected"
-        ):
+        with pytest.raises(pytest.UsageError, match=f"{factory.__name__}: {name}=.*wrong.*expected"):
             factory(**{name: WRONG})
 
 
 def test_what_an_annotation_describes_is_accepted() -> None:
     @checked
     def place(
-        names: Sequence[str],
-        pair: float | tuple[float, float],
-        where: str | Path,
-        *more: int,
-        **rest: object,
+        names: Sequence[str], pair: float | tuple[float, float], where: str | Path, *more: int, **rest: object
     ) -> tuple[object, ...]:
         return names, pair, where, more, rest
 

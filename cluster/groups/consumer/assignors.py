@@ -35,9 +35,7 @@ Assignor = Callable[[Sequence[Subscriber], Mapping[UUID, int]], dict[str, Partit
 """(members, topic id -> number of partitions) -> member id -> partitions."""
 
 
-def assign_uniform(
-    members: Sequence[Subscriber], topics: Mapping[UUID, int]
-) -> dict[str, Partitions]:
+def assign_uniform(members: Sequence[Subscriber], topics: Mapping[UUID, int]) -> dict[str, Partitions]:
     """Balanced and sticky."""
     ordered = sorted(members, key=lambda member: member.member_id)
     held = _kept(ordered, topics)
@@ -51,9 +49,7 @@ def assign_uniform(
     return {member_id: by_topic_id(partitions) for member_id, partitions in held.items()}
 
 
-def assign_range(
-    members: Sequence[Subscriber], topics: Mapping[UUID, int]
-) -> dict[str, Partitions]:
+def assign_range(members: Sequence[Subscriber], topics: Mapping[UUID, int]) -> dict[str, Partitions]:
     """Consecutive partitions of each topic."""
     ordered = sorted(members, key=lambda member: member.instance_id or member.member_id)
     held: dict[str, list[TopicPartitionId]] = {member.member_id: [] for member in ordered}
@@ -72,9 +68,7 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_
 """Name -> assignor, as `group.consumer.assignors` and clients name them."""
 
 
-def _kept(
-    members: Sequence[Subscriber], topics: Mapping[UUID, int]
-) -> dict[str, list[TopicPartitionId]]:
+def _kept(members: Sequence[Subscriber], topics: Mapping[UUID, int]) -> dict[str, list[TopicPartitionId]]:
     """What each member keeps: partitions that exist, of topics that it still subscribes to, each for one member."""
     taken: set[TopicPartitionId] = set()
     held: dict[str, list[TopicPartitionId]] = {}
@@ -82,9 +76,7 @@ def _kept(
         mine = [
             (topic_id, number)
             for topic_id, number in sorted(each(member.before))
-            if topic_id in member.topics
-            and number < topics.get(topic_id, 0)
-            and (topic_id, number) not in taken
+            if topic_id in member.topics and number < topics.get(topic_id, 0) and (topic_id, number) not in taken
         ]
         taken.update(mine)
         held[member.member_id] = mine
@@ -100,16 +92,12 @@ def _subscribers(members: Sequence[Subscriber]) -> dict[UUID, list[str]]:
     return found
 
 
-def _all_partitions(
-    topics: Mapping[UUID, int], subscribers: Mapping[UUID, list[str]]
-) -> Iterable[TopicPartitionId]:
+def _all_partitions(topics: Mapping[UUID, int], subscribers: Mapping[UUID, list[str]]) -> Iterable[TopicPartitionId]:
     for topic_id in sorted(subscribers):
         yield from ((topic_id, number) for number in range(topics.get(topic_id, 0)))
 
 
-def _balance(
-    held: dict[str, list[TopicPartitionId]], subscribers: Mapping[UUID, list[str]]
-) -> None:
+def _balance(held: dict[str, list[TopicPartitionId]], subscribers: Mapping[UUID, list[str]]) -> None:
     """Move one partition at a time from a member to another that has at least two fewer, until there is none.
 
     Each move lowers the sum of the squares of the numbers of partitions, so the loop ends. A member gives one
@@ -123,16 +111,12 @@ def _balance(
         moved = sum(_give_one(name, held, subscribers) for name in givers) > 0
 
 
-def _give_one(
-    name: str, held: dict[str, list[TopicPartitionId]], subscribers: Mapping[UUID, list[str]]
-) -> bool:
+def _give_one(name: str, held: dict[str, list[TopicPartitionId]], subscribers: Mapping[UUID, list[str]]) -> bool:
     takers: dict[UUID, str] = {}
     for partition in reversed(held[name]):
         topic_id = partition[0]
         if topic_id not in takers:
-            takers[topic_id] = min(
-                subscribers[topic_id], key=lambda other: (len(held[other]), other)
-            )
+            takers[topic_id] = min(subscribers[topic_id], key=lambda other: (len(held[other]), other))
         taker = takers[topic_id]
         if len(held[taker]) + 2 <= len(held[name]):
             held[name].remove(partition)

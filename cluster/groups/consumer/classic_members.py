@@ -17,36 +17,14 @@ from ...coordinators import RecordFormatError
 from ...errors import ErrorCode, KafkaError
 from ..members import NO_MEMBER, JoinRequest, JoinResult, Member, SyncRequest, SyncResult
 from ..records import CONSUMER_PROTOCOL
-from .consumer_protocol import (
-    Subscription,
-    decode_subscription,
-    encode_assignment,
-    to_ids,
-    to_names,
-)
+from .consumer_protocol import Subscription, decode_subscription, encode_assignment, to_ids, to_names
 from .group_state import Draft, GroupData
-from .heartbeats import (
-    advance,
-    check_size,
-    known_member,
-    replace_static,
-    static_member,
-    subscribe,
-)
-from .members import (
-    ClassicMetadata,
-    ClassicProtocol,
-    ConsumerMember,
-    MemberMetadata,
-    MemberState,
-    each,
-)
+from .heartbeats import advance, check_size, known_member, replace_static, static_member, subscribe
+from .members import ClassicMetadata, ClassicProtocol, ConsumerMember, MemberMetadata, MemberState, each
 from .target_assignments import ConsumerRules
 
 
-def join(
-    draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_changed: bool
-) -> JoinResult:
+def join(draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_changed: bool) -> JoinResult:
     """JoinGroup."""
     state = draft.state
     member_id = request.member_id or request.new_member_id
@@ -58,9 +36,7 @@ def join(
     subscription = _subscription(request)
     given = metadata_of(request, subscription)
     metadata = replace(
-        given,
-        instance_id=given.instance_id or before.instance_id,
-        rack_id=given.rack_id or before.metadata.rack_id,
+        given, instance_id=given.instance_id or before.instance_id, rack_id=given.rack_id or before.metadata.rack_id
     )
     member = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
     owned = to_ids(subscription.owned, rules.view)
@@ -82,10 +58,7 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
     member = classic_member(state, group_id, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
     first = _classic(member).protocols[0]
-    if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (
-        None,
-        first.name,
-    ):
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
     must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
     if member.epoch < state.epoch and not must_revoke:
@@ -97,26 +70,19 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
     )
 
 
-def heartbeat(
-    state: GroupData, group_id: str, member_id: str, instance_id: str | None, generation: int
-) -> ErrorCode:
+def heartbeat(state: GroupData, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """Heartbeat: REBALANCE_IN_PROGRESS when the member must join again; KafkaError for an unknown member."""
     member = classic_member(state, group_id, member_id, instance_id)
     _check_generation(member, generation)
     must_join = (
         member.epoch < state.epoch
         or member.current.state is MemberState.UNREVOKED_PARTITIONS
-        or (
-            member.current.state is MemberState.UNRELEASED_PARTITIONS
-            and not _waits_for_others(state, member)
-        )
+        or (member.current.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))
     )
     return ErrorCode.rebalance_in_progress if must_join else ErrorCode.none
 
 
-def leaving_member(
-    state: GroupData, group_id: str, member_id: str, instance_id: str | None
-) -> ConsumerMember:
+def leaving_member(state: GroupData, group_id: str, member_id: str, instance_id: str | None) -> ConsumerMember:
     """The member that LeaveGroup names, of either protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 
     An empty member id with an instance id names the holder of the instance id.
@@ -127,22 +93,15 @@ def leaving_member(
     return _member(state, group_id, member_id, instance_id)
 
 
-def classic_member(
-    state: GroupData, group_id: str, member_id: str, instance_id: str | None
-) -> ConsumerMember:
+def classic_member(state: GroupData, group_id: str, member_id: str, instance_id: str | None) -> ConsumerMember:
     """A member that uses the classic protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     member = _member(state, group_id, member_id, instance_id)
     if not member.is_classic:
-        raise KafkaError(
-            ErrorCode.unknown_member_id,
-            f"Member {member.member_id} does not use the classic protocol.",
-        )
+        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member.member_id} does not use the classic protocol.")
     return member
 
 
-def _member(
-    state: GroupData, group_id: str, member_id: str, instance_id: str | None
-) -> ConsumerMember:
+def _member(state: GroupData, group_id: str, member_id: str, instance_id: str | None) -> ConsumerMember:
     if instance_id is None:
         return known_member(state, group_id, member_id)
     return static_member(state, member_id, instance_id)
@@ -216,7 +175,6 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 def _waits_for_others(state: GroupData, member: ConsumerMember) -> bool:
     assigned = set(each(member.current.assigned))
     return any(
-        partition not in assigned
-        and state.owners.get(partition, member.member_id) != member.member_id
+        partition not in assigned and state.owners.get(partition, member.member_id) != member.member_id
         for partition in each(state.target(member.member_id))
     )

@@ -106,9 +106,7 @@ class ConsumerGroup:
         "topics_version",
     )
 
-    def __init__(
-        self, group_id: str, data: GroupData, rules: ConsumerRules, surroundings: GroupSurroundings
-    ) -> None:
+    def __init__(self, group_id: str, data: GroupData, rules: ConsumerRules, surroundings: GroupSurroundings) -> None:
         self.group_id = group_id
         self.data = data
         self._rules = rules
@@ -181,9 +179,7 @@ class ConsumerGroup:
         self._writing = True
         self._surroundings.append(batch, written)
 
-    def _written(
-        self, draft: Draft, follow: Callable[[], None], refuse: Refusal, error: ErrorCode
-    ) -> None:
+    def _written(self, draft: Draft, follow: Callable[[], None], refuse: Refusal, error: ErrorCode) -> None:
         is_in_log = error is ErrorCode.none or error in IN_THE_LOG
         if is_in_log and self._closed is None:
             before, self.data = self.data, draft.state
@@ -212,9 +208,7 @@ class ConsumerGroup:
         classic = member.metadata.classic
         timeout_ms = self.rules.limits.session_timeout_ms
         self.set_deadline(
-            Deadline.SESSION,
-            member.member_id,
-            timeout_ms if classic is None else classic.session_timeout_ms,
+            Deadline.SESSION, member.member_id, timeout_ms if classic is None else classic.session_timeout_ms
         )
 
     def watch_revocation(self, member: ConsumerMember) -> None:

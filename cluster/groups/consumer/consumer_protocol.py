@@ -66,9 +66,7 @@ def has_user_data(assignment: Buffer) -> bool:
     return bool(reader.octets())
 
 
-def encode_subscription(
-    topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None
-) -> bytes:
+def encode_subscription(topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
     """A subscription without user data: version 0, or with what the member owns version 1."""
     version = 0 if owned is None else OWNED_FROM
     head = _I16.pack(version) + _I32.pack(len(topics)) + b"".join(map(_text, topics))

@@ -34,10 +34,7 @@ from .group_records import (
     TargetRecord,
 )
 from .group_state import GroupData
-from .members import (
-    CurrentAssignment,
-    MemberMetadata,
-)
+from .members import CurrentAssignment, MemberMetadata
 from .subscriptions import TopicView, metadata_hash, partition_counts
 from .target_assignments import ConsumerLimits, ConsumerRules
 
@@ -46,9 +43,7 @@ def check_upgrade(group: Group, limits: ConsumerLimits) -> None:
     """KafkaError(GROUP_ID_NOT_FOUND) unless a classic group with members may become a consumer group."""
     is_small = len(group.members) <= limits.max_size
     if not limits.upgrades or group.members.protocol_type != CONSUMER_PROTOCOL or not is_small:
-        raise KafkaError(
-            ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group."
-        )
+        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group.")
 
 
 def records_of_classic(group: Group, view: TopicView) -> list[ConsumerRecord]:
@@ -87,13 +82,9 @@ def _check_assignor(group: Group) -> None:
         )
 
 
-def _converted(
-    group: Group, member: Member, view: TopicView
-) -> tuple[str, MemberMetadata, CurrentAssignment]:
+def _converted(group: Group, member: Member, view: TopicView) -> tuple[str, MemberMetadata, CurrentAssignment]:
     name = group.protocol_name
-    subscription = decode_subscription(
-        member.metadata(name) if name is not None else member.protocols[0].metadata
-    )
+    subscription = decode_subscription(member.metadata(name) if name is not None else member.protocols[0].metadata)
     metadata = metadata_of(member, subscription)
     current = CurrentAssignment(
         epoch=group.generation,
@@ -110,9 +101,7 @@ def may_downgrade(state: GroupData, limits: ConsumerLimits) -> bool:
     return is_classic and limits.downgrades and count <= limits.classic_max_size
 
 
-def classic_group(
-    group_id: str, state: GroupData, generation: int, rules: ConsumerRules, limits: GroupLimits
-) -> Group:
+def classic_group(group_id: str, state: GroupData, generation: int, rules: ConsumerRules, limits: GroupLimits) -> Group:
     """A Stable classic group with the members and the target assignment of a consumer group."""
     members = [
         Member(
@@ -133,11 +122,7 @@ def classic_group(
     ]
     group = Group(group_id, limits)
     group.restore(
-        generation=generation,
-        protocol_type=CONSUMER_PROTOCOL,
-        protocol_name=None,
-        leader=None,
-        members=members,
+        generation=generation, protocol_type=CONSUMER_PROTOCOL, protocol_name=None, leader=None, members=members
     )
     group.protocol_name = group.members.select_protocol()
     return group

@@ -51,16 +51,7 @@ class ConsumerGroupState(Enum):
 class GroupData:
     """The replayed state of one consumer group."""
 
-    __slots__ = (
-        "epoch",
-        "instances",
-        "members",
-        "metadata_hash",
-        "owners",
-        "regexes",
-        "target_epoch",
-        "targets",
-    )
+    __slots__ = ("epoch", "instances", "members", "metadata_hash", "owners", "regexes", "target_epoch", "targets")
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -188,11 +179,7 @@ class Draft:
 
     def remove_member(self, member_id: str) -> None:
         """Tombstones of a member, in Kafka's order."""
-        self.add(
-            CurrentRecord(member_id, None),
-            TargetRecord(member_id, None),
-            MemberRecord(member_id, None),
-        )
+        self.add(CurrentRecord(member_id, None), TargetRecord(member_id, None), MemberRecord(member_id, None))
 
 
 def group_tombstones(state: GroupData) -> Iterable[ConsumerRecord]:

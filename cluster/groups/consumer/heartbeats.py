@@ -58,9 +58,7 @@ class HeartbeatRequest:
     def is_full(self) -> bool:
         """True when the client sent everything: it joins, or lost a response."""
         sent = self.rebalance_timeout_ms != -1 and self.owned is not None
-        return self.epoch == JOIN_EPOCH or (
-            sent and (self.topics is not None or self.regex is not None)
-        )
+        return self.epoch == JOIN_EPOCH or (sent and (self.topics is not None or self.regex is not None))
 
     def applied_to(self, before: MemberMetadata) -> MemberMetadata:
         """What the member says about itself now; it uses the consumer protocol from now on."""
@@ -72,9 +70,7 @@ class HeartbeatRequest:
             topics=before.topics if self.topics is None else tuple(sorted(set(self.topics))),
             regex=_new_or(self.regex, before.regex),
             rebalance_timeout_ms=(
-                before.rebalance_timeout_ms
-                if self.rebalance_timeout_ms == -1
-                else self.rebalance_timeout_ms
+                before.rebalance_timeout_ms if self.rebalance_timeout_ms == -1 else self.rebalance_timeout_ms
             ),
             assignor=_new_or(self.assignor, before.assignor),
         )
@@ -93,10 +89,7 @@ class HeartbeatResult:
 def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
     """Refuse what no group accepts."""
     _require(request.group_id.strip() != "", "GroupId can't be empty.")
-    _require(
-        request.instance_id is None or request.instance_id.strip() != "",
-        "InstanceId can't be empty.",
-    )
+    _require(request.instance_id is None or request.instance_id.strip() != "", "InstanceId can't be empty.")
     _require(request.rack_id is None or request.rack_id.strip() != "", "RackId can't be empty.")
     by_client = request.version >= MEMBER_ID_BY_CLIENT_FROM
     if by_client or request.epoch > JOIN_EPOCH or request.epoch == LEAVE_EPOCH:
@@ -110,19 +103,13 @@ def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
     if request.assignor is not None and request.assignor not in assignors:
         raise KafkaError(
             ErrorCode.unsupported_assignor,
-            f"ServerAssignor {request.assignor} is not supported. Supported assignors: "
-            f"{', '.join(assignors)}.",
+            f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
 
 
 def _check_join(request: HeartbeatRequest) -> None:
-    _require(
-        request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request."
-    )
-    _require(
-        request.owned is not None and not request.owned,
-        "TopicPartitions must be empty when (re-)joining.",
-    )
+    _require(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+    _require(request.owned is not None and not request.owned, "TopicPartitions must be empty when (re-)joining.")
     _require(
         request.topics is not None or request.regex is not None,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
@@ -156,12 +143,7 @@ def heartbeat(
 
 
 def subscribe(
-    draft: Draft,
-    before: ConsumerMember,
-    metadata: MemberMetadata,
-    rules: ConsumerRules,
-    *,
-    topics_changed: bool,
+    draft: Draft, before: ConsumerMember, metadata: MemberMetadata, rules: ConsumerRules, *, topics_changed: bool
 ) -> ConsumerMember:
     """Store what a member says about itself; a new subscription and a group's first member give it a new epoch."""
     is_new = before.member_id not in draft.state.members
@@ -175,9 +157,7 @@ def subscribe(
     return draft.state.members[before.member_id]
 
 
-def _resubscribed(
-    state: GroupData, before: ConsumerMember, metadata: MemberMetadata, view: TopicView
-) -> bool:
+def _resubscribed(state: GroupData, before: ConsumerMember, metadata: MemberMetadata, view: TopicView) -> bool:
     """True when a new subscription gives the group a new epoch.
 
     A regular expression does so when another member has it already, or when it changes the topics of this member.
@@ -248,10 +228,7 @@ def known_member(state: GroupData, group_id: str, member_id: str) -> ConsumerMem
     """A member; UNKNOWN_MEMBER_ID."""
     member = state.members.get(member_id)
     if member is None:
-        raise KafkaError(
-            ErrorCode.unknown_member_id,
-            f"Member {member_id} is not a member of group {group_id}.",
-        )
+        raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group_id}.")
     return member
 
 
@@ -263,8 +240,7 @@ def static_member(state: GroupData, member_id: str, instance_id: str) -> Consume
     if holder.member_id != member_id:
         raise KafkaError(
             ErrorCode.fenced_instance_id,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{holder.member_id}.",
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
         )
     return holder
 
@@ -275,9 +251,7 @@ def replace_static(draft: Draft, holder: ConsumerMember, member_id: str) -> Cons
     draft.remove_member(holder.member_id)
     current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     draft.add(
-        MemberRecord(member_id, holder.metadata),
-        TargetRecord(member_id, target),
-        CurrentRecord(member_id, current),
+        MemberRecord(member_id, holder.metadata), TargetRecord(member_id, target), CurrentRecord(member_id, current)
     )
     return draft.state.members[member_id]
 
@@ -304,9 +278,7 @@ def _static_member_of(draft: Draft, request: HeartbeatRequest) -> ConsumerMember
         _check_epoch(member, request)
         return member
     if holder is None:
-        return draft.state.members.get(request.member_id) or ConsumerMember(
-            member_id=request.member_id
-        )
+        return draft.state.members.get(request.member_id) or ConsumerMember(member_id=request.member_id)
     if not holder.is_classic and holder.epoch != LEAVE_STATIC_EPOCH:
         raise KafkaError(
             ErrorCode.unreleased_instance_id,

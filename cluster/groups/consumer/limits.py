@@ -43,9 +43,7 @@ def consumer_limits(config: BrokerConfig) -> ConsumerLimits:
 def _between(config: BrokerConfig, name: str, least: str, greatest: str) -> int:
     value, low, high = config.number(name), config.number(least), config.number(greatest)
     if not low <= value <= high:
-        raise ConfigError(
-            f"{name}={value}: expected a number from {low} ({least}) to {high} ({greatest})"
-        )
+        raise ConfigError(f"{name}={value}: expected a number from {low} ({least}) to {high} ({greatest})")
     return value
 
 

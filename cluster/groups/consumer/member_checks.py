@@ -30,9 +30,7 @@ def check_commit(state: GroupData, group_id: str, member_id: str, epoch: int, ve
     _check_epoch(member, epoch)
 
 
-def check_transactional(
-    state: GroupData, group_id: str, member_id: str, instance_id: str | None, epoch: int
-) -> None:
+def check_transactional(state: GroupData, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> None:
     """TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH; its older versions name no member."""
     names_none = (member_id, instance_id, epoch) == (NO_MEMBER, None, NO_GENERATION)
     if names_none or (epoch < 0 and not state.members):
@@ -50,6 +48,4 @@ def check_fetch(state: GroupData, group_id: str, member_id: str | None, epoch: i
 
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:
     if epoch != member.epoch:
-        raise KafkaError(
-            ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch
-        )
+        raise KafkaError(ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch)

@@ -79,18 +79,12 @@ def sync(group: ConsumerGroup, request: SyncRequest, reply: Callable[[SyncResult
 
 
 def heartbeat(
-    group: ConsumerGroup,
-    member_id: str,
-    instance_id: str | None,
-    generation: int,
-    reply: Callable[[ErrorCode], None],
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, reply: Callable[[ErrorCode], None]
 ) -> None:
     """Heartbeat."""
 
     def plan(draft: Draft) -> Callable[[], None]:
-        code = classic_members.heartbeat(
-            draft.state, group.group_id, member_id, instance_id, generation
-        )
+        code = classic_members.heartbeat(draft.state, group.group_id, member_id, instance_id, generation)
         _heard(group, draft, member_id, instance_id)
         if code is not ErrorCode.none:
             _must_join(group, draft, member_id)
@@ -112,9 +106,7 @@ def leave(
         rows: list[LeftMember] = []
         for member_id, instance_id in leaving:
             try:
-                member = classic_members.leaving_member(
-                    draft.state, group.group_id, member_id, instance_id
-                )
+                member = classic_members.leaving_member(draft.state, group.group_id, member_id, instance_id)
             except KafkaError as error:
                 rows.append((member_id, instance_id, error.code))
             else:
@@ -139,6 +131,4 @@ def _must_join(group: ConsumerGroup, draft: Draft, member_id: str) -> None:
 
 def _heard(group: ConsumerGroup, draft: Draft, member_id: str, instance_id: str | None) -> None:
     assert member_id != NO_MEMBER or instance_id is not None, "checked before"
-    group.member_heard(
-        classic_members.classic_member(draft.state, group.group_id, member_id, instance_id)
-    )
+    group.member_heard(classic_members.classic_member(draft.state, group.group_id, member_id, instance_id))

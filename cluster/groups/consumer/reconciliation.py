@@ -19,14 +19,7 @@ from collections.abc import Collection, Mapping
 
 from ...errors import ErrorCode, KafkaError
 from ...wire.topic_ids import UUID
-from .members import (
-    ConsumerMember,
-    CurrentAssignment,
-    MemberState,
-    Partitions,
-    by_topic_id,
-    each,
-)
+from .members import ConsumerMember, CurrentAssignment, MemberState, Partitions, by_topic_id, each
 
 
 def reconcile(
@@ -70,9 +63,7 @@ def _next(
     wanted, had = set(each(target)), set(each(member.current.assigned))
     kept, surplus = had & wanted, had - wanted
     if surplus and _owns_any(owned, surplus):
-        return _step(
-            member, epoch, MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus
-        )
+        return _step(member, epoch, MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus)
     missing = wanted - kept
     held = {p for p in missing if owners.get(p, member.member_id) != member.member_id}
     state = MemberState.UNRELEASED_PARTITIONS if held else MemberState.STABLE

@@ -42,14 +42,7 @@ from .group_records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from .members import (
-    ClassicMetadata,
-    ClassicProtocol,
-    CurrentAssignment,
-    MemberMetadata,
-    MemberState,
-    Partitions,
-)
+from .members import ClassicMetadata, ClassicProtocol, CurrentAssignment, MemberMetadata, MemberState, Partitions
 
 GROUP_EPOCH, SUBSCRIBED_TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 
@@ -112,9 +105,7 @@ def _encode_value(record: ConsumerRecord) -> bytes | None:
     match record:
         case GroupEpochRecord(GroupEpoch() as value):
             out.i32(value.epoch)
-            out.tags(
-                [(0, value.metadata_hash.to_bytes(8, signed=True))] if value.metadata_hash else []
-            )
+            out.tags([(0, value.metadata_hash.to_bytes(8, signed=True))] if value.metadata_hash else [])
         case MemberRecord(_, MemberMetadata() as value):
             _write_member(out, value)
         case TargetEpochRecord(int() as value):

@@ -67,9 +67,7 @@ def update_regexes(draft: Draft, view: TopicView, wall_ms: int) -> None:
 def topics_of(member: ConsumerMember, state: GroupData) -> frozenset[str]:
     """Every topic that a member subscribes to, existing or not."""
     resolved = state.regexes.get(member.metadata.regex or "")
-    return frozenset(member.metadata.topics) | frozenset(
-        () if resolved is None else resolved.topics
-    )
+    return frozenset(member.metadata.topics) | frozenset(() if resolved is None else resolved.topics)
 
 
 def subscribed_topics(state: GroupData) -> frozenset[str]:

@@ -16,14 +16,7 @@ from ...config.group_table import HEARTBEAT, SESSION
 from .assignors import ASSIGNORS, Subscriber
 from .group_records import GroupEpoch, GroupEpochRecord, TargetEpochRecord, TargetRecord
 from .group_state import Draft, GroupData
-from .subscriptions import (
-    TopicView,
-    metadata_hash,
-    partition_counts,
-    subscribed_topics,
-    topics_of,
-    update_regexes,
-)
+from .subscriptions import TopicView, metadata_hash, partition_counts, subscribed_topics, topics_of, update_regexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +51,7 @@ class ConsumerRules:
         heartbeat_ms = self.group_number(group_id, HEARTBEAT)
         if (session_ms, heartbeat_ms) == (limits.session_timeout_ms, limits.heartbeat_interval_ms):
             return self
-        return replace(
-            self,
-            limits=replace(
-                limits, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms
-            ),
-        )
+        return replace(self, limits=replace(limits, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms))
 
 
 def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool) -> None:
@@ -99,10 +87,6 @@ def update_target(draft: Draft, rules: ConsumerRules) -> None:
 
 def assignor_name(state: GroupData, limits: ConsumerLimits) -> str:
     """The assignor that most members name; the default where none does."""
-    named = Counter(
-        m.metadata.assignor
-        for m in state.members.values()
-        if m.metadata.assignor in limits.assignors
-    )
+    named = Counter(m.metadata.assignor for m in state.members.values() if m.metadata.assignor in limits.assignors)
     best = sorted(named.items(), key=lambda row: (-row[1], row[0] or ""))
     return (best[0][0] if best else None) or limits.assignors[0]

@@ -26,17 +26,7 @@ RATE_MOST = 100.0
 class ClockFaults:
     """The error of one wall clock; while `active` is False the clock is right."""
 
-    __slots__ = (
-        "_by_ms",
-        "_id",
-        "_kind",
-        "_period_ms",
-        "_rate",
-        "_reads",
-        "_since_ms",
-        "_since_wall_ms",
-        "active",
-    )
+    __slots__ = ("_by_ms", "_id", "_kind", "_period_ms", "_rate", "_reads", "_since_ms", "_since_wall_ms", "active")
 
     def __init__(self) -> None:
         self.active = False
@@ -44,9 +34,7 @@ class ClockFaults:
         self._kind, self._rate = "", 1.0
         self._since_ms = self._since_wall_ms = 0
 
-    def set(
-        self, kind: str, *, by_ms: int, rate: float, period_ms: int, monotonic_ms: int, wall_ms: int
-    ) -> int:
+    def set(self, kind: str, *, by_ms: int, rate: float, period_ms: int, monotonic_ms: int, wall_ms: int) -> int:
         """Begin an error, which replaces an earlier one; its number. ConfigError for one that no clock has."""
         if kind not in KINDS:
             raise ConfigError(f"clock fault {kind!r}: expected one of {', '.join(KINDS)}")
@@ -85,9 +73,7 @@ class ClockFaults:
         if not self._id:
             return []
         off_ms = self.shown(wall_ms, monotonic_ms) - wall_ms if self.active else 0
-        return [
-            {"id": self._id, "kind": self._kind, "armed": self.active, "fired": self._reads, "off_ms": off_ms}
-        ]  # fmt: skip
+        return [{"id": self._id, "kind": self._kind, "armed": self.active, "fired": self._reads, "off_ms": off_ms}]
 
 
 def clock_operations(
@@ -101,7 +87,7 @@ def clock_operations(
         by_ms, period_ms = int(fields.get("by_ms", 0)), int(fields.get("period_ms", 0))
         number = faults.set(
             kind, by_ms=by_ms, rate=rate, period_ms=period_ms, monotonic_ms=monotonic_ms, wall_ms=wall_ms
-        )  # fmt: skip
+        )
         trace.emit("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
         return {"id": number}
 
@@ -111,8 +97,4 @@ def clock_operations(
             trace.emit("clock.cleared")
         return {}
 
-    return {
-        "clock.set": begin,
-        "clock.clear": end,
-        "clock": lambda _fields: {"rules": faults.report(*times())},
-    }
+    return {"clock.set": begin, "clock.clear": end, "clock": lambda _fields: {"rules": faults.report(*times())}}

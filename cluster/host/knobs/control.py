@@ -96,9 +96,7 @@ class ControlServer:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with reachable(self._path) as address:
             sock.bind(address)
-        self._server = await asyncio.start_unix_server(
-            self._serve, sock=sock, limit=LINE_BYTES_MOST
-        )
+        self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_BYTES_MOST)
 
     async def stop(self) -> None:
         """Serve no more and remove the socket file."""
@@ -176,10 +174,7 @@ class ControlClient:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 

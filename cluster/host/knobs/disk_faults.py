@@ -64,20 +64,11 @@ class DiskFaults:
         self._lock = threading.Lock()
 
     def arm(
-        self,
-        operation: str,
-        *,
-        path: str = "*",
-        error: str = "EIO",
-        nth: int = 1,
-        count: int = 0,
-        delay_ms: int = 0,
+        self, operation: str, *, path: str = "*", error: str = "EIO", nth: int = 1, count: int = 0, delay_ms: int = 0
     ) -> int:
         """Add a rule; returns its id. ConfigError for an unknown operation or error."""
         if operation not in OPERATIONS:
-            raise ConfigError(
-                f"disk operation {operation!r}: expected one of {', '.join(OPERATIONS)}"
-            )
+            raise ConfigError(f"disk operation {operation!r}: expected one of {', '.join(OPERATIONS)}")
         if error and not hasattr(errno, error):
             raise ConfigError(f"disk error {error!r}: expected EIO, ENOSPC, EROFS or another errno")
         if nth < 1 or count < 0 or delay_ms < 0 or not (error or delay_ms):
@@ -87,9 +78,14 @@ class DiskFaults:
             )
         with self._lock:
             rule = DiskFaultRule(
-                id=len(self._all) + 1, operation=operation, path=path, error=error,
-                nth=nth, count=count, delay_ms=delay_ms,
-            )  # fmt: skip
+                id=len(self._all) + 1,
+                operation=operation,
+                path=path,
+                error=error,
+                nth=nth,
+                count=count,
+                delay_ms=delay_ms,
+            )
             self._all[rule.id] = rule
             self.live = [*self.live, rule]
         return rule.id
@@ -124,19 +120,27 @@ class DiskFaults:
         """Every rule of this process: matching calls, effects, and whether it may act again."""
         with self._lock:
             return [
-                {"id": r.id, "operation": r.operation, "path": r.path, "error": r.error, "nth": r.nth,
-                 "count": r.count, "delay_ms": r.delay_ms, "seen": r.seen, "fired": r.fired,
-                 "last_path": r.last_path, "armed": r in self.live}
+                {
+                    "id": r.id,
+                    "operation": r.operation,
+                    "path": r.path,
+                    "error": r.error,
+                    "nth": r.nth,
+                    "count": r.count,
+                    "delay_ms": r.delay_ms,
+                    "seen": r.seen,
+                    "fired": r.fired,
+                    "last_path": r.last_path,
+                    "armed": r in self.live,
+                }
                 for r in self._all.values()
-            ]  # fmt: skip
+            ]
 
     # ---------------------------------------------------------------- control
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations."""
-        return {
-            "disk.fail": self._op_fail, "disk.clear": self._op_clear, "disk.faults": self._op_report
-        }  # fmt: skip
+        return {"disk.fail": self._op_fail, "disk.clear": self._op_clear, "disk.faults": self._op_report}
 
     def _op_fail(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         rule_id = self.arm(

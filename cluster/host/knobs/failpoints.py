@@ -78,10 +78,16 @@ class RealFailpoints:
     def report(self) -> list[dict[str, Any]]:
         """The failpoints that were armed in this process: hits while armed, effects, whether still armed."""
         return [
-            {"name": a.name, "action": a.action, "nth": a.nth, "hits": a.hits, "fired": a.fired,
-             "armed": self._live.get(a.name) is a}
+            {
+                "name": a.name,
+                "action": a.action,
+                "nth": a.nth,
+                "hits": a.hits,
+                "fired": a.fired,
+                "armed": self._live.get(a.name) is a,
+            }
             for a in self._all.values()
-        ]  # fmt: skip
+        ]
 
     def _fire(self, armed: Armed) -> None:
         armed.hits += 1
@@ -101,9 +107,7 @@ class RealFailpoints:
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations."""
-        return {
-            "failpoint.arm": self._op_arm, "failpoint.disarm": self._op_disarm, "failpoints": self._op_report
-        }  # fmt: skip
+        return {"failpoint.arm": self._op_arm, "failpoint.disarm": self._op_disarm, "failpoints": self._op_report}
 
     def _op_arm(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         nth, delay_ms = int(fields.get("nth", 1)), int(fields.get("delay_ms", 0))

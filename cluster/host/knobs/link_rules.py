@@ -69,22 +69,16 @@ class LinkRules:
         if not 0 < delay_ms <= DELAY_MS_MOST:
             raise ConfigError(f"delay_ms {delay_ms}: expected a number from 1 to {DELAY_MS_MOST}")
         patterns = _checked(peers)
-        self._rules = {
-            rule: None for rule in self._rules if not rule.delay_ms or rule.peers not in patterns
-        }
+        self._rules = {rule: None for rule in self._rules if not rule.delay_ms or rule.peers not in patterns}
         for pattern in patterns:
             self._rules[LinkRule(peers=pattern, direction="out", delay_ms=delay_ms)] = None
 
     def throttle(self, peers: Iterable[str], bytes_per_s: int) -> None:
         """Limit what is sent to these peers; a pattern's new rate replaces its earlier rate."""
         if not 0 < bytes_per_s <= BYTES_PER_S_MOST:
-            raise ConfigError(
-                f"bytes_per_s {bytes_per_s}: expected a number from 1 to {BYTES_PER_S_MOST}"
-            )
+            raise ConfigError(f"bytes_per_s {bytes_per_s}: expected a number from 1 to {BYTES_PER_S_MOST}")
         patterns = _checked(peers)
-        self._rules = {
-            rule: None for rule in self._rules if not rule.bytes_per_s or rule.peers not in patterns
-        }
+        self._rules = {rule: None for rule in self._rules if not rule.bytes_per_s or rule.peers not in patterns}
         for pattern in patterns:
             self._rules[LinkRule(peers=pattern, direction="out", bytes_per_s=bytes_per_s)] = None
 
@@ -101,9 +95,7 @@ class LinkRules:
         if not self._rules:
             return NOT_BLOCKED
         name = str(peer)
-        ways = {
-            rule.direction for rule in self._rules if rule.blocks and fnmatchcase(name, rule.peers)
-        }
+        ways = {rule.direction for rule in self._rules if rule.blocks and fnmatchcase(name, rule.peers)}
         return Blocked("in" in ways, "out" in ways)
 
     def delay_ms(self, peer: Peer) -> int:

@@ -26,9 +26,12 @@ from .request_rules import RequestRule, RequestRules, rule_fields
 
 REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
-    REFUSE: "request.refused", LOSE: "request.lost", DROP: "request.dropped", DELAY: "request.delayed",
+    REFUSE: "request.refused",
+    LOSE: "request.lost",
+    DROP: "request.dropped",
+    DELAY: "request.delayed",
     DUPLICATE: "request.duplicated",
-}  # fmt: skip
+}
 REQUEST_DELAY_MS_MOST = 600_000
 ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode) - {0}
 
@@ -44,13 +47,9 @@ class RequestFaultRule(RequestRule):
     def __post_init__(self) -> None:
         RequestRule.__post_init__(self)  # super() does not work in a class with slots
         if self.action == REFUSE and self.error not in ERROR_NUMBERS:
-            raise ConfigError(
-                f"error={self.error}: expected the number of one of Kafka's error codes"
-            )
+            raise ConfigError(f"error={self.error}: expected the number of one of Kafka's error codes")
         if self.action == DELAY and not 0 < self.delay_ms <= REQUEST_DELAY_MS_MOST:
-            raise ConfigError(
-                f"delay_ms={self.delay_ms}: expected a number from 1 to {REQUEST_DELAY_MS_MOST}"
-            )
+            raise ConfigError(f"delay_ms={self.delay_ms}: expected a number from 1 to {REQUEST_DELAY_MS_MOST}")
 
 
 class RequestFaults:
@@ -60,15 +59,13 @@ class RequestFaults:
         self._trace = trace
         self._rules = RequestRules[RequestFaultRule]()
 
-    def fire(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> RequestFaultRule | None:
+    def fire(self, peer: Peer, request: RequestBody, reader: FactsReader) -> RequestFaultRule | None:
         """Count one request; return the rule that acts on it. Without rules: one test."""
         rule = self._rules.fire(peer, request, reader)
         if rule is not None:
             self._trace.emit(
                 EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=request.api_key, error=rule.error
-            )  # fmt: skip
+            )
         return rule
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:

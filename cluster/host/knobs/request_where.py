@@ -40,14 +40,10 @@ class Where:
             if name not in WHERE_FIELDS:
                 near = difflib.get_close_matches(str(name), WHERE_FIELDS, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(
-                    f"where={{{name!r}: …}}: expected one of {', '.join(WHERE_FIELDS)}{hint}"
-                )
+                raise ConfigError(f"where={{{name!r}: …}}: expected one of {', '.join(WHERE_FIELDS)}{hint}")
             if name == PARTITION:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                    raise ConfigError(
-                        f"where={{'partition': {value!r}}}: expected a number from 0 up"
-                    )
+                    raise ConfigError(f"where={{'partition': {value!r}}}: expected a number from 0 up")
             elif not isinstance(value, str) or not value:
                 raise ConfigError(f"where={{{name!r}: {value!r}}}: expected a name or a pattern")
         return cls(**given)
@@ -63,10 +59,7 @@ class Where:
     def _accepts_partition(self, facts: RequestFacts) -> bool:
         if self.partition is None:
             return _any(self.topic, facts.topics)
-        return any(
-            index == self.partition and _any(self.topic, (topic,))
-            for topic, index in facts.partitions
-        )
+        return any(index == self.partition and _any(self.topic, (topic,)) for topic, index in facts.partitions)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are given."""

@@ -24,11 +24,7 @@ from .request_faults import ERROR_NUMBERS
 from .request_rules import RequestRule, RequestRules, rule_fields
 
 FAIL_RESPONSE = "fail"
-EVENTS = {
-    LOSE_RESPONSE: "response.lost",
-    HOLD_RESPONSE: "response.held",
-    FAIL_RESPONSE: "response.failed",
-}
+EVENTS = {LOSE_RESPONSE: "response.lost", HOLD_RESPONSE: "response.held", FAIL_RESPONSE: "response.failed"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,9 +37,7 @@ class ResponseFaultRule(RequestRule):
     def __post_init__(self) -> None:
         RequestRule.__post_init__(self)  # super() does not work in a class with slots
         if self.action == FAIL_RESPONSE and self.error not in ERROR_NUMBERS:
-            raise ConfigError(
-                f"error={self.error}: expected the number of one of Kafka's error codes"
-            )
+            raise ConfigError(f"error={self.error}: expected the number of one of Kafka's error codes")
 
 
 class ResponseFaults:
@@ -53,9 +47,7 @@ class ResponseFaults:
         self._trace = trace
         self._rules = RequestRules[ResponseFaultRule]()
 
-    def fire(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> ResponseFaultRule | None:
+    def fire(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFaultRule | None:
         """Count one response; return the rule that acts on it. Without rules: one test."""
         rule = self._rules.fire(peer, request, reader)
         if rule is not None:
@@ -77,8 +69,10 @@ class ResponseFaults:
 
     def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         rule = ResponseFaultRule(
-            id=self._rules.next_id(), action=action, error=int(request["error"]) if action == FAIL_RESPONSE else 0,
+            id=self._rules.next_id(),
+            action=action,
+            error=int(request["error"]) if action == FAIL_RESPONSE else 0,
             **rule_fields(request),
-        )  # fmt: skip
+        )
         self._rules.arm(rule)
         return {"id": rule.id}

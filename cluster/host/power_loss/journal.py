@@ -89,9 +89,7 @@ class Journal:
         """Rewrite the journal with the records that still matter, and remove links to files that no name leads to."""
         model = self.model
         images = {
-            node: [
-                journal[image.journal_at : image.journal_at + image.size] for image in file.images
-            ]
+            node: [journal[image.journal_at : image.journal_at + image.size] for image in file.images]
             for node, file in model.files.items()
         }
         records = list(model.compacted(images))
@@ -113,8 +111,7 @@ class Journal:
             now = compacted.files.get(node)
             if now is not None:
                 file.images = [
-                    old._replace(journal_at=new.journal_at)
-                    for old, new in zip(file.images, now.images, strict=True)
+                    old._replace(journal_at=new.journal_at) for old, new in zip(file.images, now.images, strict=True)
                 ]
 
     def _forget(self) -> None:
@@ -143,9 +140,7 @@ class Journal:
             }
             self._reconcile(self.model.folders[node], root, inodes, durable=durable)
 
-    def _reconcile(
-        self, folder: FolderState, path: str, inodes: dict[int, int], *, durable: bool
-    ) -> None:
+    def _reconcile(self, folder: FolderState, path: str, inodes: dict[int, int], *, durable: bool) -> None:
         """Make the model agree with the files that are in the folder."""
         found: dict[str, int] = {}
         for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
@@ -160,9 +155,7 @@ class Journal:
                     known = self.adopt(entry.path, durable=durable)
             assert known is not None
             found[entry.name] = known
-        names: list[tuple[str, int | None]] = [
-            (name, None) for name in folder.live if name not in found
-        ]
+        names: list[tuple[str, int | None]] = [(name, None) for name in folder.live if name not in found]
         names += [(name, node) for name, node in found.items() if folder.live.get(name) != node]
         if names:
             self.change(folder, *names)

@@ -180,9 +180,7 @@ class _Loss:
             return self._rng.choice((durable, size))
         return self._rng.choice((durable, size, self._rng.randint(durable, size)))
 
-    def _dirty(
-        self, file: FileState, shadow: int | None, durable: int, size: int
-    ) -> Iterator[tuple[int, int]]:
+    def _dirty(self, file: FileState, shadow: int | None, durable: int, size: int) -> Iterator[tuple[int, int]]:
         """Ranges below both ends, and beyond the durable one, whose bytes may not have been written."""
         common = min(durable, size)
         if shadow is None:
@@ -197,9 +195,7 @@ class _Loss:
         if size > durable:
             yield durable, size
 
-    def _take_back(
-        self, file: FileState, live: int, shadow: int | None, start: int, end: int, durable: int
-    ) -> int:
+    def _take_back(self, file: FileState, live: int, shadow: int | None, start: int, end: int, durable: int) -> int:
         """Restore the durable bytes of a page, zeroes where there were none; returns how many bytes that changed."""
         old = self._durable_bytes(file, live, shadow, start, end, durable)
         now = os.pread(live, end - start, start)

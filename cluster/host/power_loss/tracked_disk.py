@@ -55,9 +55,7 @@ class TrackedMap(RealMap):
 
     __slots__ = ("_journal", "_state")
 
-    def __init__(
-        self, path: str, size: int, state: FileState, journal: Journal, faults: DiskFaults
-    ) -> None:
+    def __init__(self, path: str, size: int, state: FileState, journal: Journal, faults: DiskFaults) -> None:
         super().__init__(path, size, faults=faults)
         self._state = state
         self._journal = journal

@@ -120,10 +120,15 @@ class Unsynced:
         self.folders: dict[int, FolderState] = {}
         self.next_id = 1
         self._apply = {
-            Kind.ROOT: self._root, Kind.FILE: self._file, Kind.FOLDER: self._folder, Kind.CHANGE: self._change,
-            Kind.FOLDER_SYNCED: self._folder_synced, Kind.FILE_SYNCED: self._file_synced,
-            Kind.IMAGE: self._image, Kind.MAPPED: self._mapped,
-        }  # fmt: skip
+            Kind.ROOT: self._root,
+            Kind.FILE: self._file,
+            Kind.FOLDER: self._folder,
+            Kind.CHANGE: self._change,
+            Kind.FOLDER_SYNCED: self._folder_synced,
+            Kind.FILE_SYNCED: self._file_synced,
+            Kind.IMAGE: self._image,
+            Kind.MAPPED: self._mapped,
+        }
 
     @classmethod
     def replay(cls, journal: bytes) -> Unsynced:

@@ -141,9 +141,7 @@ class RealFile:
 
     def sync(self) -> None:
         """BLOCKS. Bring everything written to stable storage."""
-        held = (
-            self._open_descriptor()
-        )  # else the loop could close it, and another file could get its number
+        held = self._open_descriptor()  # else the loop could close it, and another file could get its number
         if self._faults.live:
             self._faults.check("sync", self._path)
         os.fsync(held.fd)

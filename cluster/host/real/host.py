@@ -119,9 +119,7 @@ class RealHost:
 
 def _count_start(folder: str) -> int:
     """Count one more start of a host in this folder; returns 1 for the first."""
-    fd = os.open(
-        os.path.join(folder, LIVES), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-    )
+    fd = os.open(os.path.join(folder, LIVES), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         os.write(fd, b".")
         return os.fstat(fd).st_size

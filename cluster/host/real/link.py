@@ -90,16 +90,10 @@ class RealLink:
         "_sock",
         "_writing",
         "frozen",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self,
-        context: LinkContext[RealLink],
-        sock: socket.socket,
-        peer: Peer,
-        *,
-        max_frame_bytes: int,
-        accepted: bool,
+        self, context: LinkContext[RealLink], sock: socket.socket, peer: Peer, *, max_frame_bytes: int, accepted: bool
     ) -> None:
         self._context = context
         self._sock = sock
@@ -224,9 +218,7 @@ class RealLink:
         if delay_ms or bytes_per_s:
             if slow is None:
                 context = self._context
-                slow = SlowSend(
-                    context.loop, self._queue.extend, self._flush_soon, context.bandwidth
-                )
+                slow = SlowSend(context.loop, self._queue.extend, self._flush_soon, context.bandwidth)
             slow.delay_ms, slow.bytes_per_s = delay_ms, bytes_per_s
             self._slow = slow
         elif slow is not None:
@@ -243,12 +235,14 @@ class RealLink:
         inward, outward = self.blocked
         read = len(self._rest) + self._large.held_bytes + len(self._backlog or b"")
         return {
-            "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
+            "peer": str(self._peer),
+            "blocked_in": inward,
+            "blocked_out": outward,
             "held_in_bytes": read + self._kernel_bytes() if inward else 0,
             "held_out_bytes": self._queue.unsent_bytes if outward else 0,
             **(NOT_SLOW if self._slow is None else self._slow.report()),
             "closed": bool(self._gates & CLOSED),
-        }  # fmt: skip
+        }
 
     def _kernel_bytes(self) -> int:
         if self._fd < 0:

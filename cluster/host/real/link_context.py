@@ -48,9 +48,7 @@ class LinkContext(Generic[LinkT]):
     answered: list[LinkT] = field(default_factory=list[LinkT])
     """The links on which that delivery has sent frames."""
 
-    _after: list[Callable[[], object]] = field(
-        default_factory=list[Callable[[], object]], init=False
-    )
+    _after: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]], init=False)
 
     def delivered(self) -> None:
         """A delivery has ended: send, then run the calls that waited for it."""

@@ -23,16 +23,7 @@ from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
-from ..seam import (
-    FactsReader,
-    FrameHandler,
-    Link,
-    MakeRawHandler,
-    Peer,
-    RawLink,
-    RequestBody,
-    Trace,
-)
+from ..seam import FactsReader, FrameHandler, Link, MakeRawHandler, Peer, RawLink, RequestBody, Trace
 from .link import RealLink
 from .link_context import LinkContext
 from .raw_link import RealRawLink
@@ -133,12 +124,7 @@ class RealAcceptor:
 class RealNetwork:
     """All links of one host."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        listeners: Mapping[str, socket.socket],
-        trace: Trace,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, listeners: Mapping[str, socket.socket], trace: Trace) -> None:
         self.loop = loop
         self._sockets = dict(listeners)
         self._trace = trace
@@ -162,14 +148,13 @@ class RealNetwork:
 
     # ------------------------------------------------------------------ seam
 
-    async def listen(
-        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
-    ) -> RealAcceptor:
+    async def listen(self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int) -> RealAcceptor:
         """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
         sock = self._sockets.pop(name, None)
         if sock is None:
-            raise ConfigError(f"this host has no free listener {name!r}; it was given sockets for "
-                              f"{sorted(self._sockets) or 'none'}")  # fmt: skip
+            raise ConfigError(
+                f"this host has no free listener {name!r}; it was given sockets for {sorted(self._sockets) or 'none'}"
+            )
         return self._accept_on(sock, make_handler, max_frame_bytes, RealLink)
 
     def listen_raw(self, name: str, make_handler: MakeRawHandler) -> None:
@@ -178,19 +163,13 @@ class RealNetwork:
         self._accept_on(self._sockets.pop(name), handlers, FRAME_BYTES_MOST, RealRawLink)
 
     def _accept_on(
-        self,
-        sock: socket.socket,
-        make_handler: MakeHandler,
-        max_frame_bytes: int,
-        link_type: type[RealLink],
+        self, sock: socket.socket, make_handler: MakeHandler, max_frame_bytes: int, link_type: type[RealLink]
     ) -> RealAcceptor:
         acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes, link_type)
         self._acceptors.append(acceptor)
         return acceptor
 
-    async def connect(
-        self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
-    ) -> Link:
+    async def connect(self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int) -> Link:
         """Open a link to `peer`; OSError or TimeoutError when no process answers."""
         sock = await self._connected(peer, host, port, timeout_ms)
         return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
@@ -201,9 +180,9 @@ class RealNetwork:
         """Open a link that carries any bytes instead of frames; OSError or TimeoutError when no process answers."""
         sock = await self._connected(peer, host, port, timeout_ms)
         handlers = cast("MakeHandler", make_handler)
-        return cast("RawLink", self.adopt(
-            sock, peer, handlers, FRAME_BYTES_MOST, accepted=False, link_type=RealRawLink
-        ))  # fmt: skip
+        return cast(
+            "RawLink", self.adopt(sock, peer, handlers, FRAME_BYTES_MOST, accepted=False, link_type=RealRawLink)
+        )
 
     async def _connected(self, peer: Peer, host: str, port: int, timeout_ms: int) -> socket.socket:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -220,15 +199,11 @@ class RealNetwork:
                 raise
         return sock
 
-    def response_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> ResponseFaultRule | None:
+    def response_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFaultRule | None:
         """Count one response, and return the fault that acts on it."""
         return self._response_faults.fire(peer, request, reader)
 
-    def request_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> RequestFaultRule | None:
+    def request_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> RequestFaultRule | None:
         """Count one request, and return the fault that acts on it."""
         return self._request_faults.fire(peer, request, reader)
 
@@ -256,9 +231,7 @@ class RealNetwork:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # detects a half-open connection
-        link = link_type(
-            self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted
-        )
+        link = link_type(self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted)
         link.start(make_handler(link))
         return link
 
@@ -346,19 +319,21 @@ class RealNetwork:
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations of the network."""
         return {
-            "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links": self._op_links,
+            "links.block": self._op_block,
+            "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
-            **self._response_faults.operations(), **self._request_faults.operations(),
-        }  # fmt: skip
+            "links.heal": self._op_heal,
+            "links.reset": self._op_reset,
+            "links.freeze": self._op_freeze,
+            **self._response_faults.operations(),
+            **self._request_faults.operations(),
+        }
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         links = [link.report() for link in self._links]
         return {
-            "rules": [
-                *self._rules.report(),
-                *({"frozen": str(link.peer)} for link in self._links if link.frozen),
-            ],
+            "rules": [*self._rules.report(), *({"frozen": str(link.peer)} for link in self._links if link.frozen)],
             "links": sorted(links, key=lambda link: link["peer"]),
             "held_in_bytes": sum(link["held_in_bytes"] for link in links),
             "held_out_bytes": sum(link["held_out_bytes"] for link in links),

@@ -94,9 +94,7 @@ class SendQueue:
             part = queue[0]
             size = len(part)
             if size > sent:
-                queue[0] = (
-                    part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
-                )
+                queue[0] = part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
                 return
             queue.popleft()
             self.regions -= part.__class__ is RealRegion

@@ -40,14 +40,25 @@ class SlowSend:
     """The delay of one link; created when a rule makes the link slow."""
 
     __slots__ = (
-        "_bandwidth", "_frames", "_loop", "_release", "_released", "_timer", "bytes_per_s", "delay_ms",
-        "delayed_bytes", "waiting_bytes",
-    )  # fmt: skip
+        "_bandwidth",
+        "_frames",
+        "_loop",
+        "_release",
+        "_released",
+        "_timer",
+        "bytes_per_s",
+        "delay_ms",
+        "delayed_bytes",
+        "waiting_bytes",
+    )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, release: Release, released: Callable[[], None],
+        self,
+        loop: asyncio.AbstractEventLoop,
+        release: Release,
+        released: Callable[[], None],
         bandwidth: Bandwidth | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._bandwidth = bandwidth or Bandwidth()
         self._loop = loop
         self._released = released
@@ -81,9 +92,7 @@ class SlowSend:
 
     def report(self) -> Mapping[str, int]:
         """As JSON: evidence for the probe of a fault."""
-        return {
-            "delay_ms": self.delay_ms, "waiting_bytes": self.waiting_bytes, "delayed_bytes": self.delayed_bytes,
-        }  # fmt: skip
+        return {"delay_ms": self.delay_ms, "waiting_bytes": self.waiting_bytes, "delayed_bytes": self.delayed_bytes}
 
     def drop(self) -> None:
         """Discard all frames."""

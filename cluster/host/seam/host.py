@@ -32,10 +32,7 @@ class Control(Protocol):
     """Operations that rooms offer to the supervisor of the process."""
 
     def register(
-        self,
-        name: str,
-        operation: Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]],
-        /,
+        self, name: str, operation: Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]], /
     ) -> None:
         """Serve `name` from now on; a later registration of the same name replaces it."""
         ...

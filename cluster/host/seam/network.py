@@ -193,26 +193,16 @@ class Network(Protocol):
         ...
 
     async def connect(
-        self,
-        peer: Peer,
-        host: str,
-        port: int,
-        make_handler: Callable[[Link], FrameHandler],
-        *,
-        timeout_ms: int,
+        self, peer: Peer, host: str, port: int, make_handler: Callable[[Link], FrameHandler], *, timeout_ms: int
     ) -> Link:
         """Open a link to `peer`; OSError or TimeoutError when no process answers (an isolated peer never does)."""
         ...
 
-    def response_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> ResponseFault | None:
+    def response_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFault | None:
         """Count one response of a request that was served, and return the fault that acts on it."""
         ...
 
-    def request_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> RequestFault | None:
+    def request_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> RequestFault | None:
         """Count one request, and return the fault that acts on it."""
         ...
 

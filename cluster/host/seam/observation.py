@@ -28,8 +28,15 @@ TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_AB
 END_UNKNOWN = 16
 """No state of Kafka's: the coordinator may have decided from that time on, and its response did not arrive."""
 GROUP_STATES = (
-    "Unknown", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling",
-)  # fmt: skip
+    "Unknown",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+)
 """Kafka's names of the states of groups, of both protocols; a row of the tap has the place in this table."""
 
 
@@ -61,7 +68,7 @@ class Watermarks(NamedTuple):
     @classmethod
     def listed(
         cls, topic: str, partition: int, leader_epoch: int, offset: int, *, committed: bool, topic_id: int = 0
-    ) -> Watermarks:  # fmt: skip
+    ) -> Watermarks:
         """Return what the latest offset of a ListOffsets response says to a reader of all or of committed data."""
         high, stable = (-1, offset) if committed else (offset, -1)
         return cls(topic, partition, leader_epoch, high, stable, topic_id=topic_id)
@@ -128,29 +135,47 @@ class Tap(Protocol):
         ...
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        offset: int,
+        invoked_ns: int,
+        batches: Sequence[Buffer],
         aborted: Sequence[tuple[int, int]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One partition of a consumer's fetch response, just before its bytes are sent; `aborted`: as it says."""
         ...
 
-    def watermarks(
-        self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False
-    ) -> None:
+    def watermarks(self, client: str, found: Iterable[Watermarks], *, invoked_ns: int, listed: bool = False) -> None:
         """The partitions of a consumer's Fetch response, or of a ListOffsets response (`listed`), before it leaves."""
         ...
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
-        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER,
+        kind: int = OFFSET_COMMITTED,
+    ) -> None:
         """The result of writing or reading a group's offsets, before the response is sent (`OFFSET_COMMITTED`, …)."""
         ...
 
     def transaction(
-        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        transactional_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        state: int,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_ms: int,
+        since_ns: int = 0,
+    ) -> None:
         """A transaction is in `state` (Kafka's number) in the coordinator's log, before what follows from it.
 
         `since_ns`: the earliest time at which it may have been in this state; 0: now.
@@ -162,9 +187,16 @@ class Tap(Protocol):
         ...
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
-        leader_epoch: int = -1, instance: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        member: str,
+        client: str,
+        *,
+        generation: int,
+        partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1,
+        instance: str | None = None,
+    ) -> None:
         """From now on the member owns these partitions and no others; none when it left, expired or was replaced.
 
         `leader_epoch`: in which the coordinator began to lead the group's partition, -1 where that is not known.

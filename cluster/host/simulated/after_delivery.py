@@ -14,9 +14,7 @@ class DeferredCalls:
 
     __slots__ = ("_after", "_call_soon", "_delivering", "_running")
 
-    def __init__(
-        self, call_soon: Callable[[Callable[[], object]], object], running: Callable[[], bool]
-    ) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], object]], object], running: Callable[[], bool]) -> None:
         self._call_soon = call_soon
         self._running = running
         self._delivering = False

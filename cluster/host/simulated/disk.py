@@ -220,8 +220,7 @@ class SimDisk:
             for change in self._journal[: rng.randrange(len(self._journal) + 1)]:
                 change.apply(survived)
             survived.files = PathTable(
-                (path, Inode(inode.after_power_loss(rng), inode.modified_ms))
-                for path, inode in survived.files.items()
+                (path, Inode(inode.after_power_loss(rng), inode.modified_ms)) for path, inode in survived.files.items()
             )
             twin._names = survived
             twin._stable.files = PathTable(survived.files.items())
@@ -238,9 +237,7 @@ class SimDisk:
             half.folders = PathTable(names.folders.items())
             half.files = PathTable((path, copy(inode)) for path, inode in names.files.items())
         twin._journal = [
-            change._replace(target=copy(change.target))
-            if isinstance(change.target, Inode)
-            else change
+            change._replace(target=copy(change.target)) if isinstance(change.target, Inode) else change
             for change in self._journal
         ]
         return twin

@@ -31,15 +31,7 @@ RESET_BY_PEER = "Connection reset by peer"
 class NetworkNode:
     """A machine as the network sees it; it outlives the processes on the machine."""
 
-    __slots__ = (
-        "bandwidth",
-        "delayed_frames",
-        "identity",
-        "incarnations",
-        "name",
-        "powered",
-        "rules",
-    )
+    __slots__ = ("bandwidth", "delayed_frames", "identity", "incarnations", "name", "powered", "rules")
 
     def __init__(self, name: str, identity: Peer) -> None:
         self.name = name
@@ -81,16 +73,7 @@ class InFlightFrame(NamedTuple):
 class LinkDirection:
     """One direction of a connection."""
 
-    __slots__ = (
-        "blocked",
-        "connection",
-        "fabric",
-        "frozen",
-        "last_ns",
-        "queue",
-        "source",
-        "target",
-    )
+    __slots__ = ("blocked", "connection", "fabric", "frozen", "last_ns", "queue", "source", "target")
 
     def __init__(self, fabric: Fabric, connection: int) -> None:
         self.fabric = fabric
@@ -112,9 +95,7 @@ class LinkDirection:
         self.last_ns = arrives
         self.queue.append(InFlightFrame(arrives, frame, end))
         if not self.blocked:
-            fabric.loop.call_after(
-                self.target.incarnation, arrives - fabric.loop.now_ns, self.target.arrived
-            )
+            fabric.loop.call_after(self.target.incarnation, arrives - fabric.loop.now_ns, self.target.arrived)
 
     @property
     def held_bytes(self) -> int:
@@ -140,9 +121,7 @@ class LinkDirection:
         for frame in held:
             self.last_ns = max(self.last_ns, now_ns + fabric.latency_ns(source, target))
             self.queue.append(frame._replace(arrives_ns=self.last_ns))
-            fabric.loop.call_after(
-                self.target.incarnation, self.last_ns - now_ns, self.target.arrived
-            )
+            fabric.loop.call_after(self.target.incarnation, self.last_ns - now_ns, self.target.arrived)
 
 
 class Fabric:
@@ -155,9 +134,7 @@ class Fabric:
         self.network_nodes: dict[str, NetworkNode] = {}
         self.owners: dict[int, NetworkNode] = {}
         """The machine that each TCP port belongs to, also while no process listens."""
-        self.listening: dict[
-            int, Callable[[NetworkNode, LinkDirection, LinkDirection], LinkEnd]
-        ] = {}
+        self.listening: dict[int, Callable[[NetworkNode, LinkDirection, LinkDirection], LinkEnd]] = {}
         """By TCP port: makes the accepted end of a connection, from the client's machine and the two directions."""
         self.half_open: list[LinkDirection] = []
         self._directions: dict[LinkDirection, None] = {}
@@ -169,8 +146,7 @@ class Fabric:
     def waiting_connects(self, node: NetworkNode) -> int:
         """How many live processes wait to connect to this machine, or wait on it."""
         return sum(
-            incarnation.alive and node in (client, server)
-            for incarnation, client, server in self.waiting_handshakes
+            incarnation.alive and node in (client, server) for incarnation, client, server in self.waiting_handshakes
         )
 
     def latency_ns(self, source: NetworkNode, target: NetworkNode) -> int:
@@ -199,18 +175,12 @@ class Fabric:
     @staticmethod
     def blocked(source: NetworkNode, target: NetworkNode) -> bool:
         """True when rules of either machine hold back frames from `source` to `target`."""
-        return (
-            source.rules.blocked(target.identity).outward
-            or target.rules.blocked(source.identity).inward
-        )
+        return source.rules.blocked(target.identity).outward or target.rules.blocked(source.identity).inward
 
     def passable(self, client: NetworkNode, server: NetworkNode) -> bool:
         """True when a handshake between the two would succeed."""
         return (
-            client.powered
-            and server.powered
-            and not self.blocked(client, server)
-            and not self.blocked(server, client)
+            client.powered and server.powered and not self.blocked(client, server) and not self.blocked(server, client)
         )
 
     def connection(self) -> tuple[LinkDirection, LinkDirection]:

@@ -129,9 +129,7 @@ class SimFailpoints(RealFailpoints):
             return
         self.disarm(armed.name)
         armed.fired += 1
-        self._trace_of_incarnation.emit(
-            "failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits
-        )
+        self._trace_of_incarnation.emit("failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits)
         if armed.action == "crash":
             self._machine.kill()
             raise ProcessKilled
@@ -139,9 +137,7 @@ class SimFailpoints(RealFailpoints):
             raise FailpointError(f"failpoint {armed.name} was armed with error")
         self._machine.pause()
         if armed.action == "delay":
-            self._machine.world.loop.call_after(
-                None, armed.delay_ms * NS_PER_MS, self._machine.resume
-            )
+            self._machine.world.loop.call_after(None, armed.delay_ms * NS_PER_MS, self._machine.resume)
 
 
 class SimControl:
@@ -157,9 +153,7 @@ class SimControl:
     def call(self, op: str, **fields: object) -> dict[str, Any]:
         """Call an operation; ClusterError when the name is unknown, or when the operation is a coroutine."""
         if op not in self._operations:
-            raise ClusterError(
-                f"no operation {op!r}; there are {', '.join(sorted(self._operations))}"
-            )
+            raise ClusterError(f"no operation {op!r}; there are {', '.join(sorted(self._operations))}")
         result = self._operations[op](fields)
         if inspect.isawaitable(result):
             raise ClusterError(f"{op!r} is a coroutine: call it on a real host")
@@ -169,9 +163,7 @@ class SimControl:
 class World:
     """One simulation: its loop, its network, its trace."""
 
-    def __init__(
-        self, seed: int | str, *, latency: Latency | None = None, log_level: str = "warning"
-    ) -> None:
+    def __init__(self, seed: int | str, *, latency: Latency | None = None, log_level: str = "warning") -> None:
         self.seed = seed
         self.loop = SimLoop()
         self.fabric = Fabric(self.loop, self.rng("network"), latency)
@@ -197,9 +189,7 @@ class World:
 class SimHost:
     """One incarnation on a machine."""
 
-    def __init__(
-        self, machine: Machine, incarnation: Incarnation, listeners: Mapping[str, int]
-    ) -> None:
+    def __init__(self, machine: Machine, incarnation: Incarnation, listeners: Mapping[str, int]) -> None:
         world, name = machine.world, machine.name
         self.name = name
         self.machine = machine
@@ -207,20 +197,10 @@ class SimHost:
         self._trace = SimTrace(world.trace, incarnation, machine.clock)
         rng = world.rng(f"{name}/{machine.network_node.incarnations}")
         self._tasks = SimTasks(
-            world.loop,
-            incarnation,
-            self._trace,
-            world.rng(f"{name}/{machine.network_node.incarnations}/threads"),
+            world.loop, incarnation, self._trace, world.rng(f"{name}/{machine.network_node.incarnations}/threads")
         )
         self._tasks.blocking_ms = machine.blocking_ms
-        self._network = SimNetwork(
-            world.fabric,
-            machine.network_node,
-            incarnation,
-            self._tasks,
-            listeners,
-            self._trace,
-        )
+        self._network = SimNetwork(world.fabric, machine.network_node, incarnation, self._tasks, listeners, self._trace)
         self._failpoints = SimFailpoints(self._trace, machine)
         self.clock: Clock = machine.clock
         self.tasks: Tasks = self._tasks
@@ -251,9 +231,7 @@ class SimHost:
 class Machine:
     """What outlives a process: its disk, its port in the network, its clock."""
 
-    def __init__(
-        self, world: World, name: str, identity: Peer, *, listeners: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, world: World, name: str, identity: Peer, *, listeners: Mapping[str, int] | None = None) -> None:
         assert name not in world.machines, f"there is a machine {name} already"
         self.world = world
         self.name = name

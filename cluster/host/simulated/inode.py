@@ -50,9 +50,7 @@ class Inode:
         """Overwrite and extend; the replaced bytes are stored until the next fsync."""
         content, size = self.data, len(self.data)
         if self.baseline is None:
-            self.undo.append(
-                UndoneWrite(position, bytes(content[position : position + len(data)]), size)
-            )
+            self.undo.append(UndoneWrite(position, bytes(content[position : position + len(data)]), size))
         if self.lost_blocks:
             for number in range(position // BLOCK, (position + len(data) - 1) // BLOCK + 1):
                 self.lost_blocks.pop(number, None)  # dirty again: the next fsync writes it

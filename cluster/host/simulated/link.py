@@ -34,17 +34,20 @@ class SimLink:
     """One end of a connection; `Link` of the seam."""
 
     __slots__ = (
-        "_context", "_handler", "_paused", "closed", "incarnation", "inward", "max_frame_bytes", "network_node",
-        "outward", "peer",
-    )  # fmt: skip
+        "_context",
+        "_handler",
+        "_paused",
+        "closed",
+        "incarnation",
+        "inward",
+        "max_frame_bytes",
+        "network_node",
+        "outward",
+        "peer",
+    )
 
     def __init__(
-        self,
-        context: SimLinkContext,
-        peer: Peer,
-        inward: LinkDirection,
-        outward: LinkDirection,
-        max_frame_bytes: int,
+        self, context: SimLinkContext, peer: Peer, inward: LinkDirection, outward: LinkDirection, max_frame_bytes: int
     ) -> None:
         self._context = context
         self._handler: FrameHandler | None = None

@@ -59,9 +59,7 @@ class SimTimer:
 
     __slots__ = ("args", "call", "incarnation")
 
-    def __init__(
-        self, incarnation: Incarnation | None, call: Call | None, args: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, incarnation: Incarnation | None, call: Call | None, args: tuple[Any, ...]) -> None:
         self.incarnation = incarnation
         self.call = call
         self.args = args
@@ -97,9 +95,7 @@ class SimLoop:
         """Run the call in this instant, after the calls that are due already."""
         self._ready.append(SimTimer(incarnation, call, args))
 
-    def call_after(
-        self, incarnation: Incarnation | None, delay_ns: int, call: Call, *args: Any
-    ) -> SimTimer:
+    def call_after(self, incarnation: Incarnation | None, delay_ns: int, call: Call, *args: Any) -> SimTimer:
         """Run the call `delay_ns` from now."""
         timer = SimTimer(incarnation, call, args)
         self._made += 1
@@ -131,9 +127,7 @@ class SimLoop:
         """Advance virtual time by `duration_ms`."""
         self.run_until_ns(self.now_ns + int(duration_ms * NS_PER_MS))
 
-    def run_until(
-        self, condition: Callable[[], bool], limit_ms: float, *, every_ms: float = 5
-    ) -> bool:
+    def run_until(self, condition: Callable[[], bool], limit_ms: float, *, every_ms: float = 5) -> bool:
         """Run until `condition` (checked every `every_ms`) is true; False after `limit_ms`."""
         deadline_ns = self.now_ns + int(limit_ms * NS_PER_MS)
         self._run_ready()
@@ -159,9 +153,7 @@ class SimLoop:
             timer.call = None
             self.turns += 1
             if self.turns > most:
-                raise LivelockError(
-                    f"virtual time does not advance past {self.now_ns} ns: {call!r}"
-                )
+                raise LivelockError(f"virtual time does not advance past {self.now_ns} ns: {call!r}")
             try:
                 call(*timer.args)
             except ProcessKilled:

@@ -89,19 +89,14 @@ class SimNetwork:
         self._request_faults = RequestFaults(trace)
         self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
         self._context = SimLinkContext(
-            network_node=node,
-            incarnation=incarnation,
-            deferred_calls=self.deferred_calls,
-            log=trace.log,
+            network_node=node, incarnation=incarnation, deferred_calls=self.deferred_calls, log=trace.log
         )
         self.links = self._context.links
         self._frozen: list[SimLink] = []
 
     # ------------------------------------------------------------------ seam
 
-    async def listen(
-        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
-    ) -> SimAcceptor:
+    async def listen(self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int) -> SimAcceptor:
         """Serve on this host's listener `name`; ConfigError where the host has no free listener of that name."""
         number = self._bound.pop(name, None)
         if number is None:
@@ -125,9 +120,7 @@ class SimNetwork:
             self._listening.remove(number)
             del self.fabric.listening[number]
 
-    async def connect(
-        self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
-    ) -> Link:
+    async def connect(self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int) -> Link:
         """Open a link to `peer`; OSError when no process listens there, TimeoutError when the peer is isolated."""
         del host  # the machines of a world share an address and differ by port
         link = await self._tasks.wait(self._handshake(peer, port), timeout_ms)
@@ -176,15 +169,11 @@ class SimNetwork:
             finally:
                 self.fabric.waiting_handshakes.remove(handshake)
 
-    def response_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> ResponseFaultRule | None:
+    def response_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFaultRule | None:
         """Count one response, and return the fault that acts on it."""
         return self._response_faults.fire(peer, request, reader)
 
-    def request_fault(
-        self, peer: Peer, request: RequestBody, reader: FactsReader
-    ) -> RequestFaultRule | None:
+    def request_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> RequestFaultRule | None:
         """Count one request, and return the fault that acts on it."""
         return self._request_faults.fire(peer, request, reader)
 
@@ -270,11 +259,16 @@ class SimNetwork:
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations of the network."""
         return {
-            "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links": self._op_links,
+            "links.block": self._op_block,
+            "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
-            **self._response_faults.operations(), **self._request_faults.operations(),
-        }  # fmt: skip
+            "links.heal": self._op_heal,
+            "links.reset": self._op_reset,
+            "links.freeze": self._op_freeze,
+            **self._response_faults.operations(),
+            **self._request_faults.operations(),
+        }
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         held_in = held_out = 0
@@ -283,10 +277,11 @@ class SimNetwork:
             held_out += link.outward.held_bytes
         return {
             "rules": [*self.network_node.rules.report(), *({"frozen": str(link.peer)} for link in self._frozen)],
-            "held_in_bytes": held_in, "held_out_bytes": held_out,
+            "held_in_bytes": held_in,
+            "held_out_bytes": held_out,
             "delayed_frames": self.network_node.delayed_frames,
             "waiting_connects": self.fabric.waiting_connects(self.network_node),
-        }  # fmt: skip
+        }
 
     def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.slow(list(fields["peers"]), int(fields["delay_ms"]))

@@ -196,9 +196,7 @@ class SimTask:
 class SimTasks:
     """The tasks and timers of one incarnation."""
 
-    def __init__(
-        self, loop: SimLoop, incarnation: Incarnation, trace: Trace, rng: random.Random
-    ) -> None:
+    def __init__(self, loop: SimLoop, incarnation: Incarnation, trace: Trace, rng: random.Random) -> None:
         self._loop = loop
         self._incarnation = incarnation
         self._trace = trace

@@ -35,9 +35,7 @@ class CleanedSegment:
     def __init__(self, host: Host, log: Log, base_offset: int) -> None:
         self._disk = host.disk
         self._hit = host.failpoints.hit
-        self._paths = [
-            f"{log.folder}/{file_name(base_offset, kind)}{CLEANED}" for kind in SEGMENT_FILES
-        ]
+        self._paths = [f"{log.folder}/{file_name(base_offset, kind)}{CLEANED}" for kind in SEGMENT_FILES]
         self._pending: list[Buffer] = []
         self._rows: list[AppendedBatch] = []
         self._pending_bytes = 0
@@ -75,9 +73,7 @@ class CleanedSegment:
         if not self._pending:
             return
         if self.segment.size + self._pending_bytes > POSITION_MAX:
-            raise StorageError(
-                f"{self.segment.file.path}: compaction would make more than {POSITION_MAX} bytes"
-            )
+            raise StorageError(f"{self.segment.file.path}: compaction would make more than {POSITION_MAX} bytes")
         last = self._rows[-1].last_offset - self.segment.base_offset
         assert last <= RELATIVE_OFFSET_MAX, f"{self.segment.file.path}: relative offset {last}"
         self._hit(CLEANER_BETWEEN_WRITES)

@@ -95,13 +95,7 @@ class CleanerStats:
 class Cleaning:
     """One compaction of one log; made on the loop, stepped on threads."""
 
-    def __init__(
-        self,
-        host: Host,
-        task: LogToClean,
-        offsets: OffsetMap,
-        check: Callable[[], None],
-    ) -> None:
+    def __init__(self, host: Host, task: LogToClean, offsets: OffsetMap, check: Callable[[], None]) -> None:
         log = task.log
         config = log.config
         self._host = host
@@ -127,9 +121,7 @@ class Cleaning:
         if end <= self._task.first_dirty:
             return  # no batch of the dirty part fits the map
         keep = RecordFilter(
-            self._offsets,
-            now_ms=self._host.clock.wall_ms(),
-            delete_retention_ms=self._delete_retention_ms,
+            self._offsets, now_ms=self._host.clock.wall_ms(), delete_retention_ms=self._delete_retention_ms
         )
         transactions = CleanedTransactions(self._aborted)
         cleaned = [segment for segment in self._segments if segment.base_offset < end]
@@ -144,9 +136,7 @@ class Cleaning:
         offsets.clear()
         start = self._task.first_dirty
         # aborted transactions that ended before would look like open ones
-        transactions = CleanedTransactions(
-            aborted for aborted in self._aborted if aborted.last_offset >= start
-        )
+        transactions = CleanedTransactions(aborted for aborted in self._aborted if aborted.last_offset >= start)
         for index, segment in enumerate(self._segments):
             following = self._base_after(index)
             if following <= start:
@@ -193,10 +183,7 @@ class Cleaning:
                 and size <= self._segment_bytes
                 and max(offsets, times) <= self._index_bytes
                 # an empty segment fits everywhere; else one would stay for every 2^31 offsets
-                and (
-                    segment.size == 0
-                    or last_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
-                )
+                and (segment.size == 0 or last_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
             ):
                 groups[-1].append(segment)
                 continue
@@ -207,11 +194,7 @@ class Cleaning:
         return groups
 
     def _clean_group(
-        self,
-        group: Sequence[LogSegment],
-        keep: RecordFilter,
-        transactions: CleanedTransactions,
-        end: int,
+        self, group: Sequence[LogSegment], keep: RecordFilter, transactions: CleanedTransactions, end: int
     ) -> Iterator[int | Replacement]:
         self._check()
         cleaned = CleanedSegment(self._host, self._task.log, group[0].base_offset)
@@ -237,12 +220,7 @@ class Cleaning:
         self.stats.segments_replaced += len(group)
 
     def _filtered(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        keep: RecordFilter,
-        transactions: CleanedTransactions,
-        end: int,
+        self, batch: memoryview, header: BatchHeader, keep: RecordFilter, transactions: CleanedTransactions, end: int
     ) -> Buffer:
         """The part of one batch that stays; empty when the whole batch is removed."""
         retain_empty = header.last_offset + 1 == end or self._is_last_of_producer(header)
@@ -271,14 +249,10 @@ class Cleaning:
 
     # -- reading
 
-    def _chunks(
-        self, segment: LogSegment, start: int
-    ) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
+    def _chunks(self, segment: LogSegment, start: int) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
         """Whole batches of an inactive segment from the one with `start` on, `READ_BYTES` of them at a time."""
         position = 0
-        if (
-            start > segment.base_offset
-        ):  # by walking batches, because the index may belong to another file
+        if start > segment.base_offset:  # by walking batches, because the index may belong to another file
             found = segment.find(start)
             position = found[0] if found else segment.size
         file, end = segment.file, segment.size
@@ -293,9 +267,7 @@ class Cleaning:
                 header = header_at(data, at)
                 size = header.size
                 if size < HEADER_SIZE or position + at + size > end:
-                    raise CorruptLogError(
-                        f"{file.path}: no batch at byte {position + at}: length {header.length}"
-                    )
+                    raise CorruptLogError(f"{file.path}: no batch at byte {position + at}: length {header.length}")
                 if at + size > len(data):
                     break
                 batches.append((data[at : at + size], header))
@@ -309,11 +281,8 @@ class Cleaning:
                 yield batches
 
 
-def _last_of_producers(
-    entries: Sequence[ProducerEntry],
-) -> Mapping[int, tuple[int | None, int]]:
+def _last_of_producers(entries: Sequence[ProducerEntry]) -> Mapping[int, tuple[int | None, int]]:
     """Producer id → offset of its last data (None: no data) and its epoch."""
     return {
-        entry.producer_id: (entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
-        for entry in entries
+        entry.producer_id: (entry.batches[-1].last_offset if entry.batches else None, entry.epoch) for entry in entries
     }

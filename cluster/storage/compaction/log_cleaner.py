@@ -143,9 +143,7 @@ class LogCleaner:
         try:
             end = (await self._clean(task, offsets)).end_offset
         except CorruptLogError as error:
-            self._host.trace.log(
-                "error", f"{error}; this log is not compacted until the broker restarts"
-            )
+            self._host.trace.log("error", f"{error}; this log is not compacted until the broker restarts")
             self.manager.damaged(log)
         except (CleaningAbortedError, KafkaError) as error:
             self._host.trace.log("info", str(error))
@@ -199,9 +197,7 @@ class LogCleaner:
                 if pause_ms >= 1:
                     await self._nap(pause_ms)
         finally:
-            if (
-                not stepping
-            ):  # else a thread still runs a step, because this task is being cancelled
+            if not stepping:  # else a thread still runs a step, because this task is being cancelled
                 steps.close()
         self._trace(task, cleaning.stats, self._host.clock.monotonic_ms() - begun_ms)
         return cleaning.stats

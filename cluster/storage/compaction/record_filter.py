@@ -22,15 +22,7 @@ from crc32c import crc32c
 
 from ...errors import CorruptLogError, KafkaError
 from ...host.seam import Buffer
-from ...wire.batch_header import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    CRC_AT,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_MIN,
-    BatchHeader,
-)
+from ...wire.batch_header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, HEADER, HEADER_SIZE, LENGTH_MIN, BatchHeader
 from ...wire.compression import compress, decompress
 from ...wire.records import read_varint, write_varint
 from ..record_spans import RecordSpan, record_spans
@@ -89,9 +81,7 @@ class RecordFilter:
             return empty_batch(header) if retain_empty else b""
         past = header.last_offset > self._latest
         sets_horizon = (
-            not past
-            and not header.attributes & DELETE_HORIZON
-            and not all(has_value for _, _, _, _, has_value in kept)
+            not past and not header.attributes & DELETE_HORIZON and not all(has_value for _, _, _, _, has_value in kept)
         )
         if len(kept) == len(spans) and not sets_horizon:
             return batch
@@ -111,12 +101,7 @@ class RecordFilter:
         return kept
 
     def filter_marker(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        *,
-        data_is_removed: bool,
-        retain_empty: bool,
+        self, batch: memoryview, header: BatchHeader, *, data_is_removed: bool, retain_empty: bool
     ) -> Buffer:
         """A control batch; it stays until its transaction's data is removed and its delete horizon has passed."""
         if header.record_count == 0:
@@ -137,14 +122,10 @@ class RecordFilter:
 def empty_batch(header: BatchHeader) -> bytes:
     """The header alone: no records, but the batch's offsets and producer fields."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
-    return _sealed(
-        header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b""
-    )
+    return _sealed(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 
-def _rewritten(
-    header: BatchHeader, data: bytes, kept: Sequence[RecordSpan], horizon: int | None
-) -> bytes:
+def _rewritten(header: BatchHeader, data: bytes, kept: Sequence[RecordSpan], horizon: int | None) -> bytes:
     """The batch with only the `kept` records of its `data`, and with a delete horizon if one is given."""
     base = header.base_timestamp
     newest = header.max_timestamp

@@ -100,6 +100,4 @@ def _floor(view: memoryview, count: int, relative: int) -> int:
 
 def _floor_position(view: memoryview, count: int, position: int) -> int:
     """The last entry whose batch begins at or before `position`; -1 where there is none."""
-    return (
-        bisect_right(range(count), position, key=lambda i: int(_relative(view, i * 8 + 4)[0])) - 1
-    )
+    return bisect_right(range(count), position, key=lambda i: int(_relative(view, i * 8 + 4)[0])) - 1

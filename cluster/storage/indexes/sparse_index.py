@@ -109,22 +109,10 @@ class _InMemory:
 class SparseIndex:
     """Entries of one fixed size, in order."""
 
-    __slots__ = (
-        "_disk",
-        "_draft",
-        "_entries",
-        "_entries_max",
-        "_mapped",
-        "_maps",
-        "_room",
-        "base_offset",
-        "path",
-    )
+    __slots__ = ("_disk", "_draft", "_entries", "_entries_max", "_mapped", "_maps", "_room", "base_offset", "path")
     ENTRY: struct.Struct
 
-    def __init__(
-        self, disk: Disk, path: str, base_offset: int, *, bytes_max: int, maps: IndexMaps
-    ) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, *, bytes_max: int, maps: IndexMaps) -> None:
         self._disk = disk
         self._maps = maps
         self._mapped: MappedFile | None = None

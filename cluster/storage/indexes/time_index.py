@@ -80,9 +80,5 @@ class TimeIndex(SparseIndex):
     def check_entries(self) -> None:
         """CorruptLogError when the last entry lies before the first."""
         first, last = self.entry(0), self.entry(self._entries - 1)
-        if (
-            last[1] < self.base_offset
-            or last[0] < first[0]
-            or (self._entries > 1 and last <= first)
-        ):
+        if last[1] < self.base_offset or last[0] < first[0] or (self._entries > 1 and last <= first):
             raise CorruptLogError(f"{self.path}: last entry {last} lies before the first, {first}")

@@ -56,9 +56,7 @@ class Gaps:
         topic, partition = log.topic_partition
         lost = log.log_end_offset - gap
         log.truncate_to(gap)
-        self._host.trace.emit(
-            "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
-        )
+        self._host.trace.emit("log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost)
 
     def forget(self, log: Log) -> None:
         """`log` is deleted."""

@@ -105,9 +105,7 @@ def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: 
 class LogLoader:
     """The opening of one log."""
 
-    def __init__(
-        self, host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions
-    ) -> None:
+    def __init__(self, host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions) -> None:
         self._host = host
         self._disk = host.disk
         self._folder = folder
@@ -116,9 +114,7 @@ class LogLoader:
         self._now = host.clock.wall_ms()
         self._found = _Findings()
         self._segments: list[LogSegment] = []
-        self._bases: list[
-            int
-        ] = []  # of all log files, sorted; segments are opened one after another
+        self._bases: list[int] = []  # of all log files, sorted; segments are opened one after another
         self._truncated = False  # a bad batch was found: no batch follows it
         self._producers_rebuilt = False  # recovery has applied every batch to the producer states
         self._epochs = self._open_epochs()
@@ -234,9 +230,7 @@ class LogLoader:
                 return
         self._producers_rebuilt = True
 
-    def _recover_segment(
-        self, segment: LogSegment, producers: ProducerStates, *, epochs: LeaderEpochs | None
-    ) -> None:
+    def _recover_segment(self, segment: LogSegment, producers: ProducerStates, *, epochs: LeaderEpochs | None) -> None:
         """Re-read one segment; the segments after its bad batch are removed before it is truncated."""
         result = recover_segment(
             segment,
@@ -286,9 +280,7 @@ class LogLoader:
         return load_end(segment)
 
     def _start_over(self, start: Offset, end: Offset) -> None:
-        self._found.reasons.append(
-            f"log end offset {end} lies below log start offset {start}: emptied"
-        )
+        self._found.reasons.append(f"log end offset {end} lies below log start offset {start}: emptied")
         self._remove_above(-1)
         self._end(start)
         self._epochs.clear()
@@ -330,9 +322,7 @@ class LogLoader:
         return False
 
     def _new_producers(self) -> ProducerStates:
-        return ProducerStates(
-            self._disk, self._folder, expiration_ms=self._options.producer_expiration_ms
-        )
+        return ProducerStates(self._disk, self._folder, expiration_ms=self._options.producer_expiration_ms)
 
     def _load_producers(self, start: Offset, end: Offset) -> None:
         self._producers.remove_stray_snapshots(self._bases)

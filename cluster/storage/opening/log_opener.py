@@ -31,9 +31,7 @@ class LogOpener:
         self._config = config
         self._maps = IndexMaps()
 
-    def open_all(
-        self, folder: LogFolder, opened: Mapping[TopicPartition, LogFolder]
-    ) -> Iterator[Log]:
+    def open_all(self, folder: LogFolder, opened: Mapping[TopicPartition, LogFolder]) -> Iterator[Log]:
         """BLOCKS. The logs in `folder`, recovered after an unclean stop; `opened`: the logs of all folders so far."""
         recovery_points = folder.read_recovery_points()
         log_starts = folder.read_log_starts()
@@ -64,9 +62,7 @@ class LogOpener:
             )
             yield open_log(self._host, path, topic_partition, options)
 
-    def open_new(
-        self, topic_partition: TopicPartition, path: str, config: TopicConfig, topic_id: str
-    ) -> Log:
+    def open_new(self, topic_partition: TopicPartition, path: str, config: TopicConfig, topic_id: str) -> Log:
         """The empty log of a new replica."""
         options = LogOptions(
             config=config,

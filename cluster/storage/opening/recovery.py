@@ -83,9 +83,7 @@ def recover_segment(
     segment.size = found.valid
     segment.become_inactive()
     return SegmentRecovery(
-        end_offset=Offset(found.end_offset),
-        truncated_bytes=before - found.valid,
-        reason=found.reason,
+        end_offset=Offset(found.end_offset), truncated_bytes=before - found.valid, reason=found.reason
     )
 
 
@@ -102,12 +100,7 @@ class _Read(NamedTuple):
     """Position of the first batch too far from the segment's base offset; no batch from it on was applied."""
 
 
-def _read_all(
-    segment: LogSegment,
-    epochs: LeaderEpochs | None,
-    producers: ProducerStates | None,
-    upper: int,
-) -> _Read:
+def _read_all(segment: LogSegment, epochs: LeaderEpochs | None, producers: ProducerStates | None, upper: int) -> _Read:
     """Apply every valid batch."""
     file, size = segment.file, segment.file.size()
     reading = _Reading(segment, epochs, producers, upper)
@@ -120,9 +113,7 @@ def _read_all(
             reading.stop(position, f"cut off after {size - position} bytes")
         position += valid
     if reading.reason:
-        return _Read(
-            reading.bad, reading.end, reading.reason, reading.bad < position, reading.overflow
-        )
+        return _Read(reading.bad, reading.end, reading.reason, reading.bad < position, reading.overflow)
     if producers is not None:
         producers.commit(NOTHING, Offset(reading.end))
     return _Read(position, reading.end, overflow=reading.overflow)
@@ -148,11 +139,7 @@ class _Reading:
     )
 
     def __init__(
-        self,
-        segment: LogSegment,
-        epochs: LeaderEpochs | None,
-        producers: ProducerStates | None,
-        upper: int,
+        self, segment: LogSegment, epochs: LeaderEpochs | None, producers: ProducerStates | None, upper: int
     ) -> None:
         self._segment = segment
         self._entry_above = segment.begin_indexes()
@@ -220,19 +207,13 @@ class _Reading:
         self.bad = position
         self.reason = f"{self._segment.file.path} at byte {position}: {what}"
 
-    def _refuse(
-        self, position: int, base: int, last: int, epoch: int, *, crc_matches: bool
-    ) -> None:
+    def _refuse(self, position: int, base: int, last: int, epoch: int, *, crc_matches: bool) -> None:
         if base < self.end and self._doubtful >= 0:
             self.stop(self._doubtful, "its base offset contradicts the next batch")
         elif not crc_matches:
             self.stop(position, f"CRC of batch {base} is wrong")
-        elif (
-            self.end <= base <= last < self._upper
-        ):  # truncated before, and back after a power loss
-            self.stop(
-                position, f"leader epoch {epoch} of batch {base} follows {self._newest_epoch}"
-            )
+        elif self.end <= base <= last < self._upper:  # truncated before, and back after a power loss
+            self.stop(position, f"leader epoch {epoch} of batch {base} follows {self._newest_epoch}")
         else:
             where = f"[{self.end}, {self._upper})"
             self.stop(position, f"offsets {base} to {last} do not lie in {where}")

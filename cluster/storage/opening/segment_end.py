@@ -23,9 +23,7 @@ def load_end(segment: LogSegment) -> Offset:
     found_time = -1
     last = segment.base_offset - 1
     for position, header in segment.scan(start):
-        if position == start > 0 and not segment.may_begin_at(
-            header, start, _last_indexed(segment)
-        ):
+        if position == start > 0 and not segment.may_begin_at(header, start, _last_indexed(segment)):
             raise CorruptLogError(f"{segment.offsets.path}: its last entry is of another file")
         last = header.last_offset
         if header.base_offset <= time_offset <= last:

@@ -75,9 +75,7 @@ class ProducerEntry(NamedTuple):
         """
         if transaction_version < MARKER_BUMPS_EPOCH_FROM:
             return epoch >= self.epoch
-        return epoch > self.epoch or (
-            epoch == self.epoch and self.txn_first_offset == NO_TRANSACTION
-        )
+        return epoch > self.epoch or (epoch == self.epoch and self.txn_first_offset == NO_TRANSACTION)
 
     def has_open_transaction(self, epoch: int) -> bool:
         """True when a transaction of this producer epoch has records here, so that its partition was verified."""
@@ -135,13 +133,7 @@ def check_epoch(entry: ProducerEntry, epoch: int) -> None:
 def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> ProducerEntry:
     """The entry after a data batch at `first_offset`."""
     last_offset = first_offset + header.last_offset_delta
-    batch = BatchMetadata(
-        header.base_sequence,
-        header.last_sequence,
-        first_offset,
-        last_offset,
-        header.max_timestamp,
-    )
+    batch = BatchMetadata(header.base_sequence, header.last_sequence, first_offset, last_offset, header.max_timestamp)
     same_epoch = header.producer_epoch == entry.epoch
     older = entry.batches_to_remember() if same_epoch else ()
     assert not older or older[-1].last_offset < first_offset, f"{batch} follows {older[-1]}"
@@ -159,9 +151,7 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
     )
 
 
-def end_transaction(
-    entry: ProducerEntry, header: BatchHeader, offset: int, coordinator_epoch: int
-) -> ProducerEntry:
+def end_transaction(entry: ProducerEntry, header: BatchHeader, offset: int, coordinator_epoch: int) -> ProducerEntry:
     """The entry after a transaction marker at `offset`."""
     return ProducerEntry(
         entry.producer_id,
@@ -175,6 +165,4 @@ def end_transaction(
 
 
 def _out_of_order(entry: ProducerEntry, what: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.out_of_order_sequence_number, f"producer {entry.producer_id}: sequence {what}"
-    )
+    return KafkaError(ErrorCode.out_of_order_sequence_number, f"producer {entry.producer_id}: sequence {what}")

@@ -68,6 +68,4 @@ def _entry(fields: tuple[int, ...]) -> ProducerEntry:
     if offset >= 0:
         first = shift_sequence(sequence, -delta)
         batches = (BatchMetadata(first, sequence, offset - delta, offset, timestamp),)
-    return ProducerEntry(
-        producer_id, epoch, batches, timestamp, coordinator_epoch, max(txn, NO_TRANSACTION)
-    )
+    return ProducerEntry(producer_id, epoch, batches, timestamp, coordinator_epoch, max(txn, NO_TRANSACTION))

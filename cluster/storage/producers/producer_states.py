@@ -83,9 +83,7 @@ class ProducerStates:
         self._folder = folder
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order
-        self._undecided: list[
-            CompletedTxn
-        ] = []  # completed, with the marker at or above the high watermark
+        self._undecided: list[CompletedTxn] = []  # completed, with the marker at or above the high watermark
         self._unsynced: list[int] = []  # snapshots not durable yet
         self._snapshot_offset = 0  # of the newest snapshot file; 0: none
         self.expiration_ms = expiration_ms
@@ -107,13 +105,7 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         return find_duplicate(entry, header) if entry else None
 
-    def plan(
-        self,
-        records: Buffer,
-        batches: Sequence[PlacedBatch],
-        offset: int | None,
-        origin: Origin,
-    ) -> Plan:
+    def plan(self, records: Buffer, batches: Sequence[PlacedBatch], offset: int | None, origin: Origin) -> Plan:
         """The entries after these batches; KafkaError when a client's batch must be refused.
 
         The batches start at `offset`, one behind the other; None: at the offsets in their headers.
@@ -135,9 +127,7 @@ class ProducerStates:
             if entry is None:
                 entry = ProducerEntry(producer_id)
             if header.is_control:
-                planned[producer_id], done = _after_marker(
-                    entry, records, placed, first_offset, origin
-                )
+                planned[producer_id], done = _after_marker(entry, records, placed, first_offset, origin)
                 if done is not None:
                     completed.append(done)
                 continue
@@ -161,9 +151,7 @@ class ProducerStates:
         aborted: list[AbortedTxn] = []
         started = deque(planned.started)
         for done in planned.completed:
-            while (
-                started and started[0][0] < done.last_offset
-            ):  # not those that start behind its marker
+            while started and started[0][0] < done.last_offset:  # not those that start behind its marker
                 first_offset, producer_id = started.popleft()
                 self._ongoing[first_offset] = producer_id
             self._ongoing.pop(done.first_offset, None)
@@ -308,8 +296,7 @@ class ProducerStates:
 def _check_transaction(entry: ProducerEntry, header: BatchHeader) -> None:
     if entry.txn_first_offset != NO_TRANSACTION and not header.is_transactional:
         raise KafkaError(
-            ErrorCode.invalid_txn_state,
-            f"producer {entry.producer_id}: a batch outside its open transaction",
+            ErrorCode.invalid_txn_state, f"producer {entry.producer_id}: a batch outside its open transaction"
         )
 
 
@@ -318,9 +305,7 @@ def _after_marker(
 ) -> tuple[ProducerEntry, CompletedTxn | None]:
     """The entry after a control batch, and the transaction in this log that it ends, if any."""
     position, size, header = placed
-    if (
-        header.record_count == 0
-    ):  # compacted: the transaction is over, and the batch still has the producer epoch
+    if header.record_count == 0:  # compacted: the transaction is over, and the batch still has the producer epoch
         return end_transaction(entry, header, offset, entry.coordinator_epoch), None
     try:
         marker = decode_records(memoryview(records)[position : position + size])[0]

@@ -14,9 +14,7 @@ from ..segment import LogSegment
 from .producer_states import ProducerStates
 
 
-def replay_producers(
-    segments: Iterable[LogSegment], producers: ProducerStates, end: Offset
-) -> None:
+def replay_producers(segments: Iterable[LogSegment], producers: ProducerStates, end: Offset) -> None:
     """BLOCKS. Apply every batch from `producers.map_end` up to `end` to `producers`."""
     for segment in segments:
         start = producers.map_end
@@ -35,11 +33,7 @@ def replay_producers(
 
 
 def truncate_producers(
-    segments: Iterable[LogSegment],
-    producers: ProducerStates,
-    end: Offset,
-    log_start: Offset,
-    now_ms: int,
+    segments: Iterable[LogSegment], producers: ProducerStates, end: Offset, log_start: Offset, now_ms: int
 ) -> None:
     """BLOCKS. Restore `producers` as they were at `end`, the end of the truncated log."""
     if producers.touches(end):
@@ -50,9 +44,7 @@ def truncate_producers(
         producers.map_end = end
 
 
-def replay_batch(
-    producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None
-) -> None:
+def replay_batch(producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None) -> None:
     """Apply one accepted batch to `producers`; `segment`: also add aborted transactions to its transaction index."""
     if not header.is_control:
         producers.note(header)

@@ -66,15 +66,11 @@ def test_every_order_is_billed_although_brokers_fail(harrow: Harrow) -> None:
 
     async def scenario() -> list[int]:
         async with worker(harrow):
-            async with harrow.chaos(
-                kill(leader(bills)), pause(group_coordinator("billing"), seconds=0.5)
-            ) as chaos:
+            async with harrow.chaos(kill(leader(bills)), pause(group_coordinator("billing"), seconds=0.5)) as chaos:
                 placed = await place_orders(harrow, lambda: chaos.running)
             await until_all_are_billed(harrow, orders)
         return placed
 
     placed = asyncio.run(scenario())
     harrow.verify(orders, guarantee="exactly-once, ordered", record_id="order", expected=placed)
-    harrow.verify_pipeline(
-        orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of))

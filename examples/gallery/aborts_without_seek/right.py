@@ -27,9 +27,7 @@ def bill_orders(servers: str, make_bill: Callable[[Order], Bill], stop: Event) -
                 bill = make_bill(json.loads(message.value() or b""))
             except TaxServiceError:
                 producer.abort_transaction()
-                consumer.seek(
-                    TopicPartition("orders", message.partition() or 0, message.offset() or 0)
-                )
+                consumer.seek(TopicPartition("orders", message.partition() or 0, message.offset() or 0))
                 continue
             producer.produce("bills", json.dumps(bill), key=message.key())
             position = consumer.position(consumer.assignment())

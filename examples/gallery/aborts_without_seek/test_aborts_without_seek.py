@@ -21,6 +21,4 @@ def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders) -> 
     place(harrow.bootstrap_servers, map(new_order, range(10)))
     make_bill = failing_once(bill_of, TaxServiceError, at_order=4)
     run_until_caught_up(harrow, bill_orders, make_bill, group="billing")
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

@@ -25,9 +25,6 @@ def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
     with Running(partial(bill_orders, servers, bill_of)):
         # Orders keep arriving until the new instance has committed the last of them.
         until(
-            lambda: caught_up(harrow, "billing", orders) or not place(servers, [next(new_orders)]),
-            "all is committed",
+            lambda: caught_up(harrow, "billing", orders) or not place(servers, [next(new_orders)]), "all is committed"
         )
-    harrow.verify_pipeline(
-        orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of))

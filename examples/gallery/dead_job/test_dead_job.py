@@ -15,6 +15,4 @@ def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
     place(harrow.bootstrap_servers, map(new_order, range(10)))
     make_bill = failing_once(bill_of, TaxServiceError, at_order=0)
     run_until_caught_up(harrow, bill_orders, make_bill, group="billing")
-    harrow.verify_pipeline(
-        orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", relation=mapped(bill_of))

@@ -15,9 +15,7 @@ INSERT = "INSERT INTO bills VALUES (:order, :customer, :total)"
 BATCH = 100
 
 
-def bill_orders(
-    servers: str, database: str, make_bill: Callable[[Order], Bill], stop: Event
-) -> None:
+def bill_orders(servers: str, database: str, make_bill: Callable[[Order], Bill], stop: Event) -> None:
     """Write a bill for each order until `stop` is set."""
     bills = sqlite3.connect(database, isolation_level=None)
     bills.execute(TABLE)

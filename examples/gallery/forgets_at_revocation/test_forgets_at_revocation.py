@@ -13,9 +13,7 @@ from twins import BillOrders, twins
 
 
 @twins(wrong.bill_orders, right.bill_orders, finds={"duplicate-output": range(10)})
-def test_every_order_is_billed_once(
-    harrow: Harrow, bill_orders: BillOrders, tmp_path: Path
-) -> None:
+def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders, tmp_path: Path) -> None:
     orders, database = harrow.topic("orders"), str(tmp_path / "bills.sqlite")
     servers, make_bill = harrow.bootstrap_servers, Calls(bill_of)
     place(servers, map(new_order, range(10)))
@@ -27,6 +25,4 @@ def test_every_order_is_billed_once(
             place(servers, map(new_order, range(10, 20)))
             until(lambda: make_bill.calls[19], "the services have billed the later orders")
     bills = table(f"sqlite:///{database}", 'SELECT "order", customer, total FROM bills')
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

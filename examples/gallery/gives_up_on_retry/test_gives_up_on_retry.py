@@ -24,6 +24,4 @@ def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
     with Running(lambda stop: bill_orders(servers, make_bill, stop)):
         harrow.await_caught_up("billing", orders)
         harrow.await_caught_up("billing", retries)
-    harrow.verify_pipeline(
-        orders, bills, guarantee="at-least-once", record_id="order", retry_topics=retries
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="at-least-once", record_id="order", retry_topics=retries)

@@ -15,6 +15,4 @@ def test_every_order_is_billed_once(harrow: Harrow, bill_orders: BillOrders) -> 
     place(harrow.bootstrap_servers, map(new_order, range(10)))
     notify = crashing(bill_of, at_order=4)
     run_until_caught_up(harrow, bill_orders, notify, group="billing")
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

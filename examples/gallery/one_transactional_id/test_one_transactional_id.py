@@ -27,6 +27,4 @@ def test_every_order_is_billed(harrow: Harrow, bill_orders: BillOrders) -> None:
                 lambda: caught_up(harrow, "billing", orders) or make_bill.calls[10] > TRIES,
                 "the orders are billed, or one of them cannot be billed",
             )
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

@@ -15,9 +15,7 @@ from shop import Bill, Order
 log = logging.getLogger(__name__)
 
 
-def bill_orders(
-    servers: str, instance: str, make_bill: Callable[[Order], Bill], stop: Event
-) -> None:
+def bill_orders(servers: str, instance: str, make_bill: Callable[[Order], Bill], stop: Event) -> None:
     """Write a bill for each order of this instance's partitions until `stop` is set."""
     group = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": servers, "client.id": instance, **group})

@@ -16,11 +16,7 @@ def test_only_placed_orders_are_billed(harrow: Harrow, bill_orders: BillOrders) 
     orders, bills = harrow.topic("orders"), harrow.topic("bills")
     servers, make_bill = harrow.bootstrap_servers, Calls(bill_of)
     ordered = [new_order(number) for number in range(20)]
-    place_in_transactions(
-        servers, [(ordered[:10], True), (ordered[10:15], False), (ordered[15:], True)]
-    )
+    place_in_transactions(servers, [(ordered[:10], True), (ordered[10:15], False), (ordered[15:], True)])
     with Running(partial(bill_orders, servers, make_bill)):
         until(lambda: make_bill.calls[19], "the service has received the last order")
-    harrow.verify_pipeline(
-        orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
-    )
+    harrow.verify_pipeline(orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of))

@@ -20,11 +20,7 @@ def bill_orders(servers: str, make_bill: Callable[[Order], Bill], stop: Event) -
 async def work(servers: str, make_bill: Callable[[Order], Bill], stop: Event) -> None:
     """Do the same in a coroutine."""
     consumer: Any = AIOKafkaConsumer(
-        "orders",
-        bootstrap_servers=servers,
-        group_id="billing",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
+        "orders", bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest", enable_auto_commit=False
     )
     producer: Any = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
     async with producer, consumer:

@@ -20,8 +20,7 @@ ADD = (
     "ON CONFLICT (customer, minute) DO UPDATE SET total = total + :amount"
 )
 ADVANCE = (
-    "INSERT INTO positions VALUES (?1, ?2) "
-    "ON CONFLICT (partition) DO UPDATE SET position = ?2 WHERE position < ?2"
+    "INSERT INTO positions VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET position = ?2 WHERE position < ?2"
 )
 
 

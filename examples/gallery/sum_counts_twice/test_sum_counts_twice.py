@@ -26,15 +26,11 @@ def window_of(row: Any) -> tuple[str, int]:
 
 
 @twins(wrong.sum_up, right.sum_up, finds={"wrong-output": [...]})
-def test_every_order_is_counted_once(
-    harrow: Harrow, sum_up: Callable[..., None], tmp_path: Path
-) -> None:
+def test_every_order_is_counted_once(harrow: Harrow, sum_up: Callable[..., None], tmp_path: Path) -> None:
     orders, database = harrow.topic("orders"), str(tmp_path / "turnover.sqlite")
     place(harrow.bootstrap_servers, map(new_order, range(12)))
     check = crashing(dict, at_order=7)
     run_until_caught_up(harrow, sum_up, database, check, group="turnover")
     sums = table(f"sqlite:///{database}", "SELECT customer, minute, total FROM turnover")
     by_minute = windowed(60, turnover, time="at", key="customer")
-    harrow.verify_pipeline(
-        orders, sums, guarantee="exactly-once", record_id=window_of, relation=by_minute
-    )
+    harrow.verify_pipeline(orders, sums, guarantee="exactly-once", record_id=window_of, relation=by_minute)

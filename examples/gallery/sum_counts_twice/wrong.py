@@ -11,8 +11,7 @@ from confluent_kafka import Consumer
 from shop import Order
 
 TABLE = (
-    "CREATE TABLE IF NOT EXISTS turnover "
-    "(customer TEXT, minute INTEGER, total INTEGER, PRIMARY KEY (customer, minute))"
+    "CREATE TABLE IF NOT EXISTS turnover (customer TEXT, minute INTEGER, total INTEGER, PRIMARY KEY (customer, minute))"
 )
 ADD = (
     "INSERT INTO turnover VALUES (:customer, :at / 60, :amount) "

@@ -16,9 +16,7 @@ def add(total: Any, order: Any) -> dict[str, Any]:
     return {"customer": order["customer"], "total": total["total"] + order["amount"]}
 
 
-@twins(
-    wrong.sum_up, right.sum_up, finds={"wrong-output": ["customer-0", "customer-1", "customer-2"]}
-)
+@twins(wrong.sum_up, right.sum_up, finds={"wrong-output": ["customer-0", "customer-1", "customer-2"]})
 def test_the_last_totals_are_right(harrow: Harrow, sum_up: Callable[..., None]) -> None:
     orders, totals = harrow.topic("orders"), harrow.topic("totals")
     place(harrow.bootstrap_servers, map(new_order, range(6)))
@@ -26,6 +24,4 @@ def test_the_last_totals_are_right(harrow: Harrow, sum_up: Callable[..., None]) 
     place(harrow.bootstrap_servers, map(new_order, range(6, 12)))
     run_until_caught_up(harrow, sum_up, group="turnover")
     turnover = folded(add, {"total": 0}, key="customer")
-    harrow.verify_pipeline(
-        orders, totals, guarantee="exactly-once", record_id="customer", relation=turnover
-    )
+    harrow.verify_pipeline(orders, totals, guarantee="exactly-once", record_id="customer", relation=turnover)

@@ -28,13 +28,10 @@ class Instance:
         return change
 
 
-def set_prices(
-    servers: str, prices: Iterable[tuple[str, int]], clocks: Sequence[Clock]
-) -> list[Change]:
+def set_prices(servers: str, prices: Iterable[tuple[str, int]], clocks: Sequence[Clock]) -> list[Change]:
     """Set the prices, each on the article's instance; return the changes in the order of their times."""
     instances = [Instance(servers, clock) for clock in clocks]
     changes = [
-        instances[crc32(article.encode()) % len(instances)].set_price(article, price)
-        for article, price in prices
+        instances[crc32(article.encode()) % len(instances)].set_price(article, price) for article, price in prices
     ]
     return sorted(changes, key=lambda change: change["at"])

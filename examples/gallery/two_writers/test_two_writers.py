@@ -16,9 +16,7 @@ def slow_clock() -> float:
 
 
 @twins(wrong.set_prices, right.set_prices, finds={"out-of-order": [...]})
-def test_prices_of_an_article_stay_in_order(
-    harrow: Harrow, set_prices: Callable[..., list[dict[str, Any]]]
-) -> None:
+def test_prices_of_an_article_stay_in_order(harrow: Harrow, set_prices: Callable[..., list[dict[str, Any]]]) -> None:
     prices = harrow.topic("prices")
     wanted = [(f"article-{number % 3}", number) for number in range(24)]
     changes = set_prices(harrow.bootstrap_servers, wanted, [time.time, slow_clock])

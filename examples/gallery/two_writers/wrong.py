@@ -28,13 +28,8 @@ class Instance:
         return change
 
 
-def set_prices(
-    servers: str, prices: Iterable[tuple[str, int]], clocks: Sequence[Clock]
-) -> list[Change]:
+def set_prices(servers: str, prices: Iterable[tuple[str, int]], clocks: Sequence[Clock]) -> list[Change]:
     """Set the prices, each on the next instance; return the changes in the order of their times."""
     instances = [Instance(servers, clock) for clock in clocks]
-    changes = [
-        instance.set_price(*price)
-        for price, instance in zip(prices, cycle(instances), strict=False)
-    ]
+    changes = [instance.set_price(*price) for price, instance in zip(prices, cycle(instances), strict=False)]
     return sorted(changes, key=lambda change: change["at"])

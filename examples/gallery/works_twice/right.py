@@ -10,15 +10,11 @@ from threading import Event
 from confluent_kafka import Consumer
 from shop import Bill, Order
 
-TABLE = (
-    'CREATE TABLE IF NOT EXISTS bills ("order" INTEGER PRIMARY KEY, customer TEXT, total INTEGER)'
-)
+TABLE = 'CREATE TABLE IF NOT EXISTS bills ("order" INTEGER PRIMARY KEY, customer TEXT, total INTEGER)'
 INSERT = "INSERT OR IGNORE INTO bills VALUES (:order, :customer, :total)"
 
 
-def bill_orders(
-    servers: str, database: str, make_bill: Callable[[Order], Bill], stop: Event
-) -> None:
+def bill_orders(servers: str, database: str, make_bill: Callable[[Order], Bill], stop: Event) -> None:
     """Write a bill for each order until `stop` is set."""
     bills = sqlite3.connect(database, isolation_level=None)
     bills.execute(TABLE)

@@ -19,13 +19,9 @@ def last_order(_: object, order: Any) -> dict[str, Any]:
 
 
 @twins(
-    wrong.keep_last_orders,
-    right.keep_last_orders,
-    finds={"wrong-output": ["customer-0", "customer-1", "customer-2"]},
+    wrong.keep_last_orders, right.keep_last_orders, finds={"wrong-output": ["customer-0", "customer-1", "customer-2"]}
 )
-def test_the_table_has_the_last_orders(
-    harrow: Harrow, keep_last_orders: Callable[..., None], tmp_path: Path
-) -> None:
+def test_the_table_has_the_last_orders(harrow: Harrow, keep_last_orders: Callable[..., None], tmp_path: Path) -> None:
     orders, database = harrow.topic("orders"), str(tmp_path / "last.sqlite")
     servers = harrow.bootstrap_servers
     place(servers, map(new_order, range(10)))
@@ -36,6 +32,4 @@ def test_the_table_has_the_last_orders(
         hang.end()
     last = table(f"sqlite:///{database}", 'SELECT customer, "order" FROM last')
     by_customer = folded(last_order, key="customer")
-    harrow.verify_pipeline(
-        orders, last, guarantee="exactly-once", record_id="customer", relation=by_customer
-    )
+    harrow.verify_pipeline(orders, last, guarantee="exactly-once", record_id="customer", relation=by_customer)

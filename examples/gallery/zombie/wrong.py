@@ -27,9 +27,7 @@ GROUP = {
 }
 
 
-def keep_last_orders(
-    servers: str, database: str, check: Callable[[Order], Order], stop: Event
-) -> None:
+def keep_last_orders(servers: str, database: str, check: Callable[[Order], Order], stop: Event) -> None:
     """Keep the table up to date until `stop` is set."""
     rows = sqlite3.connect(database, isolation_level=None)
     rows.execute(TABLE)

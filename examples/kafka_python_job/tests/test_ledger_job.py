@@ -44,18 +44,12 @@ def test_every_payment_is_in_the_ledger_once(harrow: Harrow, tmp_path: Path) -> 
     payments = harrow.topic("payments", partitions=2)
     database = str(tmp_path / "ledger.sqlite")
     with ThreadPoolExecutor(1) as bank:
-        with harrow.chaos(
-            lose_response("Produce", nth=5, client="bank"), kill(leader(payments))
-        ) as chaos:
+        with harrow.chaos(lose_response("Produce", nth=5, client="bank"), kill(leader(payments))) as chaos:
             sent = bank.submit(send_payments, harrow, lambda: chaos.running)
             while chaos.running:
                 run_job(harrow, database)
         expected = sent.result()
     run_job(harrow, database)  # the payments since its last run
-    harrow.verify(
-        payments, guarantee="exactly-once, ordered", record_id="payment", expected=expected
-    )
+    harrow.verify(payments, guarantee="exactly-once, ordered", record_id="payment", expected=expected)
     rows = table(f"sqlite:///{database}", "SELECT payment, account, cents FROM ledger")
-    harrow.verify_pipeline(
-        payments, rows, guarantee="exactly-once", record_id="payment", relation=mapped(dict)
-    )
+    harrow.verify_pipeline(payments, rows, guarantee="exactly-once", record_id="payment", relation=mapped(dict))

@@ -46,10 +46,7 @@ class OrderBook:
 
 def bill_orders(harrow: Harrow, address: str, job: Path, *faults: Any) -> None:
     """Bill orders by a job, under faults, until its group has caught up."""
-    environment = {
-        "BILLS_DATABASE": database_at(harrow.dependency("database", address)),
-        "PYTHONPATH": str(PROJECT),
-    }
+    environment = {"BILLS_DATABASE": database_at(harrow.dependency("database", address)), "PYTHONPATH": str(PROJECT)}
     harrow.topic("orders", partitions=2)
     billing = harrow.program("billing", [sys.executable, str(job)], environment=environment)
     place = OrderBook(harrow.bootstrap_servers).place
@@ -67,9 +64,13 @@ def verify(harrow: Harrow, address: str) -> None:
     """Compare the table with the topic."""
     with psycopg.connect(database_at(address)) as connection:
         harrow.verify_pipeline(
-            "orders", table(connection, "bills"), guarantee="exactly-once", record_id="order",
-            relation=mapped(bill_of), group="billing",
-        )  # fmt: skip
+            "orders",
+            table(connection, "bills"),
+            guarantee="exactly-once",
+            record_id="order",
+            relation=mapped(bill_of),
+            group="billing",
+        )
 
 
 @long_run
@@ -79,9 +80,7 @@ def test_a_repeated_insert_has_no_effect(harrow: Harrow, database: str) -> None:
 
 
 @long_run
-def test_every_order_has_a_row_although_the_database_is_killed(
-    harrow: Harrow, database: str
-) -> None:
+def test_every_order_has_a_row_although_the_database_is_killed(harrow: Harrow, database: str) -> None:
     bill_orders(harrow, database, RIGHT, kill(DATABASE, seconds=0.5), LOST_RESPONSES)
     verify(harrow, database)
 

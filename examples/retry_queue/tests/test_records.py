@@ -11,9 +11,13 @@ from retry_queue.names import Names
 from retry_queue.records import ATTEMPTS, DUE, REASON, Record, decode, encode
 
 ORDER = Record(
-    topic="orders", partition=2, offset=41, key=b"Ada", value=b'{"order": 7}',
+    topic="orders",
+    partition=2,
+    offset=41,
+    key=b"Ada",
+    value=b'{"order": 7}',
     headers=(("trace", b"\x00\xff"), ("empty", None)),
-)  # fmt: skip
+)
 
 
 def test_a_failed_input_has_its_key_and_value_unchanged_and_its_place_in_headers() -> None:
@@ -38,9 +42,7 @@ def test_a_second_failure_keeps_the_first_place_and_replaces_the_other_headers()
 def test_a_replayed_dead_letter_is_the_input() -> None:
     dead = ORDER.failed("orders-dead", attempts=5, reason="no tax rate", due_ms=1_500)
     again = dead.replayed()
-    assert (again.topic, again.key, again.value, again.headers) == (
-        "orders", ORDER.key, ORDER.value, ORDER.headers,
-    )  # fmt: skip
+    assert (again.topic, again.key, again.value, again.headers) == ("orders", ORDER.key, ORDER.value, ORDER.headers)
     assert again.attempts == 0
 
 
@@ -86,18 +88,14 @@ def test_the_clock_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatc
 
 def test_each_topic_takes_what_the_topic_before_it_took() -> None:
     sizes = Names().configurations(1_000)
-    delay, store = (
-        int(sizes[name]["max.message.bytes"]) for name in ("orders-delay", "orders-delay-store")
-    )
+    delay, store = (int(sizes[name]["max.message.bytes"]) for name in ("orders-delay", "orders-delay-store"))
     assert 1_000 < delay < store
     assert sizes["orders-retry"]["max.message.bytes"] == str(delay)
     assert sizes["orders-delay-store"]["cleanup.policy"] == "compact"
 
 
 def test_an_order_has_its_bill() -> None:
-    assert json.loads(output_of(bill_of, b'{"order": 7, "amount": 100}', 1)) == {
-        "order": 7, "total": 120,
-    }  # fmt: skip
+    assert json.loads(output_of(bill_of, b'{"order": 7, "amount": 100}', 1)) == {"order": 7, "total": 120}
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"[1]", b"7"])

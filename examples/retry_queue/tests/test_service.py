@@ -22,7 +22,7 @@ from harrow import (
     reset,
     restart,
     slow_link,
-)  # fmt: skip
+)
 from retry_stage import EMBEDDED, NAMES, PROJECT, REDIS, RetryQueue, id_of, long_run
 
 STORE = dependency("store")
@@ -32,10 +32,11 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "the scheduler is killed": (CRASH, kill_program("scheduler", after="OffsetCommit", client="retry-scheduler")),
     "both are paused": (pause_program("worker", seconds=2.5), pause_program("scheduler", seconds=2.5)),
     "the leaders of delay and retry are cut off": (
-        isolate(leader(NAMES.delay), seconds=2, clients=True), isolate(leader(NAMES.retry), seconds=2, clients=True)
+        isolate(leader(NAMES.delay), seconds=2, clients=True),
+        isolate(leader(NAMES.retry), seconds=2, clients=True),
     ),
     "brokers are killed and paused": (kill(leader(NAMES.source)), pause(leader(NAMES.dead), seconds=2)),
-}  # fmt: skip
+}
 OF_THE_EMBEDDED_STORE: dict[str, tuple[Any, ...]] = {
     "the store is cut off": (isolate(leader(NAMES.store), seconds=3, clients=True),),
     "the store is killed": (kill(leader(NAMES.store)), CRASH),
@@ -45,7 +46,7 @@ OF_REDIS: dict[str, tuple[Any, ...]] = {
     "the store is killed": (kill(STORE, seconds=0.5), CRASH, restart(STORE)),
     "the store loses connections": (reset(STORE), half_open(STORE, seconds=4), reset(STORE)),
     "the store is paused and slow": (pause(STORE, seconds=4), slow_link(STORE, delay_ms=300, seconds=2)),
-}  # fmt: skip
+}
 SERIES = [
     pytest.param(store, faults, id=f"{store}: {name}")
     for store, own in ((EMBEDDED, OF_THE_EMBEDDED_STORE), (REDIS, OF_REDIS))
@@ -53,8 +54,12 @@ SERIES = [
 ]
 KINDS = ("kill", "pause", "isolate", "cut", "reset", "kill_program", "pause_program")
 KINDS_OF_A_STORE = (
-    "isolate_dependency", "cut_dependency", "slow_dependency", "half_open_dependency", "reset_dependency"
-)  # fmt: skip
+    "isolate_dependency",
+    "cut_dependency",
+    "slow_dependency",
+    "half_open_dependency",
+    "reset_dependency",
+)
 SEEDS = int(os.environ.get("RETRY_QUEUE_SEEDS", "1"))
 
 
@@ -80,9 +85,7 @@ def test_every_order_is_billed_or_dead_although(harrow: Harrow, store: str, faul
 @long_run
 @pytest.mark.parametrize("store", [EMBEDDED, REDIS])
 @pytest.mark.parametrize("number", range(SEEDS))
-def test_every_order_is_billed_or_dead_under_random_faults(
-    harrow: Harrow, store: str, number: int
-) -> None:
+def test_every_order_is_billed_or_dead_under_random_faults(harrow: Harrow, store: str, number: int) -> None:
     queue = RetryQueue(harrow=harrow, store=store)
     print(f"run {number} with seed {harrow.seed}")
     kinds = KINDS + KINDS_OF_A_STORE if store == REDIS else KINDS
@@ -144,18 +147,10 @@ def test_dead_letters_are_replayed(harrow: Harrow) -> None:
 
 def replay(harrow: Harrow, *words: str) -> str:
     """Run the command, and return what it prints."""
-    environment = {
-        "PYTHONPATH": str(PROJECT / "src"),
-        "KAFKA_BOOTSTRAP_SERVERS": harrow.bootstrap_servers,
-    }
+    environment = {"PYTHONPATH": str(PROJECT / "src"), "KAFKA_BOOTSTRAP_SERVERS": harrow.bootstrap_servers}
     command = [sys.executable, "-m", "retry_queue.replay", *words]
     done = subprocess.run(
-        command,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=90, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -22,9 +22,14 @@ LOST = "and nothing followed: its members took them and lost them"
 
 
 def twins(
-    bug: str, finds: str, says: str, stores: tuple[str, ...] = (EMBEDDED, REDIS), guarantee: str = "at-least-once",
-    jumps: bool = False, **given: Any,
-) -> Callable[[Scenario], Callable[..., None]]:  # fmt: skip
+    bug: str,
+    finds: str,
+    says: str,
+    stores: tuple[str, ...] = (EMBEDDED, REDIS),
+    guarantee: str = "at-least-once",
+    jumps: bool = False,
+    **given: Any,
+) -> Callable[[Scenario], Callable[..., None]]:
     """Decorate what a test does with a retry queue: it runs with the bug, which the verdict must find, and without.
 
     `finds` is the name of the anomaly, and `says` a part of what the verdict says about it.
@@ -32,9 +37,7 @@ def twins(
 
     def decorate(scenario: Scenario) -> Callable[..., None]:
         @pytest.mark.parametrize("store", stores)
-        @pytest.mark.parametrize(
-            "bug", [pytest.param(bug, id="wrong"), pytest.param(None, id="right", marks=long_run)]
-        )
+        @pytest.mark.parametrize("bug", [pytest.param(bug, id="wrong"), pytest.param(None, id="right", marks=long_run)])
         def run(harrow: Harrow, store: str, bug: str | None, tmp_path: Path) -> None:
             clock = tmp_path / "jump" if jumps else None
             queue = RetryQueue(harrow=harrow, store=store, bug=bug, clock=clock, **given)
@@ -51,23 +54,15 @@ def twins(
     return decorate
 
 
-def place_while_the_scheduler_dies(
-    queue: RetryQueue, *, before: str | None = None, after: str | None = None
-) -> None:
+def place_while_the_scheduler_dies(queue: RetryQueue, *, before: str | None = None, after: str | None = None) -> None:
     """Place orders until the scheduler was killed before or after one of its own requests."""
-    fault = kill_program(
-        "scheduler", before=before, after=after, client="retry-scheduler", seconds=0.1
-    )
+    fault = kill_program("scheduler", before=before, after=after, client="retry-scheduler", seconds=0.1)
     with queue.harrow.chaos(fault) as chaos:
         queue.place_while(lambda: chaos.running, usual_order)
 
 
 @long_run
-@twins(
-    "lost_after_taking",
-    finds="missing-output",
-    says=LOST,
-)
+@twins("lost_after_taking", finds="missing-output", says=LOST)
 def test_what_was_taken_is_sent_although_the_scheduler_dies(queue: RetryQueue) -> None:
     place_while_the_scheduler_dies(queue, before="Produce")
 
@@ -89,21 +84,13 @@ def test_what_was_sent_is_not_sent_again_after_a_restart(queue: RetryQueue) -> N
 
 
 @long_run
-@twins(
-    "committed_before_stored",
-    finds="missing-output",
-    says=LOST,
-)
+@twins("committed_before_stored", finds="missing-output", says=LOST)
 def test_what_was_committed_is_in_the_store(queue: RetryQueue) -> None:
     place_while_the_scheduler_dies(queue, after="OffsetCommit")
 
 
 @long_run
-@twins(
-    "restored_in_part",
-    finds="missing-output",
-    says=LOST,
-)
+@twins("restored_in_part", finds="missing-output", says=LOST)
 def test_a_scheduler_that_starts_finds_everything_that_waits(queue: RetryQueue) -> None:
     place_while_the_scheduler_dies(queue, before="Produce")
 
@@ -148,13 +135,7 @@ def test_an_order_that_always_fails_does_not_stop_the_others(queue: RetryQueue) 
 
 
 @long_run
-@twins(
-    "clock_jumps",
-    finds="attempt-before-due",
-    says="attempts were made",
-    backoff_ms=3_000,
-    jumps=True,
-)
+@twins("clock_jumps", finds="attempt-before-due", says="attempts were made", backoff_ms=3_000, jumps=True)
 def test_no_attempt_is_made_early_when_the_clock_jumps(queue: RetryQueue) -> None:
     queue.place([new_order(number, fails=number % 2, poison=number == 0) for number in range(20)])
     queue.harrow.await_records(NAMES.delay, 10)

@@ -21,9 +21,7 @@ def plant() -> None:
     """Replace what `take_over` reads."""
 
     def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, Record]:
-        reading = Consumer(
-            {"bootstrap.servers": servers, "client.id": client_id, "group.id": client_id}
-        )
+        reading = Consumer({"bootstrap.servers": servers, "client.id": client_id, "group.id": client_id})
         reading.assign([TopicPartition(topic, partition, 0)])
         found: dict[bytes, Record] = {}
         while (message := reading.poll(SHORT_S)) is not None:

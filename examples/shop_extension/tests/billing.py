@@ -16,9 +16,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harrow_shop import bill_of
 
 READING: dict[str, Any] = {
-    "group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": 2000,
-    "heartbeat.interval.ms": 300, "log_level": 0,
-}  # fmt: skip
+    "group.id": "billing",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "session.timeout.ms": 2000,
+    "heartbeat.interval.ms": 300,
+    "log_level": 0,
+}
 
 
 def end_of(reader: Consumer, place: TopicPartition) -> int:
@@ -34,9 +38,7 @@ def end_of(reader: Consumer, place: TopicPartition) -> int:
 
 def billed(servers: str) -> set[int]:
     """Return the orders that have a bill."""
-    with closing(
-        Consumer({**READING, "bootstrap.servers": servers, "group.id": "audit"})
-    ) as reader:
+    with closing(Consumer({**READING, "bootstrap.servers": servers, "group.id": "audit"})) as reader:
         place = TopicPartition("bills", 0, 0)
         end = end_of(reader, place)
         reader.assign([place])
@@ -52,9 +54,7 @@ def billed(servers: str) -> set[int]:
 
 def main(servers: str, manner: str) -> None:
     """Bill each order."""
-    producer = Producer(
-        {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
-    )
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 0})
     done = billed(servers) if manner == "careful" else set[int]()
     with closing(Consumer({**READING, "bootstrap.servers": servers})) as reader:
         reader.subscribe(["orders"])

@@ -14,18 +14,12 @@ from harrow_shop import Service, kill_service, service
 
 HERE = Path(__file__).parent
 DEADLINE_S = 60.0
-pytestmark = pytest.mark.harrow(
-    config={"group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0}
-)
+pytestmark = pytest.mark.harrow(config={"group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0})
 
 
 def billing(harrow: Harrow, manner: str) -> Service:
     """Return the service, which runs while it is entered."""
-    return Service(
-        "billing",
-        [sys.executable, str(HERE / "billing.py"), harrow.bootstrap_servers, manner],
-        HERE,
-    )
+    return Service("billing", [sys.executable, str(HERE / "billing.py"), harrow.bootstrap_servers, manner], HERE)
 
 
 def place(producer: Producer, number: int) -> None:
@@ -45,9 +39,7 @@ def bill_while_the_service_is_killed(harrow: Harrow, manner: str) -> int:
             place(producer, placed)
             placed += 1
         harrow.await_records("bills", placed)
-        with harrow.chaos(
-            kill_service(service("billing"), seconds=0.2), kill(leader(orders), seconds=0.2)
-        ) as chaos:
+        with harrow.chaos(kill_service(service("billing"), seconds=0.2), kill(leader(orders), seconds=0.2)) as chaos:
             while chaos.running:
                 place(producer, placed)
                 placed += 1

@@ -30,14 +30,21 @@ class KafkaInstallation:
     version: str
     java: str
 
-    def command(
-        self, main_class: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()
-    ) -> list[str]:
+    def command(self, main_class: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
         """Return the command that runs a class of Kafka's; `options` are the JVM's."""
         return [
-            self.java, f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-            *options, "-cp", f"{self.jars}/*", main_class, *arguments,
-        ]  # fmt: skip
+            self.java,
+            f"-Xmx{heap}",
+            f"-Xms{heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData",
+            *options,
+            "-cp",
+            f"{self.jars}/*",
+            main_class,
+            *arguments,
+        ]
 
 
 def find_kafka(folder: str = "", environment: Mapping[str, str] | None = None) -> KafkaInstallation:

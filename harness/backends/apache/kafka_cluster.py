@@ -28,14 +28,7 @@ from harrow.faults.errors import CapabilityError
 
 from ...running_cluster import RunningProcess
 from .installation import KafkaInstallation
-from .kafka_listeners import (
-    NODES_MOST,
-    NodeListeners,
-    can_relay,
-    hosts_file,
-    listener_settings,
-    peer_links,
-)
+from .kafka_listeners import NODES_MOST, NodeListeners, can_relay, hosts_file, listener_settings, peer_links
 from .kafka_node import PROPERTIES, KafkaNode, Node, format_command
 from .kafka_removals import compacted_topics, removal_events, write_events
 from .kafka_settings import node_settings, server_properties
@@ -55,9 +48,15 @@ class KafkaCluster(DescribedCluster):
     poll_s = 0.1
 
     def __init__(
-        self, installation: KafkaInstallation, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int,
+        self,
+        installation: KafkaInstallation,
+        *,
+        folder: Path,
+        brokers: int,
+        config: Mapping[str, object],
+        seed: int,
         relayed: bool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`relayed`: whether the links between the nodes pass the proxy; by default where the machine allows it."""
         self.installation = installation
         self.relayed = (can_relay() if relayed is None else relayed) and brokers <= NODES_MOST
@@ -114,9 +113,7 @@ class KafkaCluster(DescribedCluster):
     def _lay_out(self) -> dict[int, NodeListeners]:
         """Write and format the nodes' folders; return where the nodes listen."""
         nodes = range(1, self._count + 1)
-        listeners = {
-            node: NodeListeners(self._hold(), self._hold(), self._hold()) for node in nodes
-        }
+        listeners = {node: NodeListeners(self._hold(), self._hold(), self._hold()) for node in nodes}
         for node in nodes:
             folder = self.folder / broker_name(node)
             shutil.rmtree(folder / DATA, ignore_errors=True)
@@ -137,15 +134,11 @@ class KafkaCluster(DescribedCluster):
 
     def _format(self) -> None:
         """Format the data folders, all at the same time."""
-        formats = [
-            (node, *self._begin_format(broker.folder)) for node, broker in self.brokers.items()
-        ]
+        formats = [(node, *self._begin_format(broker.folder)) for node, broker in self.brokers.items()]
         for node, process, output in formats:
             if process.wait(FORMAT_TIMEOUT_S) != 0:
                 said = output.read_text(errors="replace")[-2000:]
-                raise ClusterError(
-                    f"the data folder of Kafka node {node} was not formatted: {said}"
-                )
+                raise ClusterError(f"the data folder of Kafka node {node} was not formatted: {said}")
 
     def _begin_format(self, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
         command = format_command(self.installation, folder, self.cluster_id)
@@ -222,11 +215,7 @@ class KafkaCluster(DescribedCluster):
         return found
 
     def _running(self) -> dict[int, Address]:
-        return {
-            node: broker.address
-            for node, broker in self.brokers.items()
-            if broker.state == "running"
-        }
+        return {node: broker.address for node, broker in self.brokers.items() if broker.state == "running"}
 
     def log_dirs(self) -> dict[int, list[str]]:
         """Each node has one data folder."""
@@ -235,15 +224,11 @@ class KafkaCluster(DescribedCluster):
     def state(self) -> dict[int, list[dict[str, Any]]]:
         """The replicas of each running broker (`kafka_views.replica_states`)."""
         view = self.describe()
-        return {
-            node: replica_states(node, address, view) for node, address in self._running().items()
-        }
+        return {node: replica_states(node, address, view) for node, address in self._running().items()}
 
     # ----------------------------------------------------------------- waits
 
-    def await_replicated(
-        self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()
-    ) -> None:
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()) -> None:
         """Wait until ISRs are full and the replicas' logs are equal; then note what Kafka may have removed of them."""
         super().await_replicated(timeout_s, topics)
         self._note_removals()

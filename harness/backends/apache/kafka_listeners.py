@@ -65,9 +65,7 @@ def peer_links(listeners: Mapping[int, NodeListeners]) -> list[PeerLink]:
     ]
 
 
-def listener_settings(
-    node: int, listeners: Mapping[int, NodeListeners], *, relayed: bool
-) -> dict[str, str]:
+def listener_settings(node: int, listeners: Mapping[int, NodeListeners], *, relayed: bool) -> dict[str, str]:
     """Return the settings of one node's listeners; `relayed`: nodes name each other by host names."""
 
     def named(other: int, address: Address) -> str:

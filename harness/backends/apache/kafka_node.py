@@ -22,18 +22,14 @@ PROPERTIES = "server.properties"
 ENVIRONMENT = {"LC_ALL": "C"}
 
 
-def server_command(
-    installation: KafkaInstallation, folder: Path, options: Sequence[str]
-) -> list[str]:
+def server_command(installation: KafkaInstallation, folder: Path, options: Sequence[str]) -> list[str]:
     """Return the command of the node whose server.properties is in `folder`; `options` are its JVM's."""
     return installation.command("kafka.Kafka", str(folder / PROPERTIES), options=options)
 
 
 def format_command(installation: KafkaInstallation, folder: Path, cluster_id: str) -> list[str]:
     """Return the command that formats the data folder of this node."""
-    return installation.command(
-        "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(folder / PROPERTIES)
-    )
+    return installation.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(folder / PROPERTIES))
 
 
 class Node(RunningBroker, Protocol):
@@ -70,14 +66,12 @@ class KafkaNode(ForeignProcess):
 
     def __init__(
         self, installation: KafkaInstallation, node: int, folder: Path, clients: Address, options: Sequence[str]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.node_id = node
         self.address = clients
         """Where the node itself listens, behind the proxy."""
         program = server_command(installation, folder, options)
-        super().__init__(
-            f"Kafka node {node}", folder, program, serves=self._is_unfenced, environment=ENVIRONMENT
-        )
+        super().__init__(f"Kafka node {node}", folder, program, serves=self._is_unfenced, environment=ENVIRONMENT)
 
     @property
     def port(self) -> int:

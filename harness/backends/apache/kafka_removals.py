@@ -54,7 +54,7 @@ def compacted_topics(address: Address, topics: Iterable[str]) -> frozenset[str]:
 
 def removal_events(
     node: int, address: Address, view: ClusterView, compacted: frozenset[str], ends: Mapping[Any, int]
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Return the events of one broker's replicas; `ends`: their log end offsets."""
     events: list[dict[str, Any]] = []
     for where, start in log_start_offsets(node, address, view).items():
@@ -76,9 +76,7 @@ def deleted_event(where: TopicPartition, start: int) -> dict[str, Any]:
 
 
 def _event(name: str, where: TopicPartition, **fields: object) -> dict[str, Any]:
-    return {
-        "t_ns": time.monotonic_ns(), "event": name, "topic": where.topic, "partition": where.partition, **fields,
-    }  # fmt: skip
+    return {"t_ns": time.monotonic_ns(), "event": name, "topic": where.topic, "partition": where.partition, **fields}
 
 
 def write_events(broker_folder: Path, events: Iterable[Mapping[str, Any]]) -> None:

@@ -39,32 +39,18 @@ def node_settings(config: Mapping[str, object]) -> dict[str, str]:
         if name in WITHOUT_MEANING:
             continue
         if name.startswith(OWN_PREFIX):
-            raise CapabilityError(
-                f"the setting {name} exists only in Harrow's own brokers; use the backend local"
-            )
+            raise CapabilityError(f"the setting {name} exists only in Harrow's own brokers; use the backend local")
         found[RENAMED.get(name, name)] = setting_text(value)
     session = int(found.setdefault("broker.session.timeout.ms", str(SESSION_TIMEOUT_MS)))
-    found.setdefault(
-        "broker.heartbeat.interval.ms", str(max(100, session // HEARTBEATS_IN_SESSION))
-    )
+    found.setdefault("broker.heartbeat.interval.ms", str(max(100, session // HEARTBEATS_IN_SESSION)))
     # a controller that is cut off is replaced about as soon as a broker; Kafka's defaults for a session of 3 s
-    found.setdefault(
-        "controller.quorum.fetch.timeout.ms", str(max(QUORUM_FETCH_MS_LEAST, min(2_000, session)))
-    )
+    found.setdefault("controller.quorum.fetch.timeout.ms", str(max(QUORUM_FETCH_MS_LEAST, min(2_000, session))))
     for name in ("election.timeout.ms", "election.backoff.max.ms"):
         found.setdefault(f"controller.quorum.{name}", str(max(200, min(1_000, session // 3))))
     return found
 
 
-def server_properties(
-    node: int, listeners: Mapping[str, str], data: Path, settings: Mapping[str, str]
-) -> str:
+def server_properties(node: int, listeners: Mapping[str, str], data: Path, settings: Mapping[str, str]) -> str:
     """Return the file's text for a node that is broker and controller, with the settings of its listeners."""
-    rows = {
-        **settings,
-        **listeners,
-        "process.roles": "broker,controller",
-        "node.id": str(node),
-        "log.dirs": str(data),
-    }
+    rows = {**settings, **listeners, "process.roles": "broker,controller", "node.id": str(node), "log.dirs": str(data)}
     return "".join(f"{name}={value}\n" for name, value in sorted(rows.items()))

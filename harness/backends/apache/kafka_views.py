@@ -44,9 +44,7 @@ class KafkaView(NamedTuple):
     """The id of each topic."""
 
 
-def described(
-    addresses: Iterable[tuple[int, Address]], *, quorum: bool = True
-) -> Iterator[tuple[int, KafkaView]]:
+def described(addresses: Iterable[tuple[int, Address]], *, quorum: bool = True) -> Iterator[tuple[int, KafkaView]]:
     """Yield the cluster as each broker knows it that answers, with its node id; ClusterError when none answers.
 
     The controller is the leader of the KRaft quorum; without a `quorum` the broker that Metadata names, of epoch 0.
@@ -96,12 +94,8 @@ def _quorum_leader(address: Address) -> tuple[int | None, int]:
     """Return the leader of the KRaft quorum and its epoch, as one broker knows them."""
     s = messages.schema(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, "request")
     partition = s.PartitionData(partition_index=0)
-    entity = s.DescribeQuorumRequest(
-        topics=(s.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
-    )
-    response = ask(
-        address, DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, entity, timeout_s=QUORUM_TIMEOUT_S
-    )
+    entity = s.DescribeQuorumRequest(topics=(s.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),))
+    response = ask(address, DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, entity, timeout_s=QUORUM_TIMEOUT_S)
     if response.error_code is not ErrorCode.none:
         raise ClusterError(f"{address} does not describe the quorum: {response.error_code.name}")
     row = response.topics[0].partitions[0]
@@ -117,13 +111,17 @@ def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[
     stable = offsets(address, led, CONSUMER, LATEST, READ_COMMITTED)
     return [
         {
-            "topic": where.topic, "partition": where.partition, "is_leader": where in led,
-            "leader_epoch": row.leader_epoch, "leo": ends[where],
-            "hw": high_watermarks.get(where), "lso": stable.get(where),
+            "topic": where.topic,
+            "partition": where.partition,
+            "is_leader": where in led,
+            "leader_epoch": row.leader_epoch,
+            "leo": ends[where],
+            "hw": high_watermarks.get(where),
+            "lso": stable.get(where),
         }
         for where, row in here.items()
         if where in ends
-    ]  # fmt: skip
+    ]
 
 
 def log_start_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
@@ -141,9 +139,12 @@ def _replicas_of(node: int, view: ClusterView) -> dict[TopicPartition, Partition
 
 
 def offsets(
-    address: Address, partitions: Iterable[TopicPartition], replica: int, timestamp: int,
+    address: Address,
+    partitions: Iterable[TopicPartition],
+    replica: int,
+    timestamp: int,
     isolation: int = READ_UNCOMMITTED,
-) -> dict[TopicPartition, int]:  # fmt: skip
+) -> dict[TopicPartition, int]:
     """Return the offset of each partition that this broker answers for, without those with an error.
 
     `replica`: CONSUMER, or DEBUGGER, which Kafka's brokers also answer for a follower; `timestamp`: LATEST or EARLIEST.
@@ -153,9 +154,7 @@ def offsets(
         s.ListOffsetsTopic(
             name=name,
             partitions=tuple(
-                s.ListOffsetsPartition(
-                    partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp
-                )
+                s.ListOffsetsPartition(partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp)
                 for where in found
             ),
         )

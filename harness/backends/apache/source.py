@@ -28,9 +28,7 @@ KAFKA_DEFAULTS: Mapping[str, object] = {
 Kafka does not have. All other defaults are those of Harrow's own brokers."""
 
 
-def kafka_config(
-    brokers: int, config: Mapping[str, object], plants: Sequence[str]
-) -> dict[str, object]:
+def kafka_config(brokers: int, config: Mapping[str, object], plants: Sequence[str]) -> dict[str, object]:
     """Return the settings of a Kafka cluster; `config`: what the test changes. CapabilityError for planted bugs."""
     refuse_plants(plants)
     defaults = cluster_defaults(brokers, KAFKA_DEFAULTS)
@@ -42,20 +40,16 @@ class KafkaClusters(NewClusters[KafkaCluster]):
 
     backend = APACHE
 
-    def __init__(
-        self, installation: KafkaInstallation, before_start: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, installation: KafkaInstallation, before_start: Callable[[], None] | None = None) -> None:
         super().__init__(before_start)
         self._installation = installation
 
     def make(
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
-    ) -> KafkaCluster:  # fmt: skip
+    ) -> KafkaCluster:
         """Return a KRaft cluster; CapabilityError for planted bugs."""
         settings = kafka_config(brokers, config, plants)
-        return KafkaCluster(
-            self._installation, folder=folder, brokers=brokers, config=settings, seed=seed
-        )
+        return KafkaCluster(self._installation, folder=folder, brokers=brokers, config=settings, seed=seed)
 
     def system(self, cluster: RunningCluster) -> System:
         """Return the nodes and the proxy."""

@@ -10,8 +10,7 @@ from ..strangers import StrangerConnections
 from .kafka_cluster import NO_REGISTRY, KafkaCluster
 
 CAPABILITIES = frozenset(
-    {"process", "pause", "connections", "client-links", "half-open", "responses", "reassignments"}
-    | BESIDE_BROKERS
+    {"process", "pause", "connections", "client-links", "half-open", "responses", "reassignments"} | BESIDE_BROKERS
 )
 RELAYED = frozenset({"links"})
 """Where the links between the nodes pass the proxy."""

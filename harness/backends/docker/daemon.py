@@ -41,9 +41,7 @@ def connect() -> DockerClient:
         import docker.errors
         import testcontainers  # noqa: F401  # pyright: ignore[reportUnusedImport] - the backend needs both
     except ImportError:
-        raise CapabilityError(
-            "the backend docker needs testcontainers: pip install pytest-harrow[docker]"
-        ) from None
+        raise CapabilityError("the backend docker needs testcontainers: pip install pytest-harrow[docker]") from None
     host = os.environ.get("DOCKER_HOST", "")
     if host and not host.startswith("unix:"):
         raise CapabilityError(
@@ -57,9 +55,7 @@ def connect() -> DockerClient:
         try:
             probe.connect(place)
         except OSError as error:
-            raise CapabilityError(
-                f"no Docker daemon answers at {place}: {error}; start it"
-            ) from None
+            raise CapabilityError(f"no Docker daemon answers at {place}: {error}; start it") from None
     client = docker.from_env(timeout=TIMEOUT_S)
     try:
         client.ping()
@@ -119,7 +115,7 @@ def lacks_kafka(image_id: str) -> str:
         try:
             client.containers.run(
                 image_id, ["-c", LOOK], entrypoint="/bin/sh", network_mode="none", labels=labels(), remove=True
-            )  # fmt: skip
+            )
         except docker.errors.ContainerError:
             return f"it has no jars of Kafka in {JARS}, or no `java` on its path"
         except docker.errors.APIError as error:

@@ -41,9 +41,7 @@ FORMATTED = "meta.properties"
 class DockerCluster(KafkaCluster):
     """A cluster of `brokers` containers of `image`."""
 
-    def __init__(
-        self, image: str, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
-    ) -> None:
+    def __init__(self, image: str, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int) -> None:
         installation = KafkaInstallation(jars=Path(JARS), version=image, java="java")
         super().__init__(installation, folder=folder, brokers=brokers, config=config, seed=seed)
         self._containers = ClusterContainers(image)
@@ -65,22 +63,21 @@ class DockerCluster(KafkaCluster):
         finally:
             self._containers.end()
 
-    def _new_node(
-        self, node: int, folder: Path, clients: Address, options: Sequence[str]
-    ) -> ContainerNode:
+    def _new_node(self, node: int, folder: Path, clients: Address, options: Sequence[str]) -> ContainerNode:
         made = (
             DockerContainer(self._containers.image)
             .with_command(["-c", self._script(folder, options)])
             .with_volume_mapping(self.folder, str(self.folder), "rw")
             .with_kwargs(
-                entrypoint="/bin/sh", network_mode="host", user=f"{os.getuid()}:{os.getgid()}",
-                labels=self._containers.labels, working_dir=str(folder),
+                entrypoint="/bin/sh",
+                network_mode="host",
+                user=f"{os.getuid()}:{os.getgid()}",
+                labels=self._containers.labels,
+                working_dir=str(folder),
             )
-        )  # fmt: skip
-        name = f"Kafka node {node} ({self._containers.image})"
-        return ContainerNode(
-            name, node, folder, clients, made, lambda: node in live_brokers(clients)
         )
+        name = f"Kafka node {node} ({self._containers.image})"
+        return ContainerNode(name, node, folder, clients, made, lambda: node in live_brokers(clients))
 
     def _script(self, folder: Path, options: Sequence[str]) -> str:
         data = shlex.quote(str(folder / DATA / FORMATTED))

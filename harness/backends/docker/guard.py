@@ -24,9 +24,12 @@ class Guard:
 
     def __init__(self, label: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - this file
-            [sys.executable, "-P", str(Path(__file__).resolve()), label], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-P", str(Path(__file__).resolve()), label],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def close(self) -> None:
         """Let it remove what is left, and wait for that."""
@@ -46,9 +49,7 @@ def remove_containers(label: str) -> None:
     import docker.errors
 
     with contextlib.closing(docker.from_env()) as client:
-        for container in client.containers.list(
-            all=True, filters={"label": label}, ignore_removed=True
-        ):
+        for container in client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
             with contextlib.suppress(docker.errors.DockerException):
                 container.remove(force=True, v=True)
 

@@ -64,15 +64,15 @@ class ContainerStarter:
             if container is None:
                 container = self._containers[name] = self._create(folder)
             else:
-                container.wait(
-                    timeout=STOP_TIMEOUT_S
-                )  # the daemon sees an end later than the kernel
+                container.wait(timeout=STOP_TIMEOUT_S)  # the daemon sees an end later than the kernel
             untyped: Any = container
             output = untyped.attach_socket(params={"stdout": 1, "stderr": 1, "stream": 1})
             thread = threading.Thread(
-                target=_copy_output, name=f"output of {name}", daemon=True,
+                target=_copy_output,
+                name=f"output of {name}",
+                daemon=True,
                 args=(output, os.dup(status_fd), folder / STDOUT),
-            )  # fmt: skip
+            )
             thread.start()
             self._outputs.append(thread)
             try:
@@ -85,17 +85,19 @@ class ContainerStarter:
         if not pid:
             thread.join(OUTPUT_TIMEOUT_S)
             said = (folder / STDOUT).read_text(errors="replace")[-2000:]
-            raise ClusterError(
-                f"the container of {name} ({self._given.image}) ended at once: {said}"
-            )
+            raise ClusterError(f"the container of {name} ({self._given.image}) ended at once: {said}")
         return pid
 
     def _create(self, folder: Path) -> Container:
         return self._client.containers.create(
-            self._given.image, [str(folder / OPTIONS)], network_mode="host", user=f"{os.getuid()}:{os.getgid()}",
-            volumes={str(self._folder): {"bind": str(self._folder), "mode": "rw"}}, labels=self._given.labels,
+            self._given.image,
+            [str(folder / OPTIONS)],
+            network_mode="host",
+            user=f"{os.getuid()}:{os.getgid()}",
+            volumes={str(self._folder): {"bind": str(self._folder), "mode": "rw"}},
+            labels=self._given.labels,
             working_dir=str(folder),
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """Remove the containers; what they printed is in their folders."""
@@ -119,9 +121,7 @@ def _copy_output(output: Any, status_fd: int, path: Path) -> None:
             for stream, data in untyped.frames_iter(output, tty=False):
                 file.write(data)
                 if stream == docker_socket.STDOUT:
-                    with contextlib.suppress(
-                        OSError
-                    ):  # after the first line the pipe has no reader
+                    with contextlib.suppress(OSError):  # after the first line the pipe has no reader
                         os.write(status_fd, data)
         finally:
             os.close(status_fd)
@@ -140,12 +140,11 @@ class HarrowContainers(Cluster):
 
     def __init__(
         self, image: str, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
-    ) -> None:  # fmt: skip
+    ) -> None:
         foreign = [plant for plant in plants if not plant.startswith(OWN_PLANTS)]
         if foreign:
             raise CapabilityError(
-                f"the bugs {', '.join(foreign)} are modules that the image {image} does not have; "
-                "use the backend local"
+                f"the bugs {', '.join(foreign)} are modules that the image {image} does not have; use the backend local"
             )
         super().__init__(brokers=brokers, config=config, folder=folder, seed=seed, plants=plants)
         self._containers = ClusterContainers(image)

@@ -38,7 +38,7 @@ class ContainerNode:
 
     def __init__(
         self, label: str, node: int, folder: Path, clients: Address, made: DockerContainer, serves: Callable[[], bool]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.label = label
         self.node_id = node
         self.folder = folder

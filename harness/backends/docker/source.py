@@ -12,14 +12,7 @@ from harrow.faults.errors import CapabilityError
 from ...backend_choice import DOCKER
 from ...clusters import TEST_DEFAULTS, NewClusters
 from ..apache.source import kafka_config
-from .daemon import (
-    check_image,
-    chosen_image,
-    connect,
-    has_image,
-    holds_harrows_brokers,
-    require_image,
-)
+from .daemon import check_image, chosen_image, connect, has_image, holds_harrows_brokers, require_image
 
 if TYPE_CHECKING:
     from harrow.faults.system import System
@@ -63,7 +56,7 @@ class DockerClusters(NewClusters["DockerCluster | HarrowContainers"]):
 
     def make(
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
-    ) -> DockerCluster | HarrowContainers:  # fmt: skip
+    ) -> DockerCluster | HarrowContainers:
         """Return a cluster of the image's brokers, pulled where it is not here; CapabilityError for foreign bugs."""
         with contextlib.closing(connect()) as client:
             require_image(client, self._image)
@@ -72,15 +65,17 @@ class DockerClusters(NewClusters["DockerCluster | HarrowContainers"]):
             from .harrow_containers import HarrowContainers
 
             return HarrowContainers(
-                self._image, folder=folder.absolute(), brokers=brokers, config={**TEST_DEFAULTS, **config}, seed=seed,
+                self._image,
+                folder=folder.absolute(),
+                brokers=brokers,
+                config={**TEST_DEFAULTS, **config},
+                seed=seed,
                 plants=plants,
-            )  # fmt: skip
+            )
         from .docker_cluster import DockerCluster
 
         settings = kafka_config(brokers, config, plants)
-        return DockerCluster(
-            self._image, folder=folder, brokers=brokers, config=settings, seed=seed
-        )
+        return DockerCluster(self._image, folder=folder, brokers=brokers, config=settings, seed=seed)
 
     def system(self, cluster: RunningCluster) -> System:
         """Return the containers and, with Apache Kafka, the proxy."""

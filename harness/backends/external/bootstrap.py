@@ -53,9 +53,7 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
             raise CapabilityError(f"--harrow-bootstrap={text}: {part!r} is not HOST:PORT")
         found.append(Address(match[1] or match[2], int(match[3])))
     if not found:
-        raise CapabilityError(
-            "no cluster is named: give the address of a broker, as --harrow-bootstrap=localhost:9092"
-        )
+        raise CapabilityError("no cluster is named: give the address of a broker, as --harrow-bootstrap=localhost:9092")
     return tuple(found)
 
 
@@ -76,9 +74,7 @@ def find_brokers(bootstrap: str) -> ExternalBrokers:
 def _ask(address: Address) -> ExternalBrokers:
     problem = _unreachable(address)
     if problem:
-        raise CapabilityError(
-            f"{address} cannot be reached: {problem}; check that a broker listens there"
-        )
+        raise CapabilityError(f"{address} cannot be reached: {problem}; check that a broker listens there")
     try:
         versions = _api_versions(address)
     except ClusterError as error:
@@ -104,15 +100,13 @@ def _ask(address: Address) -> ExternalBrokers:
         addresses={int(row.node_id): Address(str(row.host), int(row.port)) for row in response.brokers},
         quorum=DESCRIBE_QUORUM in versions,
         cluster_id=str(response.cluster_id or ""),
-    )  # fmt: skip
+    )
 
 
 def _api_versions(address: Address) -> dict[int, tuple[int, int]]:
     s = messages.schema(ApiKey.API_VERSIONS, 0, "request")
-    response: Any = ask(
-        address, ApiKey.API_VERSIONS, 0, s.ApiVersionsRequest(), timeout_s=TIMEOUT_S
-    )
-    return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in response.api_keys}  # fmt: skip
+    response: Any = ask(address, ApiKey.API_VERSIONS, 0, s.ApiVersionsRequest(), timeout_s=TIMEOUT_S)
+    return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in response.api_keys}
 
 
 def _check_advertised(bootstrap: Address, brokers: Mapping[int, Address]) -> None:

@@ -17,9 +17,7 @@ class ExternalBroker:
     pid: int | None = None
     incarnations = 1
 
-    def __init__(
-        self, node: int, folder: Path, proxied: Address, live: Callable[[], frozenset[int]]
-    ) -> None:
+    def __init__(self, node: int, folder: Path, proxied: Address, live: Callable[[], frozenset[int]]) -> None:
         self.node_id = node
         self.folder = folder
         """What the proxy keeps for this broker."""

@@ -31,15 +31,7 @@ from harrow.faults.errors import CapabilityError
 
 from ...running_cluster import RunningProcess
 from ..apache.kafka_removals import cleaning_event, compacted_topics, deleted_event, write_events
-from ..apache.kafka_views import (
-    CONSUMER,
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    KafkaView,
-    described,
-    offsets,
-)
+from ..apache.kafka_views import CONSUMER, EARLIEST, LATEST, READ_COMMITTED, KafkaView, described, offsets
 from .bootstrap import ExternalBrokers, find_brokers, shown
 from .broker_settings import check_settings, known_config, read_settings, session_timeout_ms
 from .created_topics import CreatedTopics
@@ -57,9 +49,7 @@ class ExternalCluster(DescribedCluster):
     has_broker_traces = False
     poll_s = 0.05
 
-    def __init__(
-        self, bootstrap: str, *, folder: Path, config: Mapping[str, object], seed: int
-    ) -> None:
+    def __init__(self, bootstrap: str, *, folder: Path, config: Mapping[str, object], seed: int) -> None:
         self.folder = folder.absolute()
         self.config = BrokerConfig.parse({})
         self.session_timeout_ms = 0
@@ -159,9 +149,7 @@ class ExternalCluster(DescribedCluster):
         """Where the proxy reaches each broker."""
         return {int(row["node_id"]): Address(*row["upstream"]) for row in self.proxy.brokers()}
 
-    def _leaders(
-        self, view: ClusterView
-    ) -> dict[int, tuple[Address, dict[TopicPartition, PartitionView]]]:
+    def _leaders(self, view: ClusterView) -> dict[int, tuple[Address, dict[TopicPartition, PartitionView]]]:
         """Return each leader's address and the partitions that it leads."""
         addresses = self._upstreams()
         found: dict[int, tuple[Address, dict[TopicPartition, PartitionView]]] = {}
@@ -187,20 +175,22 @@ class ExternalCluster(DescribedCluster):
             stable = offsets(address, led, CONSUMER, LATEST, READ_COMMITTED)
             found[node] = [
                 {
-                    "topic": where.topic, "partition": where.partition, "is_leader": True,
-                    "leader_epoch": row.leader_epoch, "leo": ends[where],
-                    "hw": high.get(where), "lso": stable.get(where),
+                    "topic": where.topic,
+                    "partition": where.partition,
+                    "is_leader": True,
+                    "leader_epoch": row.leader_epoch,
+                    "leo": ends[where],
+                    "hw": high.get(where),
+                    "lso": stable.get(where),
                 }
                 for where, row in led.items()
                 if where in ends
-            ]  # fmt: skip
+            ]
         return found
 
     # ----------------------------------------------------------------- waits
 
-    def await_replicated(
-        self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()
-    ) -> None:
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()) -> None:
         """Wait until the topics have full ISRs and committed ends; then copy what their leaders return of the logs.
 
         Without topics: those that the test created.
@@ -253,9 +243,7 @@ class ExternalCluster(DescribedCluster):
         copy_logs(self.folder, logs, deadline)
         first = self._topic_ids
         now = self._look().topic_ids
-        again = sorted(
-            name for name in topics & first.keys() & now.keys() if now[name] != first[name]
-        )
+        again = sorted(name for name in topics & first.keys() & now.keys() if now[name] != first[name])
         if again:
             raise ClusterError(
                 f"topic {', '.join(again)} was deleted and created again, and Kafka does not tell when: its records "

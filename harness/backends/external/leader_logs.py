@@ -46,9 +46,7 @@ class LeaderLog(NamedTuple):
     """The high watermark."""
 
 
-def copy_logs(
-    cluster_folder: Path, logs: Mapping[TopicPartition, LeaderLog], deadline: float
-) -> None:
+def copy_logs(cluster_folder: Path, logs: Mapping[TopicPartition, LeaderLog], deadline: float) -> None:
     """Replace the copies of these partitions below the folders of the brokers; `deadline`: of the monotonic clock."""
     for where, log in logs.items():
         name = f"{where.topic}-{where.partition}"
@@ -88,14 +86,24 @@ def _whole_batches(records: bytes, offset: int) -> tuple[int, int]:
 def _fetch(address: Address, where: TopicPartition, offset: int) -> bytes:
     s = messages.schema(ApiKey.FETCH, FETCH_VERSION, "request")
     partition = s.FetchPartition(
-        partition=where.partition, current_leader_epoch=-1, fetch_offset=offset, log_start_offset=-1,
+        partition=where.partition,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        log_start_offset=-1,
         partition_max_bytes=RESPONSE_BYTES,
-    )  # fmt: skip
+    )
     entity = s.FetchRequest(
-        replica_id=CONSUMER, max_wait=messages.milliseconds(MAX_WAIT_MS), min_bytes=1, max_bytes=RESPONSE_BYTES,
-        isolation_level=READ_UNCOMMITTED, session_id=0, session_epoch=-1, forgotten_topics_data=(), rack_id="",
+        replica_id=CONSUMER,
+        max_wait=messages.milliseconds(MAX_WAIT_MS),
+        min_bytes=1,
+        max_bytes=RESPONSE_BYTES,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=(),
+        rack_id="",
         topics=(s.FetchTopic(topic=where.topic, partitions=(partition,)),),
-    )  # fmt: skip
+    )
     response = ask(address, ApiKey.FETCH, FETCH_VERSION, entity)
     row = response.responses[0].partitions[0]
     if row.error_code is not ErrorCode.none:
@@ -103,9 +111,7 @@ def _fetch(address: Address, where: TopicPartition, offset: int) -> bytes:
     return bytes(row.records or b"")
 
 
-def leader_ends(
-    address: Address, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
+def leader_ends(address: Address, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the log end offset of each partition that a broker leads; `epochs`: their leader epochs.
 
     OffsetForLeaderEpoch of the current epoch is the log end offset, also where it is above the high watermark.

@@ -27,8 +27,14 @@ class ExternalClusters(NewClusters[ExternalCluster]):
         self._bootstrap = bootstrap
 
     def make(
-        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]  # noqa: ARG002 - the cluster has as many as it has
-    ) -> ExternalCluster:  # fmt: skip
+        self,
+        folder: Path,
+        *,
+        brokers: int,  # noqa: ARG002 - the cluster has as many as it has
+        config: Mapping[str, object],
+        seed: int,
+        plants: Sequence[str],
+    ) -> ExternalCluster:
         """Return the cluster; CapabilityError for planted bugs."""
         refuse_plants(plants)
         return ExternalCluster(self._bootstrap, folder=folder, config=config, seed=seed)

@@ -19,18 +19,13 @@ OF_ISR = frozenset({"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"})
 OF_SESSION = frozenset({"NOT_LEADER_OR_FOLLOWER"})
 SENT_AGAIN: Mapping[str, str] = {
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "the log has them all the same, and a producer without idempotence appends "
-    "them again when it sends them again",
+    "them again when it sends them again"
 }
 
 
-def refused_without_fault(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def refused_without_fault(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which refusals followed a departure without a fault, one sentence for each error and topic."""
-    windows = [
-        (fault.begin_ns, FOREVER_NS if fault.end_ns is None else fault.end_ns)
-        for fault in evidence.faults
-    ]
+    windows = [(fault.begin_ns, FOREVER_NS if fault.end_ns is None else fault.end_ns) for fault in evidence.faults]
     gone = departures(evidence.machine, windows)
     topics = {anomaly.topic for anomaly in anomalies}
     for row in evidence.refusals:

@@ -38,25 +38,21 @@ NEXT = {
     "OffsetCommit": (),
     "Produce": (),
     "Fetch": (),
-}  # fmt: skip
+}
 """What follows a request of an API that succeeded."""
 NEEDED = {
-    "NOT_COORDINATOR": "FindCoordinator", "COORDINATOR_NOT_AVAILABLE": "FindCoordinator",
-    "NOT_LEADER_OR_FOLLOWER": "Metadata", "UNKNOWN_TOPIC_OR_PARTITION": "Metadata", "FENCED_LEADER_EPOCH": "Metadata",
-    "UNKNOWN_MEMBER_ID": "JoinGroup", "ILLEGAL_GENERATION": "JoinGroup", "OFFSET_OUT_OF_RANGE": "ListOffsets",
-}  # fmt: skip
+    "NOT_COORDINATOR": "FindCoordinator",
+    "COORDINATOR_NOT_AVAILABLE": "FindCoordinator",
+    "NOT_LEADER_OR_FOLLOWER": "Metadata",
+    "UNKNOWN_TOPIC_OR_PARTITION": "Metadata",
+    "FENCED_LEADER_EPOCH": "Metadata",
+    "UNKNOWN_MEMBER_ID": "JoinGroup",
+    "ILLEGAL_GENERATION": "JoinGroup",
+    "OFFSET_OUT_OF_RANGE": "ListOffsets",
+}
 """What a client sends after an error, before it tries again."""
-OF_GROUPS = (
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "OffsetCommit",
-    "OffsetFetch",
-    "ConsumerGroupHeartbeat",
-)
-ASKS = frozenset(
-    {"Metadata", "FindCoordinator", "ListOffsets", "OffsetFetch", "JoinGroup", "InitProducerId"}
-)
+OF_GROUPS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat")
+ASKS = frozenset({"Metadata", "FindCoordinator", "ListOffsets", "OffsetFetch", "JoinGroup", "InitProducerId"})
 AGAIN_LEAST = 3
 """So often an error must arrive without the request that it needs."""
 OFTEN_LEAST = 50
@@ -88,7 +84,7 @@ class _Client:
 
     def __init__(
         self, name: str, rows: Sequence[ClientRequest], counts: Sequence[RequestCount], evidence: RunEvidence
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self._rows = rows
         self._counts = counts
@@ -103,11 +99,7 @@ class _Client:
         for (api, error), own in seen.items():
             needed = NEEDED[error]
             first, last = own[0].completed_ns, own[-1].completed_ns
-            if (
-                len(own) >= AGAIN_LEAST
-                and not self._sent((needed,), first)
-                and not self._succeeded(api, last)
-            ):
+            if len(own) >= AGAIN_LEAST and not self._sent((needed,), first) and not self._succeeded(api, last):
                 return (
                     f"client {self.name} got {error} for {api}{_subject(own[0])} {times(len(own))}, "
                     f"{self._evidence.span(first, last)}, and never sent {needed} after the first"
@@ -119,9 +111,7 @@ class _Client:
         for row in reversed(self._rows):
             if row.api not in NEXT or not self._failed(row):
                 continue
-            if self._succeeded(row.api, row.completed_ns) or self._sent(
-                NEXT[row.api], row.completed_ns
-            ):
+            if self._succeeded(row.api, row.completed_ns) or self._sent(NEXT[row.api], row.completed_ns):
                 continue
             follow = "".join(f", and never {api}" for api in NEXT[row.api][-1:])
             return f"{self._failure(row)}; after that it never sent {row.api} with success{follow}{self._last(row)}"
@@ -136,11 +126,7 @@ class _Client:
             last = max(before, key=lambda count: min(count.last_ns, fault.begin_ns))
             goes_on = max(count.last_ns for count in self._counts)
             apis = ("FindCoordinator", *OF_GROUPS)
-            if (
-                last.broker not in fault.nodes
-                or self._sent(apis, fault.begin_ns)
-                or not self._goes_on(fault)
-            ):
+            if last.broker not in fault.nodes or self._sent(apis, fault.begin_ns) or not self._goes_on(fault):
                 continue
             hit = f"broker {last.broker}, the coordinator of client {self.name}, {happened(fault, self._evidence)}"
             return (
@@ -163,11 +149,7 @@ class _Client:
         own = by_api[api]
         when = self._evidence.span(min(c.first_ns for c in own), max(c.last_ns for c in own))
         fetched = sum(c.count for c in by_api.get("Fetch", ()))
-        read = (
-            f"none of its {counted(fetched, 'Fetch', 'Fetch requests')} returned"
-            if fetched
-            else "it never received"
-        )
+        read = f"none of its {counted(fetched, 'Fetch', 'Fetch requests')} returned" if fetched else "it never received"
         return f"client {self.name} sent {api} {times(number)} {when}, and {read} a record"
 
     # ------------------------------------------------------------------------------------- parts
@@ -178,14 +160,10 @@ class _Client:
 
     def _succeeded(self, api: str, after_ns: int) -> bool:
         rows = any(
-            row.api == api
-            and row.completed_ns > after_ns
-            and not (row.error or row.lost or row.unanswered)
+            row.api == api and row.completed_ns > after_ns and not (row.error or row.lost or row.unanswered)
             for row in self._rows
         )
-        return rows or any(
-            c.api == api and not c.error and c.last_ns > after_ns for c in self._counts
-        )
+        return rows or any(c.api == api and not c.error and c.last_ns > after_ns for c in self._counts)
 
     def _sent(self, apis: Iterable[str], after_ns: int) -> bool:
         return any(count.api in apis and count.last_ns > after_ns for count in self._counts)

@@ -12,9 +12,7 @@ from .evidence import RunEvidence
 from .retries import is_of_retry
 
 
-def committed_early(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def committed_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which commits covered inputs that have no output yet, by group and partition, and the next rebalance.
 
     One sentence for each group and partition: several would leave no room for what else the run shows.
@@ -26,13 +24,7 @@ def committed_early(
             if is_of_retry(row, anomaly):
                 continue  # a scheduler commits what its store has, long before the outputs
             if row.get("operation") == "commit" and row.get("group") and when:
-                key = (
-                    row["group"],
-                    row.get("topic"),
-                    row.get("partition"),
-                    row.get("offset"),
-                    when,
-                )
+                key = (row["group"], row.get("topic"), row.get("partition"), row.get("offset"), when)
                 inputs[key] = inputs.get(key, 0) + anomaly.records
                 break
     by_place: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
@@ -40,9 +32,7 @@ def committed_early(
         by_place.setdefault((group, topic, partition), []).append((when, offset, count))
     for (group, topic, partition), commits in by_place.items():
         when, offset, _ = min(commits)
-        text = (
-            f"group {group} committed offset {offset} of {topic}-{partition} at {evidence.at(when)}"
-        )
+        text = f"group {group} committed offset {offset} of {topic}-{partition} at {evidence.at(when)}"
         if others := len(commits) - 1:
             text += f", and {counted(others, 'later offset')} until {evidence.at(max(commits)[0])}"
         below = "them" if others else "it"
@@ -62,9 +52,7 @@ def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[t
                 key = (row["client"], row["group"], row["reading_group"], _way(row))
                 commits.setdefault(key, []).append(row)
     for (client, group, reading, way), rows in commits.items():
-        when = evidence.span(
-            min(row["completed_ns"] for row in rows), max(row["completed_ns"] for row in rows)
-        )
+        when = evidence.span(min(row["completed_ns"] for row in rows), max(row["completed_ns"] for row in rows))
         text = f"{client} committed {counted(len(rows), 'offset')} for group {group} {when} {way}"
         first = min(row["completed_ns"] for row in rows)
         again = _rebalance_after(reading, first, evidence)

@@ -43,16 +43,17 @@ def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
             key = (names[number], topic)
             times.setdefault(key, []).extend(own["time_ns"].tolist())
             # several partitions of a transaction have the same time, and so has no other transaction of the id
-            found.setdefault(key, set()).update(
-                own[["producer_id", "producer_epoch", "time_ns"]].tolist()
-            )
+            found.setdefault(key, set()).update(own[["producer_id", "producer_epoch", "time_ns"]].tolist())
     return [
         {
-            "transactional_id": name, "topic": topic, "transactions": len(found[name, topic]),
-            "first_ns": min(times[name, topic]), "last_ns": max(times[name, topic]),
+            "transactional_id": name,
+            "topic": topic,
+            "transactions": len(found[name, topic]),
+            "first_ns": min(times[name, topic]),
+            "last_ns": max(times[name, topic]),
         }
         for name, topic in sorted(found)
-    ]  # fmt: skip
+    ]
 
 
 def unfinished_transactions(folder: Path, topics: set[str]) -> list[Row]:
@@ -101,10 +102,7 @@ def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
         for number, count in zip(*np.unique(plain["group"], return_counts=True), strict=True):
             key = (names[int(number)], topic)
             found[key] = found.get(key, 0) + int(count)
-    return [
-        {"group": group, "topic": topic, "commits": count}
-        for (group, topic), count in sorted(found.items())
-    ]
+    return [{"group": group, "topic": topic, "commits": count} for (group, topic), count in sorted(found.items())]
 
 
 def offset_rows(folder: Path, topics: set[str]) -> list[Row]:
@@ -115,11 +113,14 @@ def offset_rows(folder: Path, topics: set[str]) -> list[Row]:
         chosen = rows[["group", "client", *fields]][: OFFSET_ROWS_MOST - len(found)]
         found += [
             {
-                "node": node, "group": names[group], "topic": topic, "client": names[client],
+                "node": node,
+                "group": names[group],
+                "topic": topic,
+                "client": names[client],
                 **dict(zip(fields, values, strict=True)),
             }
             for group, client, *values in chosen.tolist()
-        ]  # fmt: skip
+        ]
     return found
 
 
@@ -134,22 +135,27 @@ def old_offset_reads(rows: Iterable[Row]) -> list[Row]:
 
     found: list[Row] = []
     by_partition = sorted(rows, key=_partition_of_group)
-    for (group, topic, partition), of_partition in itertools.groupby(
-        by_partition, _partition_of_group
-    ):
+    for (group, topic, partition), of_partition in itertools.groupby(by_partition, _partition_of_group):
         own = sorted(of_partition, key=lambda row: int(row["completed_ns"]))
         last_begun: dict[int, int] = {}
         for row in own:
             last_begun[row["node"]] = max(row["invoked_ns"], last_begun.get(row["node"], 0))
         found += [
             {
-                "group": group, "topic": topic, "partition": partition, "client": read["client"],
-                "broker": read["node"], "offset": read["offset"], "time_ns": read["completed_ns"],
-                "other_broker": last["node"], "committed": last["offset"], "committed_ns": last["completed_ns"],
+                "group": group,
+                "topic": topic,
+                "partition": partition,
+                "client": read["client"],
+                "broker": read["node"],
+                "offset": read["offset"],
+                "time_ns": read["completed_ns"],
+                "other_broker": last["node"],
+                "committed": last["offset"],
+                "committed_ns": last["completed_ns"],
             }
             for last, read in reads_below_commits(own)
             if last["node"] != read["node"] and last_begun[last["node"]] > read["completed_ns"]
-        ]  # fmt: skip
+        ]
     return found
 
 

@@ -36,11 +36,20 @@ HELD_BACK = frozenset({"isolate_dependency", "cut_dependency"})
 SHOWN_MOST = 3
 MAY_NEED_IT = frozenset(
     {
-        "missing", "missing-output", "duplicate-output", "unexpected-output", "wrong-output", "commit-before-output",
-        "out-of-order-output", "duplicate", "stalled", "output-and-dead-letter", "too-many-attempts",
+        "missing",
+        "missing-output",
+        "duplicate-output",
+        "unexpected-output",
+        "wrong-output",
+        "commit-before-output",
+        "out-of-order-output",
+        "duplicate",
+        "stalled",
+        "output-and-dead-letter",
+        "too-many-attempts",
         "attempt-before-due",
     }
-)  # fmt: skip
+)
 """Kinds of anomalies of an application, which may have needed the service."""
 
 
@@ -51,10 +60,7 @@ def outages(evidence: RunEvidence, anomalies: Sequence[Anomaly] = ()) -> list[st
         if fault.effect_ns is not None:
             for name in _hit(fault, evidence):
                 by_name.setdefault(name, []).append(fault)
-    return [
-        _sentence(name, own, evidence) + _due_meanwhile(own, anomalies)
-        for name, own in by_name.items()
-    ]
+    return [_sentence(name, own, evidence) + _due_meanwhile(own, anomalies) for name, own in by_name.items()]
 
 
 def _hit(fault: RecordedFault, evidence: RunEvidence) -> list[str]:
@@ -83,11 +89,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
             if fault.kind != AT_ONCE
         )
     )
-    return (
-        f"; {counted(count, 'retry of these was', 'retries of these were')} due meanwhile"
-        if count
-        else ""
-    )
+    return f"; {counted(count, 'retry of these was', 'retries of these were')} due meanwhile" if count else ""
 
 
 def _began(fault: RecordedFault) -> int:
@@ -107,9 +109,7 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
     direction = fault.details.get("direction")
-    words = OF_ITS_PROGRAM.get(fault.kind) or WORDS.get(
-        f"{fault.kind} {direction}", WORDS.get(fault.kind, "")
-    )
+    words = OF_ITS_PROGRAM.get(fault.kind) or WORDS.get(f"{fault.kind} {direction}", WORDS.get(fault.kind, ""))
     if fault.kind == AT_ONCE:
         return f"{words} at {evidence.at(fault.begin_ns)}"
     return f"{words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"

@@ -25,9 +25,7 @@ def duplicated(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
     yield from _sent_by_application(anomalies, evidence)
 
 
-def _sent_by_application(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def _sent_by_application(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return that a record id was sent in several requests, each of which was acknowledged to its client."""
     for anomaly in anomalies:
         copies = [
@@ -36,9 +34,7 @@ def _sent_by_application(
             if row.get("operation") == "record" and "offset" in row
         ]
         known = [copy for copy in copies if copy is not None]
-        if len(known) < len(copies) and not any(
-            fact["fact"] in DUPLICATIONS for fact in evidence.facts
-        ):
+        if len(known) < len(copies) and not any(fact["fact"] in DUPLICATIONS for fact in evidence.facts):
             yield from _sent_again(anomaly, known, evidence)
         if len(known) < 2 or len(known) < len(copies):
             continue
@@ -53,9 +49,7 @@ def _sent_by_application(
         return
 
 
-def _sent_again(
-    anomaly: Anomaly, known: Sequence[Row], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def _sent_again(anomaly: Anomaly, known: Sequence[Row], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return that a copy was never acknowledged, and when the other one was."""
     for records, text in never_acknowledged(places_of(anomaly), evidence):
         other = ""
@@ -110,9 +104,7 @@ def _unanswered(fact: Row, evidence: RunEvidence) -> str:
     if not leaders:
         return ""
     leader = leaders[0]["leader"]
-    fault = next(
-        (f for f in evidence.faults if leader in f.nodes and f.begin_ns >= leaders[0]["t_ns"]), None
-    )
+    fault = next((f for f in evidence.faults if leader in f.nodes and f.begin_ns >= leaders[0]["t_ns"]), None)
     if fault is None:
         return ""
     return (

@@ -81,7 +81,5 @@ def events_of_partition(fact: Row, evidence: RunEvidence, *names: str) -> list[R
     """Return the events of the partition that a fact is about."""
     place = fact["topic"], fact["partition"]
     return [
-        row
-        for row in evidence.events
-        if row["event"] in names and (row.get("topic"), row.get("partition")) == place
+        row for row in evidence.events if row["event"] in names and (row.get("topic"), row.get("partition")) == place
     ]

@@ -32,17 +32,7 @@ FAULT_WORDS: Mapping[str, str] = {
 AT_ONCE = frozenset({"kill", "terminate", "restart", "power_loss", "reset"})
 """Kinds that happen at a time; the other kinds last from a time to a time."""
 TAKES_LEADERSHIP = frozenset(
-    {
-        "kill",
-        "terminate",
-        "restart",
-        "power_loss",
-        "pause",
-        "isolate",
-        "cut",
-        "disk_error",
-        "unclean_election",
-    }
+    {"kill", "terminate", "restart", "power_loss", "pause", "isolate", "cut", "disk_error", "unclean_election"}
 )
 """Kinds after which another broker becomes leader; such a fault is named before a slow link or disk."""
 NEVER_NS = 2**63
@@ -69,9 +59,7 @@ def fault_of(fact: Row, evidence: RunEvidence, next_leader_ns: int | None) -> Re
     own = [fault for fault in evidence.faults if fact["broker"] in fault.nodes]
     limit = next_leader_ns if next_leader_ns is not None else NEVER_NS
     during = [
-        fault
-        for fault in own
-        if fault.begin_ns <= fact["last_ns"] and (fault.end_ns or NEVER_NS) >= fact["first_ns"]
+        fault for fault in own if fault.begin_ns <= fact["last_ns"] and (fault.end_ns or NEVER_NS) >= fact["first_ns"]
     ]
     after = [fault for fault in own if fact["last_ns"] < fault.begin_ns < limit]
     chosen = [*reversed(during), *after]

@@ -23,9 +23,7 @@ def group_waits(shown: Sequence[Anomaly], evidence: RunEvidence) -> Iterator[tup
         )
         if since is not rows[0]:
             before = rows[0]
-            text += (
-                f"; before, it was {before['state']} with {counted(before['members'], 'member')}"
-            )
+            text += f"; before, it was {before['state']} with {counted(before['members'], 'member')}"
             if before["broker"] != since["broker"]:
                 text += f" at broker {before['broker']}, and broker {since['broker']} is its coordinator now"
         yield 1, text

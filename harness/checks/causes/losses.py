@@ -65,11 +65,7 @@ def _next_leader(fact: Row, evidence: RunEvidence) -> Row | None:
     """Return the event of the first other leader after the first acknowledgement."""
     rows = events_of_partition(fact, evidence, "partition.leader")
     return next(
-        (
-            row
-            for row in rows
-            if row["t_ns"] > fact["first_ns"] and row.get("leader") not in (None, fact["broker"])
-        ),
+        (row for row in rows if row["t_ns"] > fact["first_ns"] and row.get("leader") not in (None, fact["broker"])),
         None,
     )
 
@@ -115,10 +111,7 @@ def same_offsets(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterabl
     """Return which leader wrote other records at the offsets of lost ones."""
     places = {(anomaly.topic, anomaly.partition) for anomaly in anomalies}
     for fact in evidence.facts:
-        if (
-            fact["fact"] != "acknowledged-and-lost"
-            or (fact["topic"], fact["partition"]) not in places
-        ):
+        if fact["fact"] != "acknowledged-and-lost" or (fact["topic"], fact["partition"]) not in places:
             continue
         leader = _next_leader(fact, evidence)
         if leader is not None:
@@ -177,9 +170,7 @@ def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
         event = next((row for row in anomaly.operations if "log_end_offset" in row), None)
         if event is None:
             continue
-        node, elected_ns, end = (
-            event[name] for name in ("broker", "completed_ns", "log_end_offset")
-        )
+        node, elected_ns, end = (event[name] for name in ("broker", "completed_ns", "log_end_offset"))
         place = {"topic": anomaly.topic, "partition": anomaly.partition}
         then = (
             f"it became leader of {anomaly.place} in leader epoch {event['leader_epoch']} at {evidence.at(elected_ns)} "
@@ -194,9 +185,7 @@ def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
         earlier = [fault for fault in own if fault.begin_ns <= elected_ns]
         if cuts:
             cut = cuts[-1]
-            what = (
-                f"discarded offsets {cut['to']} to {cut['from'] - 1} at {evidence.at(cut['t_ns'])}"
-            )
+            what = f"discarded offsets {cut['to']} to {cut['from'] - 1} at {evidence.at(cut['t_ns'])}"
             yield 1, f"broker {node} {what}; {then}"
         elif earlier:
             yield 1, f"broker {node} {happened(earlier[-1], evidence)}; {then}"

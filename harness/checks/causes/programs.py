@@ -27,9 +27,7 @@ def deaths(ends: Iterable[ProgramEnd], times: RunTimes) -> list[str]:
 
 def quiet_ends(ends: Iterable[ProgramEnd], times: RunTimes) -> list[str]:
     """Return a sentence for each program that ended by itself with exit code 0 and was not started again."""
-    quiet = [
-        end for end in ends if end.by == ITSELF and not end.exit_code and not end.started_again
-    ]
+    quiet = [end for end in ends if end.by == ITSELF and not end.exit_code and not end.started_again]
     return _sentences(quiet, times)
 
 

@@ -35,13 +35,7 @@ from .evidence import Place, RunEvidence
 from .rules import causes
 from .unacknowledged import places_of
 
-EVENTS = (
-    "partition.leader",
-    "partition.isr",
-    "partition.truncated",
-    "group.state",
-    "transaction.state",
-)
+EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state", "transaction.state")
 OF_COORDINATORS = frozenset({"group.state", "transaction.state"})
 EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
 BYTES_MOST = 2 << 30
@@ -69,9 +63,7 @@ def read_evidence(
     small = sum(path.stat().st_size for path in [*taps, *histories]) <= BYTES_MOST
     return RunEvidence(
         started_ns=started_ns,
-        faults=[
-            fault for fault in read_faults(folder / run_folder.FAULTS) if fault.skipped is None
-        ],
+        faults=[fault for fault in read_faults(folder / run_folder.FAULTS) if fault.skipped is None],
         events=trace_events(folder, wanted),
         machine=[row for row in judged_events(folder) if row.get("event") in MACHINE_EVENTS],
         facts=facts,
@@ -100,9 +92,15 @@ def dependency_names(folder: Path) -> list[str]:
 
 
 def causes_of_run(
-    anomalies: Sequence[Anomaly], folder: Path, topics: Iterable[str], *, started_ns: int, facts: Sequence[Row],
-    clients: Sequence[str], program_ends: Sequence[ProgramEnd] = (),
-) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    anomalies: Sequence[Anomaly],
+    folder: Path,
+    topics: Iterable[str],
+    *,
+    started_ns: int,
+    facts: Sequence[Row],
+    clients: Sequence[str],
+    program_ends: Sequence[ProgramEnd] = (),
+) -> dict[str, tuple[str, ...]]:
     """Return the sentences on causes for the anomalies of a run; nothing is read when there are none.
 
     A rule that crashes must not lose the verdict: then the crash is shown instead of the causes.
@@ -127,10 +125,7 @@ def causes_of_run(
 def _copies(anomalies: Sequence[Anomaly]) -> set[Place]:
     """Return where the records are of which the application gave the ids: copies, and what it did not send."""
     return {
-        place
-        for anomaly in anomalies
-        if anomaly.name in ("duplicate", "unexpected")
-        for place in places_of(anomaly)
+        place for anomaly in anomalies if anomaly.name in ("duplicate", "unexpected") for place in places_of(anomaly)
     }
 
 
@@ -170,9 +165,7 @@ class _Tally:
         row["last_ns"] = max(row["last_ns"], last_ns)
 
     def result(self, *names: str) -> list[Row]:
-        rows = [
-            {**dict(zip(names, key, strict=True)), **row} for key, row in sorted(self.rows.items())
-        ]
+        rows = [{**dict(zip(names, key, strict=True)), **row} for key, row in sorted(self.rows.items())]
         return sorted(rows, key=lambda row: -row["records"])
 
 
@@ -186,9 +179,7 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
     tally = _Tally()
     for path in taps:
         for rows, topic in _of_topics(path, read_tap, topics):
-            refused = rows[
-                (rows["kind"] == PRODUCED) & (rows["error"] != 0) & (rows["base_offset"] < 0)
-            ]
+            refused = rows[(rows["kind"] == PRODUCED) & (rows["error"] != 0) & (rows["base_offset"] < 0)]
             for error in np.unique(refused["error"]).tolist():
                 chosen = refused[refused["error"] == error]
                 key = (topic, error_name(error), bool((chosen["producer_id"] < 0).any()))
@@ -203,16 +194,10 @@ def _unacknowledged(taps: Sequence[Path], places: Collection[Place]) -> dict[Pla
         return {}
     lost = _produced_places(taps, places, lost=True)
     acknowledged = _produced_places(taps, places, lost=False)
-    return {
-        place: {**lost.get(place, {}), "lost": place in lost}
-        for place in places
-        if place not in acknowledged
-    }
+    return {place: {**lost.get(place, {}), "lost": place in lost} for place in places if place not in acknowledged}
 
 
-def _produced_places(
-    taps: Sequence[Path], places: Collection[Place], *, lost: bool
-) -> dict[Place, Row]:
+def _produced_places(taps: Sequence[Path], places: Collection[Place], *, lost: bool) -> dict[Place, Row]:
     """Return who was acknowledged the record at each place, and when; `lost`: by a response that was lost."""
     from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 

@@ -83,9 +83,7 @@ def _ended(fault: RecordedFault) -> str:
     return f"{fault.label} ended program {fault.beside[1]!r}"
 
 
-def stopped_before(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def stopped_before(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which groups do not get past a record, and how many of the inputs without a fate are behind it."""
     del evidence
     for anomaly in anomalies:
@@ -139,9 +137,7 @@ def _restarts(evidence: RunEvidence) -> Iterable[str]:
             yield f"program {name!r} ended {len(times)} times, {when}, and was started again each time"
 
 
-def attempted_early(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def attempted_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return how early attempts were, and within which time they were made."""
     del evidence
     rows = [row for anomaly in anomalies for row in rows_of(anomaly, "attempt")]

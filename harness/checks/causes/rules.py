@@ -28,9 +28,7 @@ from .unacknowledged import unexpected
 
 SENTENCES_MOST = 3
 """Sentences for one kind: those on the most records."""
-MAY_HAVE_STOPPED = frozenset(
-    {"missing", "missing-output", "stuck-group", "stuck-transaction", "stalled"}
-)
+MAY_HAVE_STOPPED = frozenset({"missing", "missing-output", "stuck-group", "stuck-transaction", "stalled"})
 """Kinds that a client which stopped may explain."""
 
 Rule = Callable[[Sequence[Anomaly], RunEvidence], Iterable[tuple[int, str]]]
@@ -49,9 +47,7 @@ def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tup
         rules += OF_RETRIES.get(name, ())
         if name in OF_REFUSALS:
             rules.append(refused_without_fault)
-        sentences = sorted(
-            (found for rule in rules for found in rule(shown, evidence)), key=_weight
-        )
+        sentences = sorted((found for rule in rules for found in rule(shown, evidence)), key=_weight)
         texts = [*dead, *dict.fromkeys(text for _, text in sentences)]
         if name in MAY_HAVE_STOPPED:
             texts += (text for _, text in stopped_clients(evidence))

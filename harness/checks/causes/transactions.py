@@ -16,9 +16,7 @@ AFTER_END_NS = 100_000_000
 OF_PROGRAMS = frozenset({"kill_program", "terminate_program", "pause_program"})
 
 
-def outputs_missing(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def outputs_missing(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which commits were early, and which transactions with outputs were aborted or fenced."""
     yield from committed_early(anomalies, evidence)
     sources = {anomaly.topic for anomaly in anomalies}
@@ -69,13 +67,9 @@ def _without_end(row: Row, evidence: RunEvidence) -> str:
     if asked:
         text = f"; its EndTxn at {evidence.at(asked[-1].completed_ns)} was not served"
     hit = [
-        fault
-        for fault in evidence.faults
-        if fault.kind in OF_PROGRAMS and (unfinished or fault.begin_ns <= ended_ns)
+        fault for fault in evidence.faults if fault.kind in OF_PROGRAMS and (unfinished or fault.begin_ns <= ended_ns)
     ]
-    return text + (
-        f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else ""
-    )
+    return text + (f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else "")
 
 
 def _aborted(row: Row, evidence: RunEvidence) -> str:
@@ -102,17 +96,11 @@ def _fenced(row: Row, evidence: RunEvidence) -> str:
     )
 
 
-def outputs_unexpected(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def outputs_unexpected(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return who read uncommitted data of a topic with aborted transactions."""
     sinks = {anomaly.topic for anomaly in anomalies}
     for row in evidence.aborted:
-        readers = [
-            reader["client"]
-            for reader in evidence.uncommitted_readers
-            if reader["topic"] == row["topic"]
-        ]
+        readers = [reader["client"] for reader in evidence.uncommitted_readers if reader["topic"] == row["topic"]]
         if row["topic"] not in sinks and readers:
             names = ", ".join(sorted(readers))
             yield (
@@ -121,9 +109,7 @@ def outputs_unexpected(
             )
 
 
-def outputs_doubled(
-    anomalies: Sequence[Anomaly], evidence: RunEvidence
-) -> Iterable[tuple[int, str]]:
+def outputs_doubled(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which group committed its offsets outside the transactions of the outputs, or began at old ones."""
     sinks = {anomaly.topic for anomaly in anomalies}
     writers = sorted(row["transactional_id"] for row in evidence.committed if row["topic"] in sinks)

@@ -38,11 +38,7 @@ def unexpected(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
 
 def never_acknowledged(places: Sequence[Place], evidence: RunEvidence) -> Iterator[tuple[int, str]]:
     """Yield how many records at `places` are in the log without an acknowledgement, and the first of them."""
-    own = [
-        (place, evidence.unacknowledged[place])
-        for place in places
-        if place in evidence.unacknowledged
-    ]
+    own = [(place, evidence.unacknowledged[place]) for place in places if place in evidence.unacknowledged]
     lost = [(place, row) for place, row in own if row.get("lost")]
     silent = [(place, row) for place, row in own if not row.get("lost")]
     if lost:

@@ -118,18 +118,14 @@ def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[di
             yield judge_partition(job, files)
 
 
-def judge_partition(
-    job: PartitionJob | Mapping[str, Any], files: Files | None = None
-) -> dict[str, Any]:
+def judge_partition(job: PartitionJob | Mapping[str, Any], files: Files | None = None) -> dict[str, Any]:
     """Return the findings of one topic-partition as plain JSON. Never raises: a crash becomes a doubt."""
     job = _job(job)
     try:
         inputs = load(job, files or Files())
     except Exception:
         findings = PartitionFindings(job.topic, job.partition, job.limit)
-        findings.unknown.append(
-            f"the rows of {job.topic}-{job.partition} could not be read: {traceback.format_exc()}"
-        )
+        findings.unknown.append(f"the rows of {job.topic}-{job.partition} could not be read: {traceback.format_exc()}")
         return findings.result()
     return judge_inputs(inputs).result()
 

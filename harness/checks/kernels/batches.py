@@ -26,12 +26,7 @@ SEQUENCES = 2**31
 
 def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the batches of all replicas' logs, with the broker in `node`."""
-    return pl.concat(
-        [
-            log.with_columns(pl.lit(node, pl.Int32).alias("node"))
-            for node, log in inputs.logs.items()
-        ]
-    )
+    return pl.concat([log.with_columns(pl.lit(node, pl.Int32).alias("node")) for node, log in inputs.logs.items()])
 
 
 def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
@@ -52,15 +47,11 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
     return (
         confirmed.filter(pl.col("base_offset") >= max(inputs.low, inputs.job.cleaned_end))
         .group_by("last_offset", "crc")
-        .agg(
-            pl.col("base_offset").min(),
-            pl.col("acked").any(),
-            pl.col("count").max().alias("records"),
-        )
+        .agg(pl.col("base_offset").min(), pl.col("acked").any(), pl.col("count").max().alias("records"))
         .with_columns(
-            pl.min_horizontal(
-                pl.col("records").cast(pl.Int64), pl.col("last_offset") - pl.col("base_offset") + 1
-            ).clip(1)
+            pl.min_horizontal(pl.col("records").cast(pl.Int64), pl.col("last_offset") - pl.col("base_offset") + 1).clip(
+                1
+            )
         )
         .sort("last_offset", "crc")
     )
@@ -69,13 +60,9 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
 def _batches_ending_at(inputs: PartitionInputs, last_offset: int) -> list[Row]:
     """Return the tap's and the logs' batches with this last offset."""
     at = pl.col("last_offset") == last_offset
-    rows = batch_rows(inputs.produced.filter(at), "produced") + batch_rows(
-        inputs.fetched.filter(at), "fetched"
-    )
+    rows = batch_rows(inputs.produced.filter(at), "produced") + batch_rows(inputs.fetched.filter(at), "fetched")
     for node, log in inputs.logs.items():
-        there = log.filter(
-            (pl.col("base_offset") <= last_offset) & (pl.col("last_offset") >= last_offset)
-        )
+        there = log.filter((pl.col("base_offset") <= last_offset) & (pl.col("last_offset") >= last_offset))
         rows += batch_rows(there.with_columns(pl.lit(node).alias("node")), "in the log")
     return rows
 
@@ -98,14 +85,8 @@ def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if inputs.logs:
         logs = log_batches(inputs)
         rewritten = (pl.col("attributes") & LOG_APPEND_TIME) != 0
-        exact = logs.group_by("last_offset", pl.col("crc").cast(pl.UInt32)).agg(
-            pl.col("node").n_unique().alias("same")
-        )
-        any_crc = (
-            logs.filter(rewritten)
-            .group_by("last_offset")
-            .agg(pl.col("node").n_unique().alias("rewritten"))
-        )
+        exact = logs.group_by("last_offset", pl.col("crc").cast(pl.UInt32)).agg(pl.col("node").n_unique().alias("same"))
+        any_crc = logs.filter(rewritten).group_by("last_offset").agg(pl.col("node").n_unique().alias("rewritten"))
         confirmed = (
             confirmed.join(exact, on=["last_offset", "crc"], how="left")
             .join(any_crc, on="last_offset", how="left")
@@ -130,9 +111,7 @@ def _begin_after(inputs: PartitionInputs) -> pl.Expr:
 
 def converged(inputs: PartitionInputs) -> bool:
     """True when the logs of all replicas end at the same offset."""
-    return (
-        len({int(log["last_offset"][-1]) if len(log) else -1 for log in inputs.logs.values()}) == 1
-    )
+    return len({int(log["last_offset"][-1]) if len(log) else -1 for log in inputs.logs.values()}) == 1
 
 
 def _is_complete(batches: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
@@ -151,11 +130,7 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
         f"{_records_at(row)} {event}, but {row['held']} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
         f"batch in their logs: lost in the brokers{describe_early(inputs.early, row['base_offset'])}"
     )
-    return (
-        [row["base_offset"], row["last_offset"]],
-        _batches_ending_at(inputs, row["last_offset"]),
-        text,
-    )
+    return ([row["base_offset"], row["last_offset"]], _batches_ending_at(inputs, row["last_offset"]), text)
 
 
 def _records_at(row: Row) -> str:
@@ -175,11 +150,7 @@ def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list
         f"the final read does not have every record of the batch at offsets {row['base_offset']} to "
         f"{row['last_offset']}; {place}"
     )
-    return (
-        [row["base_offset"], row["last_offset"]],
-        _batches_ending_at(inputs, row["last_offset"]),
-        text,
-    )
+    return ([row["base_offset"], row["last_offset"]], _batches_ending_at(inputs, row["last_offset"]), text)
 
 
 def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -194,17 +165,16 @@ def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -
         kept = logs.filter(pl.col("crc_good")).select(
             "last_offset", pl.col("crc").cast(pl.UInt32), pl.col("count").alias("records")
         )
-        ends = [
-            ends[0].filter(~pl.col("last_offset").is_in(stamped.unique().implode())),
-            kept.unique(),
-        ]
+        ends = [ends[0].filter(~pl.col("last_offset").is_in(stamped.unique().implode())), kept.unique()]
         mentioned = ends[0]["last_offset"].unique()
         ends[1] = ends[1].filter(pl.col("last_offset").is_in(mentioned.implode()))
     bad = (
-        pl.concat(ends).group_by("last_offset")
+        pl.concat(ends)
+        .group_by("last_offset")
         .agg(pl.col("crc").n_unique().alias("values"), pl.col("records").max())
-        .filter(pl.col("values") > 1).sort("last_offset")
-    )  # fmt: skip
+        .filter(pl.col("values") > 1)
+        .sort("last_offset")
+    )
     bad = _unreported(bad.with_columns(pl.col("last_offset").alias("base_offset")), findings)
     findings.add_each(
         "inconsistent-offsets",
@@ -228,7 +198,7 @@ def sequenced_batches(inputs: PartitionInputs) -> pl.DataFrame:
         frame.filter((pl.col("producer_id") >= 0) & (pl.col("base_sequence") >= 0))
         .unique([*SEQUENCE, "base_offset"], keep="first", maintain_order=True)
         .sort("base_offset", "base_sequence")
-    )  # fmt: skip
+    )
 
 
 def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -240,8 +210,9 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
         frame.group_by(SEQUENCE)
         .agg(pl.col("base_offset"), pl.len().alias("copies"), pl.col("count").max().alias("records"))
         .filter(pl.col("copies") > 1)
-        .with_columns(pl.col("base_offset").list.first().alias("first")).sort("first")
-    )  # fmt: skip
+        .with_columns(pl.col("base_offset").list.first().alias("first"))
+        .sort("first")
+    )
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = frame.filter(pl.col("base_offset").is_in(row["base_offset"]))

@@ -24,18 +24,11 @@ def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
     if not inputs.logs:
         return ""
     batches = log_batches(inputs).filter(
-        pl.any_horizontal(
-            (pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset)
-            for offset in offsets
-        )
+        pl.any_horizontal((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset) for offset in offsets)
         & (pl.col("producer_id") >= 0)
     )
     epochs = batches.group_by("producer_id", "producer_epoch").agg(pl.col("base_offset").min())
-    several = (
-        epochs.filter(pl.len().over("producer_id") > 1)
-        .sort("producer_id", "producer_epoch")
-        .head(2)
-    )
+    several = epochs.filter(pl.len().over("producer_id") > 1).sort("producer_id", "producer_epoch").head(2)
     if len(several) < 2 or several["producer_id"].n_unique() > 1:
         return ""
     (epoch, first), (later, second) = several.select("producer_epoch", "base_offset").rows()

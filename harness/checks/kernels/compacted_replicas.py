@@ -47,7 +47,7 @@ Kept = Mapping[bytes, LastRecord]
 
 def last_values(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Compare the last record of each key in the logs of all replicas."""
-    folders = {node: inputs.job.logs[str(node)] for node in inputs.logs if str(node) in inputs.job.logs}  # fmt: skip
+    folders = {node: inputs.job.logs[str(node)] for node in inputs.logs if str(node) in inputs.job.logs}
     readable = not any(is_url(folder) or _size(folder) > BYTES_MOST for folder in folders.values())
     sound = all(log["crc_good"].all() for log in inputs.logs.values()) and converged(inputs)
     if not inputs.job.cleaned_end or len(folders) < 2 or not readable or not sound:
@@ -99,9 +99,7 @@ def _first(folder: str) -> int:
     return min((int(path.stem) for path in segment_files(folder)), default=0)
 
 
-def _differences(
-    kept: Mapping[int, Kept], starts: Mapping[int, int]
-) -> Iterator[tuple[list[int], str]]:
+def _differences(kept: Mapping[int, Kept], starts: Mapping[int, int]) -> Iterator[tuple[list[int], str]]:
     """Yield offset and explanation of each difference, by offset; a log is judged from its start on."""
     newest: dict[bytes, tuple[LastRecord, int]] = {}
     for node, records in sorted(kept.items()):
@@ -118,9 +116,7 @@ def _differences(
             yield [last.offset], _explanation(key, last, owner, mine, node)
 
 
-def _explanation(
-    key: bytes, last: LastRecord, owner: int, mine: LastRecord | None, node: int
-) -> str:
+def _explanation(key: bytes, last: LastRecord, owner: int, mine: LastRecord | None, node: int) -> str:
     what = "the last value" if last.value_hash else "the tombstone"
     name = repr(key)[1:][:KEY_MOST]
     if mine is None:

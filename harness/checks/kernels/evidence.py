@@ -50,15 +50,21 @@ def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 
 
 def _removed_early(inputs: PartitionInputs, row: Removal) -> list[Row]:
-    records = inputs.acked_batches.filter(
-        (pl.col("base_offset") >= row.base) & (pl.col("last_offset") < row.end)
-    )["count"].sum()
+    records = inputs.acked_batches.filter((pl.col("base_offset") >= row.base) & (pl.col("last_offset") < row.end))[
+        "count"
+    ].sum()
     return [
         {
-            "fact": "removed-early", "broker": row.node, "reason": row.reason, "records": int(records),
-            "first_ns": row.t_ns, "last_ns": row.t_ns, "first_offset": row.base, "last_offset": row.end - 1,
+            "fact": "removed-early",
+            "broker": row.node,
+            "reason": row.reason,
+            "records": int(records),
+            "first_ns": row.t_ns,
+            "last_ns": row.t_ns,
+            "first_offset": row.base,
+            "last_offset": row.end - 1,
         }
-    ]  # fmt: skip
+    ]
 
 
 def _lost(inputs: PartitionInputs) -> list[Row]:
@@ -95,7 +101,7 @@ def _lost(inputs: PartitionInputs) -> list[Row]:
     return [{"fact": "acknowledged-and-lost", **row} for row in lost.iter_rows(named=True)]
 
 
-def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Row]:  # fmt: skip
+def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Row]:
     """Return what the taps and the logs show about the requests that appended these offsets."""
     copies = pl.DataFrame({"at": offsets}).sort("at")
     answered = _covering(copies, inputs.produced.filter(pl.col("base_offset") >= 0))
@@ -120,10 +126,7 @@ def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtyp
         {"fact": "appended-unanswered", **row}
         for row in _covering(silent, log)
         .group_by("leader_epoch")
-        .agg(
-            pl.col("at").n_unique().alias("records"),
-            (pl.col("producer_id") >= 0).all().alias("idempotent"),
-        )
+        .agg(pl.col("at").n_unique().alias("records"), (pl.col("producer_id") >= 0).all().alias("idempotent"))
         .sort("leader_epoch")
         .iter_rows(named=True)
     ]
@@ -147,9 +150,10 @@ def _sequences_used_again(inputs: PartitionInputs) -> list[Row]:
         return []
     own_time = (pl.col("attributes") & LOG_APPEND_TIME) == 0
     stored = log.filter(own_time).select(
-        "last_offset", pl.col("max_timestamp_ms").alias("stored_ms"),
+        "last_offset",
+        pl.col("max_timestamp_ms").alias("stored_ms"),
         *(pl.col(name).cast(asked.schema[name]) for name in SEQUENCE),
-    )  # fmt: skip
+    )
     again = (
         asked.filter(pl.col("producer_id") >= 0)
         .join(stored, on=["last_offset", *SEQUENCE], how="inner")
@@ -172,6 +176,6 @@ def _sequences_used_again(inputs: PartitionInputs) -> list[Row]:
 def _covering(copies: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
     """Return the batches that contain the offsets `at`, one row for each such offset."""
     sorted_batches = batches.sort("base_offset")
-    return copies.join_asof(
-        sorted_batches, left_on="at", right_on="base_offset", strategy="backward"
-    ).filter(pl.col("last_offset") >= pl.col("at"))
+    return copies.join_asof(sorted_batches, left_on="at", right_on="base_offset", strategy="backward").filter(
+        pl.col("last_offset") >= pl.col("at")
+    )

@@ -55,9 +55,7 @@ class PartitionFindings:
         self.evidence: list[Row] = []
         """Facts about the cause of what was found (`kernels/evidence.py`), for `checks/causes/`."""
 
-    def add_each(
-        self, name: str, frame: pl.DataFrame, describe: Callable[[Row], Description]
-    ) -> None:
+    def add_each(self, name: str, frame: pl.DataFrame, describe: Callable[[Row], Description]) -> None:
         """Count one anomaly for each row of `frame`; `describe` is called only for rows that are kept.
 
         Where `frame` has the column `records`, a row counts as many times.
@@ -92,7 +90,7 @@ class PartitionFindings:
 
     def _show(
         self, name: str, records: int, offsets: Sequence[int], operations: Iterable[Row], explanation: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.shown.append(
             {
                 "name": name,

@@ -39,10 +39,7 @@ def commits_for_other_groups(inputs: PartitionInputs, findings: PartitionFinding
     if not len(offsets) or not len(members) or inputs.job.untapped:
         return
     readers = pl.concat(
-        [
-            members.filter(pl.col("kind") == MEMBER_OWNS)["group"],
-            offsets.filter(pl.col("kind") == OFFSET_READ)["group"],
-        ]
+        [members.filter(pl.col("kind") == MEMBER_OWNS)["group"], offsets.filter(pl.col("kind") == OFFSET_READ)["group"]]
     ).unique()
     commits = _commits(offsets)
     foreign = commits.filter(~pl.col("group").is_in(readers.to_list()))
@@ -60,9 +57,7 @@ def commits_for_other_groups(inputs: PartitionInputs, findings: PartitionFinding
 def _commits(offsets: pl.DataFrame) -> pl.DataFrame:
     """Return what clients committed; of a transaction the row of the request, which has member and generation."""
     of_transaction = pl.col("producer_id") >= 0
-    asked = (pl.col("kind") == OFFSET_SENT) | (
-        (pl.col("kind") == OFFSET_COMMITTED) & ~of_transaction
-    )
+    asked = (pl.col("kind") == OFFSET_SENT) | ((pl.col("kind") == OFFSET_COMMITTED) & ~of_transaction)
     return offsets.filter(asked & (pl.col("error") == 0))
 
 
@@ -76,17 +71,9 @@ def _misplaced(
     known_clients = of_owner.filter(~in_transaction)["client"].to_list()
     clients = own["client"].unique().to_list()
     fetchers = inputs.fetched.filter(pl.col("completed_ns") <= foreign["completed_ns"].max())
-    alone = (
-        not len(of_owner) and bool(fetchers["client"].is_in(clients).all()) and len(fetchers) > 0
-    )
-    also = (in_transaction & producer.is_in(known)) | (
-        ~in_transaction & client.is_in(known_clients)
-    )
-    linked = (
-        (pl.col("generation") >= 0)
-        | (~in_transaction & client.is_in(clients))
-        | (in_transaction & pl.lit(alone))
-    )
+    alone = not len(of_owner) and bool(fetchers["client"].is_in(clients).all()) and len(fetchers) > 0
+    also = (in_transaction & producer.is_in(known)) | (~in_transaction & client.is_in(known_clients))
+    linked = (pl.col("generation") >= 0) | (~in_transaction & client.is_in(clients)) | (in_transaction & pl.lit(alone))
     return foreign.filter(~also & linked & pl.Series(_owned(own, foreign["completed_ns"])))
 
 

@@ -78,19 +78,13 @@ def _overlaps(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
 
 def _may_not_share(other: Row, row: Row) -> bool:
     """Whether a member that was not released before `row` is a second owner."""
-    replaced = (
-        other["leader_epoch"] < row["leader_epoch"] and 0 < other["instance"] == row["instance"]
-    )
+    replaced = other["leader_epoch"] < row["leader_epoch"] and 0 < other["instance"] == row["instance"]
     return other["member"] != row["member"] and not replaced
 
 
 def _member_row(row: Row) -> Row:
     names = ("group", "member", "client", "generation")
-    return {
-        "operation": "owned",
-        **{name: row[name] for name in names},
-        "completed_ns": row["time_ns"],
-    }
+    return {"operation": "owned", **{name: row[name] for name in names}, "completed_ns": row["time_ns"]}
 
 
 def regressions(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -115,10 +109,7 @@ def regressions(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 
 def _stale_commits(rows: list[Row], members: list[Row]) -> Iterator[Regression]:
     """Yield commits of a member that had lost the partition, below the offset that the next owner had committed."""
-    own = [
-        row for row in rows
-        if row["kind"] == OFFSET_COMMITTED and not row["error"] and row["generation"] >= 0
-    ]  # fmt: skip
+    own = [row for row in rows if row["kind"] == OFFSET_COMMITTED and not row["error"] and row["generation"] >= 0]
     for last, row in itertools.pairwise(own):
         later = last["completed_ns"] < row["invoked_ns"]
         if later and row["offset"] < last["offset"] and _replaced(row, last, members):
@@ -188,12 +179,8 @@ def _is_current(read: Row, last: Row, rows: list[Row]) -> bool:
     """Whether the coordinator of a read cannot be one that was replaced before the last commit."""
     if read["node"] == last["node"]:
         return True
-    known_before = any(
-        row["node"] == read["node"] and row["completed_ns"] < last["completed_ns"] for row in rows
-    )
-    goes_on = any(
-        row["node"] == last["node"] and row["completed_ns"] > read["invoked_ns"] for row in rows
-    )
+    known_before = any(row["node"] == read["node"] and row["completed_ns"] < last["completed_ns"] for row in rows)
+    goes_on = any(row["node"] == last["node"] and row["completed_ns"] > read["invoked_ns"] for row in rows)
     return not known_before and not goes_on
 
 
@@ -219,9 +206,7 @@ def beyond_the_end(inputs: PartitionInputs, findings: PartitionFindings) -> None
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
         what = "the log ended" if row["limit"] == end else "the last stable offset was"
-        text = (
-            f"group {client_mark(row['group'])} committed offset {row['offset']}, and {what} at {row['limit']}"
-        )  # fmt: skip
+        text = f"group {client_mark(row['group'])} committed offset {row['offset']}, and {what} at {row['limit']}"
         return [row["offset"]], [_offset_row(row)], text
 
     findings.add_each("commit-beyond-lso", bad, describe)
@@ -233,9 +218,7 @@ def _stable_limits(inputs: PartitionInputs, rows: pl.DataFrame) -> Any:
     found = log_transactions(inputs)
     if not len(found):
         return limits
-    fetched = inputs.fetched.group_by("client").agg(
-        ((pl.col("flags") & FLAG_READ_COMMITTED) != 0).all().alias("all")
-    )
+    fetched = inputs.fetched.group_by("client").agg(((pl.col("flags") & FLAG_READ_COMMITTED) != 0).all().alias("all"))
     careful = fetched.filter(pl.col("all"))["client"].to_list()
     found = found.filter(pl.col("decided_ns").is_not_null() | pl.col("marker").is_null())
     first = found["base_offset"].to_numpy()

@@ -45,8 +45,12 @@ def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> N
         return
     repeated = (
         copies.filter(pl.col("base_offset") >= 0)
-        .group_by([*RECORD, "base_offset"]).len().filter(pl.col("len") > 1).select(VALUE).unique()
-    )  # fmt: skip
+        .group_by([*RECORD, "base_offset"])
+        .len()
+        .filter(pl.col("len") > 1)
+        .select(VALUE)
+        .unique()
+    )
     distinct = groups.join(repeated, on=VALUE, how="anti")
     wrong = distinct.filter(pl.col("retried") | pl.col("bumped")).sort("first")
     findings.duplicate_offsets.update(wrong["offset"].explode().to_list() if len(wrong) else ())
@@ -67,26 +71,14 @@ def _with_batches(inputs: PartitionInputs, records: pl.DataFrame) -> pl.DataFram
     records = records.sort("offset")
     offsets = records["offset"].to_numpy()
     batches = log_batches(inputs) if inputs.logs else inputs.acked_batches
-    batches = (
-        batches.select(*BATCH, "last_offset")
-        .unique("base_offset", keep="first")
-        .sort("base_offset")
-    )
-    there = records.join_asof(
-        batches, left_on="offset", right_on="base_offset", coalesce=False, check_sortedness=False
-    )
+    batches = batches.select(*BATCH, "last_offset").unique("base_offset", keep="first").sort("base_offset")
+    there = records.join_asof(batches, left_on="offset", right_on="base_offset", coalesce=False, check_sortedness=False)
     inside = (pl.col("last_offset") >= pl.col("offset")).fill_null(value=False)
     there = there.with_columns(pl.when(inside).then(pl.col(name)).otherwise(-1) for name in BATCH)
     acked = covered(offsets, inputs.acked_batches)
-    sequenced = (
-        covered(offsets, sequenced_batches(inputs))
-        if inputs.logs
-        else np.zeros(len(offsets), np.bool_)
-    )
+    sequenced = covered(offsets, sequenced_batches(inputs)) if inputs.logs else np.zeros(len(offsets), np.bool_)
     return there.with_columns(
-        pl.Series("acked", acked),
-        pl.Series("sequenced", sequenced),
-        pl.Series("loose", ~acked & ~sequenced),
+        pl.Series("acked", acked), pl.Series("sequenced", sequenced), pl.Series("loose", ~acked & ~sequenced)
     )
 
 
@@ -95,10 +87,7 @@ def _groups(copies: pl.DataFrame) -> pl.DataFrame:
     highest = pl.col("producer_epoch").max().over([*RECORD, "producer_id"])
     bumped = pl.col("sequenced") & ~pl.col("acked") & (pl.col("producer_epoch") < highest)
     loose, acked = pl.col("loose"), pl.col("acked")
-    first_loose, last_acked = (
-        pl.col("offset").filter(loose).min(),
-        pl.col("offset").filter(acked).max(),
-    )
+    first_loose, last_acked = (pl.col("offset").filter(loose).min(), pl.col("offset").filter(acked).max())
     return (
         copies.with_columns(bumped.alias("bumped"))
         .group_by(RECORD)
@@ -108,33 +97,25 @@ def _groups(copies: pl.DataFrame) -> pl.DataFrame:
             pl.col("offset").min().alias("first"),
             loose.any().alias("loose"),
             pl.col("bumped").any(),
-            (
-                loose.any() & (acked.sum() <= 1) & (first_loose < last_acked).fill_null(value=True)
-            ).alias("retried"),
+            (loose.any() & (acked.sum() <= 1) & (first_loose < last_acked).fill_null(value=True)).alias("retried"),
         )
         .filter(pl.col("loose") | pl.col("bumped"))
     )
 
 
-def _describe(
-    inputs: PartitionInputs, copies: pl.DataFrame, row: Row
-) -> tuple[list[int], list[Row], str]:
+def _describe(inputs: PartitionInputs, copies: pl.DataFrame, row: Row) -> tuple[list[int], list[Row], str]:
     same = copies.filter(pl.col("offset").is_in(row["offset"]))
     text = (
         f"{row['copies']} records are identical to the last bit, timestamp included, and not all of them were "
         "acknowledged"
     )
     epochs = describe_epochs(inputs, row["offset"])
-    return (
-        row["offset"],
-        operation_rows(same, "final read"),
-        f"{text}: {epochs or 'a retry was appended again'}",
-    )
+    return (row["offset"], operation_rows(same, "final read"), f"{text}: {epochs or 'a retry was appended again'}")
 
 
-def covered(offsets: np.ndarray[tuple[int], np.dtype[np.int64]], ranges: pl.DataFrame) -> np.ndarray[
-    tuple[int], np.dtype[np.bool_]
-]:  # fmt: skip
+def covered(
+    offsets: np.ndarray[tuple[int], np.dtype[np.int64]], ranges: pl.DataFrame
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return for each offset whether a batch of `ranges` has it."""
     ranges = ranges.select("base_offset", "last_offset").sort("base_offset")
     if not len(ranges):

@@ -29,16 +29,12 @@ def since_creation(
     drained = pl.col("source") == DRAINED
     reads = pl.col("kind").is_in([OperationFunction.POLL, *BREAKS])
     readers = ops.filter(~drained & reads & (pl.col("time_ns") < created))["client"].unique()
-    earlier = ~drained & (
-        (pl.col("invoked_ns") < created) | (reads & pl.col("client").is_in(readers.implode()))
-    )
+    earlier = ~drained & ((pl.col("invoked_ns") < created) | (reads & pl.col("client").is_in(readers.implode())))
     before = pl.col("completed_ns") < created
     this_run = pl.col("completed_ns") >= job.started_ns
     sent = (pl.col("kind") == OperationFunction.SEND) & (pl.col("outcome") == OperationType.OK)
     acknowledged = len(ops.filter(earlier & sent)) + len(
-        batches.filter(
-            before & this_run & (pl.col("kind") == PRODUCED) & (pl.col("base_offset") >= 0)
-        )
+        batches.filter(before & this_run & (pl.col("kind") == PRODUCED) & (pl.col("base_offset") >= 0))
     )
     kept = ops.filter(~earlier), batches.filter(~before)
     if not acknowledged:

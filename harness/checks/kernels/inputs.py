@@ -30,39 +30,92 @@ from .incarnations import since_creation
 from .resent_batches import as_stored
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "outcome": pl.UInt8, "error": pl.Int32, "offset": pl.Int64, "op": pl.Int64,
-    "key_hash": pl.UInt64, "value_hash": pl.UInt64, "timestamp_ms": pl.Int64, "invoked_ns": pl.Int64,
-    "time_ns": pl.Int64, "client": pl.UInt32, "source": pl.UInt8,
-}  # fmt: skip
+    "kind": pl.UInt8,
+    "outcome": pl.UInt8,
+    "error": pl.Int32,
+    "offset": pl.Int64,
+    "op": pl.Int64,
+    "key_hash": pl.UInt64,
+    "value_hash": pl.UInt64,
+    "timestamp_ms": pl.Int64,
+    "invoked_ns": pl.Int64,
+    "time_ns": pl.Int64,
+    "client": pl.UInt32,
+    "source": pl.UInt8,
+}
 BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "flags": pl.UInt8, "error": pl.Int16, "client": pl.UInt32, "base_offset": pl.Int64,
-    "last_offset": pl.Int64, "crc": pl.UInt32, "count": pl.UInt32, "producer_id": pl.Int64,
-    "producer_epoch": pl.Int16, "acks": pl.Int16, "base_sequence": pl.Int32, "invoked_ns": pl.Int64,
-    "completed_ns": pl.Int64, "created_ns": pl.Int64, "base_timestamp_ms": pl.Int64,
-    "max_timestamp_ms": pl.Int64, "node": pl.Int32,
-}  # fmt: skip
-TRANSACTION_SCHEMA: dict[str, type[pl.DataType]] = {
-    "state": pl.UInt8, "transactional_id": pl.UInt32, "producer_id": pl.Int64, "producer_epoch": pl.Int16,
-    "timeout_ms": pl.Int32, "time_ns": pl.Int64, "node": pl.Int32,
-}  # fmt: skip
-OFFSET_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "error": pl.Int16, "group": pl.UInt32, "client": pl.UInt32, "member": pl.UInt32,
-    "generation": pl.Int32, "offset": pl.Int64, "producer_id": pl.Int64, "invoked_ns": pl.Int64,
-    "completed_ns": pl.Int64, "node": pl.Int32,
-}  # fmt: skip
-MEMBER_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "group": pl.UInt32, "member": pl.UInt32, "client": pl.UInt32, "instance": pl.UInt32,
-    "generation": pl.Int32, "leader_epoch": pl.Int32, "time_ns": pl.Int64, "node": pl.Int32,
-}  # fmt: skip
-WATERMARK_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "client": pl.UInt32, "leader_epoch": pl.Int32, "topic_id": pl.UInt32, "high_watermark": pl.Int64,
-    "last_stable_offset": pl.Int64, "log_start_offset": pl.Int64, "invoked_ns": pl.Int64, "completed_ns": pl.Int64,
+    "kind": pl.UInt8,
+    "flags": pl.UInt8,
+    "error": pl.Int16,
+    "client": pl.UInt32,
+    "base_offset": pl.Int64,
+    "last_offset": pl.Int64,
+    "crc": pl.UInt32,
+    "count": pl.UInt32,
+    "producer_id": pl.Int64,
+    "producer_epoch": pl.Int16,
+    "acks": pl.Int16,
+    "base_sequence": pl.Int32,
+    "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64,
+    "created_ns": pl.Int64,
+    "base_timestamp_ms": pl.Int64,
+    "max_timestamp_ms": pl.Int64,
     "node": pl.Int32,
-}  # fmt: skip
+}
+TRANSACTION_SCHEMA: dict[str, type[pl.DataType]] = {
+    "state": pl.UInt8,
+    "transactional_id": pl.UInt32,
+    "producer_id": pl.Int64,
+    "producer_epoch": pl.Int16,
+    "timeout_ms": pl.Int32,
+    "time_ns": pl.Int64,
+    "node": pl.Int32,
+}
+OFFSET_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8,
+    "error": pl.Int16,
+    "group": pl.UInt32,
+    "client": pl.UInt32,
+    "member": pl.UInt32,
+    "generation": pl.Int32,
+    "offset": pl.Int64,
+    "producer_id": pl.Int64,
+    "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64,
+    "node": pl.Int32,
+}
+MEMBER_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8,
+    "group": pl.UInt32,
+    "member": pl.UInt32,
+    "client": pl.UInt32,
+    "instance": pl.UInt32,
+    "generation": pl.Int32,
+    "leader_epoch": pl.Int32,
+    "time_ns": pl.Int64,
+    "node": pl.Int32,
+}
+WATERMARK_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8,
+    "client": pl.UInt32,
+    "leader_epoch": pl.Int32,
+    "topic_id": pl.UInt32,
+    "high_watermark": pl.Int64,
+    "last_stable_offset": pl.Int64,
+    "log_start_offset": pl.Int64,
+    "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64,
+    "node": pl.Int32,
+}
 NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
-    pl.UInt8: np.uint8, pl.Int16: np.int16, pl.Int32: np.int32, pl.UInt32: np.uint32, pl.Int64: np.int64,
+    pl.UInt8: np.uint8,
+    pl.Int16: np.int16,
+    pl.Int32: np.int32,
+    pl.UInt32: np.uint32,
+    pl.Int64: np.int64,
     pl.UInt64: np.uint64,
-}  # fmt: skip
+}
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 SEQUENCE = ["producer_id", "producer_epoch", "base_sequence"]
 """The columns by which a broker recognises a batch that an idempotent producer sends again."""
@@ -150,9 +203,7 @@ class PartitionInputs:
     problems: list[str]
     log_ends: dict[int, int] = field(default_factory=dict[int, int])
     """By broker, the base offset of its last segment file: an empty log may begin and end there."""
-    epochs: dict[int, list[tuple[int, int]]] = field(
-        default_factory=dict[int, list[tuple[int, int]]]
-    )
+    epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
     """By broker, the leader epoch cache of its log, where it is known: epochs and their start offsets."""
     coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
     watermarks: pl.DataFrame = field(default_factory=NO_WATERMARKS.clone)
@@ -210,9 +261,7 @@ class PartitionInputs:
         if not len(self.produced):
             return self.produced
         return self.produced.filter(
-            (pl.col("error") == 0)
-            & (pl.col("base_offset") >= 0)
-            & ((pl.col("flags") & FLAG_LOST) == 0)
+            (pl.col("error") == 0) & (pl.col("base_offset") >= 0) & ((pl.col("flags") & FLAG_LOST) == 0)
         )
 
 
@@ -269,9 +318,13 @@ def rows_outside(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.D
 
 
 def arrange(
-    job: PartitionJob, ops: pl.DataFrame, pending: pl.DataFrame, batches: pl.DataFrame,
-    logs: dict[int, pl.DataFrame], problems: list[str],
-) -> PartitionInputs:  # fmt: skip
+    job: PartitionJob,
+    ops: pl.DataFrame,
+    pending: pl.DataFrame,
+    batches: pl.DataFrame,
+    logs: dict[int, pl.DataFrame],
+    problems: list[str],
+) -> PartitionInputs:
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     ops, batches, doubts = since_creation(job, ops, batches)
     produced = as_stored(chosen(batches, batches["kind"].to_numpy() == PRODUCED), logs)
@@ -338,9 +391,7 @@ def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
     if not count:
         return frame.clear()
     first = int(mask.argmax())
-    if mask[
-        first : first + count
-    ].all():  # consecutive rows, as those of a process often are: no copy and no query
+    if mask[first : first + count].all():  # consecutive rows, as those of a process often are: no copy and no query
         return frame.slice(first, count)
     return frame.filter(pl.Series(mask))
 

@@ -34,14 +34,10 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
             continue
         later = (other.t_ns for other in leaderships if other.leader_epoch > row.leader_epoch)
         before_ns = min([row.t_ns, *later])
-        lacking = batches.filter(
-            (pl.col("completed_ns") < before_ns) & (pl.col("last_offset") >= row.log_end)
-        )
+        lacking = batches.filter((pl.col("completed_ns") < before_ns) & (pl.col("last_offset") >= row.log_end))
         unread = reads.filter((pl.col("time_ns") < before_ns) & (pl.col("offset") >= row.log_end))
         if len(lacking) or len(unread):
-            shown = _first(lacking.sort("last_offset")) or operation_rows(
-                unread.sort("offset").head(1)
-            )
+            shown = _first(lacking.sort("last_offset")) or operation_rows(unread.sort("offset").head(1))
             ends = [*lacking["last_offset"].to_list(), *unread["offset"].to_list()]
             found.append((row, shown, max(ends)))
 
@@ -52,9 +48,12 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
             f"{row.log_end}, but the records up to offset {last} were committed before"
         )
         event: Row = {
-            "operation": f"broker {row.leader} became leader", "completed_ns": row.t_ns,
-            "broker": row.leader, "leader_epoch": row.leader_epoch, "log_end_offset": row.log_end,
-        }  # fmt: skip
+            "operation": f"broker {row.leader} became leader",
+            "completed_ns": row.t_ns,
+            "broker": row.leader,
+            "leader_epoch": row.leader_epoch,
+            "log_end_offset": row.log_end,
+        }
         return [row.log_end, last], [*shown, event], text
 
     findings.add_all(NAME, found, describe)

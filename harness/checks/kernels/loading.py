@@ -37,9 +37,14 @@ from .inputs import (
 Schema = Mapping[str, type[pl.DataType]]
 Columns = dict[str, npt.NDArray[Any]]
 SCHEMAS: Mapping[str, Schema] = {
-    "ops": OPS_SCHEMA, "pending": OPS_SCHEMA, "batches": BATCH_SCHEMA, "transactions": TRANSACTION_SCHEMA,
-    "offsets": OFFSET_SCHEMA, "members": MEMBER_SCHEMA, "watermarks": WATERMARK_SCHEMA,
-}  # fmt: skip
+    "ops": OPS_SCHEMA,
+    "pending": OPS_SCHEMA,
+    "batches": BATCH_SCHEMA,
+    "transactions": TRANSACTION_SCHEMA,
+    "offsets": OFFSET_SCHEMA,
+    "members": MEMBER_SCHEMA,
+    "watermarks": WATERMARK_SCHEMA,
+}
 """By the field of a job (`ROW_RANGES`)."""
 EMPTY = {name: pl.DataFrame(schema=dict(schema)) for name, schema in SCHEMAS.items()}
 SHARED = "pending"
@@ -112,9 +117,7 @@ class Files:
         return pl.DataFrame([pl.Series(name, columns.pop(name)) for name in schema])
 
     def _columns(self, parts: Sequence[RowRange], schema: Schema) -> Columns:
-        return self._ranges.read(
-            parts, {name: NUMPY_TYPES[dtype] for name, dtype in schema.items()}
-        )
+        return self._ranges.read(parts, {name: NUMPY_TYPES[dtype] for name, dtype in schema.items()})
 
     def _hold(self, jobs: Sequence[PartitionJob], name: str, schema: Schema) -> None:
         found: list[RowRange]
@@ -155,9 +158,7 @@ def _roles(name: str, columns: Columns) -> npt.NDArray[np.int64]:
     return roles.astype(np.int64)
 
 
-def _by_job(
-    parts: Sequence[_Part], roles: npt.NDArray[np.int64], jobs: int
-) -> tuple[npt.NDArray[np.int64], list[int]]:
+def _by_job(parts: Sequence[_Part], roles: npt.NDArray[np.int64], jobs: int) -> tuple[npt.NDArray[np.int64], list[int]]:
     """Return the order of the rows by job, role and range, and how many rows each job has."""
     ranges = np.array([(part.range.rows, part.job, part.number) for part in parts], np.int64)
     rows, job, number = ranges.T
@@ -184,15 +185,14 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
             if cache is not None:
                 epochs[int(node)] = cache
         except (SegmentError, OSError) as error:
-            problems.append(
-                f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
-            )
+            problems.append(f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}")
     inputs = arrange(job, ops, files.rows(job, "pending"), batches, logs, problems)
     inputs.log_ends, inputs.epochs = ends, epochs
     inputs.coordinators = CoordinatorRows(
-        transactions=files.rows(job, "transactions"), offsets=files.rows(job, "offsets"),
+        transactions=files.rows(job, "transactions"),
+        offsets=files.rows(job, "offsets"),
         members=files.rows(job, "members"),
-    ).since(job.created_ns)  # fmt: skip
+    ).since(job.created_ns)
     watermarks = files.rows(job, "watermarks")
     if job.created_ns and len(watermarks):
         watermarks = watermarks.filter(pl.col("invoked_ns") >= job.created_ns)

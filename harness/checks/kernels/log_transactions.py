@@ -13,13 +13,7 @@ yet made at the delivery.
 from __future__ import annotations
 
 import polars as pl
-from harrow.cluster.host.seam import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    END_UNKNOWN,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-)
+from harrow.cluster.host.seam import COMPLETE_ABORT, COMPLETE_COMMIT, END_UNKNOWN, PREPARE_ABORT, PREPARE_COMMIT
 
 from ..segments import ABORT_MARKER, CONTROL, TRANSACTIONAL
 from .inputs import PartitionInputs
@@ -49,10 +43,7 @@ def _transactional_batches(inputs: PartitionInputs) -> pl.DataFrame:
         return pl.DataFrame()
     is_control = (pl.col("attributes") & CONTROL) != 0
     rows = (
-        log.filter(
-            ((pl.col("attributes") & TRANSACTIONAL) != 0)
-            & (pl.col("base_offset") >= inputs.job.cleaned_end)
-        )
+        log.filter(((pl.col("attributes") & TRANSACTIONAL) != 0) & (pl.col("base_offset") >= inputs.job.cleaned_end))
         .with_columns(
             pl.when(is_control).then("base_offset").alias("marker"),
             pl.when(is_control).then((pl.col("attributes") & ABORT_MARKER) != 0).alias("aborted"),
@@ -66,12 +57,8 @@ def _transactional_batches(inputs: PartitionInputs) -> pl.DataFrame:
 def _with_times(inputs: PartitionInputs, rows: pl.DataFrame) -> pl.DataFrame:
     # with an old version the transaction after an aborted one has the same epoch, and may begin with the same sequence
     identity = [*PRODUCER, "base_sequence", "crc"]
-    produced = inputs.produced.group_by(identity).agg(
-        pl.col("invoked_ns").min().alias("produced_ns")
-    )
-    produced = produced.cast(
-        {"producer_epoch": pl.Int64, "base_sequence": pl.Int64, "crc": pl.Int64}
-    )
+    produced = inputs.produced.group_by(identity).agg(pl.col("invoked_ns").min().alias("produced_ns"))
+    produced = produced.cast({"producer_epoch": pl.Int64, "base_sequence": pl.Int64, "crc": pl.Int64})
     return rows.join(produced, on=identity, how="left", maintain_order="left").with_columns(
         pl.col("produced_ns").fill_null(0)
     )
@@ -94,11 +81,14 @@ def _log_transactions(inputs: PartitionInputs) -> pl.DataFrame:
     found = (
         batches.group_by("producer_id", "producer_epoch", "marker", maintain_order=True)
         .agg(
-            pl.col("base_offset").min(), pl.col("last_offset").max(), pl.col("aborted").first(),
-            pl.col("produced_ns").max(), pl.col("count").sum().alias("size"),
+            pl.col("base_offset").min(),
+            pl.col("last_offset").max(),
+            pl.col("aborted").first(),
+            pl.col("produced_ns").max(),
+            pl.col("count").sum().alias("size"),
         )
         .sort("base_offset")
-    )  # fmt: skip
+    )
     return _with_decisions(inputs, found)
 
 
@@ -111,15 +101,18 @@ def _with_decisions(inputs: PartitionInputs, found: pl.DataFrame) -> pl.DataFram
         rows.with_columns(known.then(pl.col("state").is_in(list(COMMITS))).alias("decided"))
         .cast({"producer_epoch": pl.Int64})
         .with_columns(
-            (pl.col("decided").n_unique().over(PRODUCER) > 1).alias("mixed"),
-            pl.col("time_ns").alias("decided_ns"),
+            (pl.col("decided").n_unique().over(PRODUCER) > 1).alias("mixed"), pl.col("time_ns").alias("decided_ns")
         )
         .sort("time_ns")
     )
     joined = found.sort("produced_ns").join_asof(
         decisions.select(*PRODUCER, "decided", "mixed", "time_ns", "decided_ns"),
-        left_on="produced_ns", right_on="time_ns", by=PRODUCER, strategy="forward", check_sortedness=False,
-    )  # fmt: skip
+        left_on="produced_ns",
+        right_on="time_ns",
+        by=PRODUCER,
+        strategy="forward",
+        check_sortedness=False,
+    )
     unclear = (pl.col("produced_ns") == 0) & pl.col("mixed")
     return joined.with_columns(
         pl.when(~unclear).then(pl.col("decided")).alias("decided"),

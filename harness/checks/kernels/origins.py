@@ -54,8 +54,7 @@ def _tapped(inputs: PartitionInputs) -> pl.DataFrame:
     answered = inputs.produced.filter(pl.col("base_offset") >= 0).select(place)
     refused = inputs.produced.filter(pl.col("base_offset") < 0)["crc"].cast(pl.Int64)
     logged = [
-        log.filter(pl.col("crc").cast(pl.Int64).is_in(refused.implode())).select(place)
-        for log in inputs.logs.values()
+        log.filter(pl.col("crc").cast(pl.Int64).is_in(refused.implode())).select(place) for log in inputs.logs.values()
     ]
     return pl.concat([answered, *logged])
 
@@ -99,26 +98,16 @@ def reads_before_sends(inputs: PartitionInputs, findings: PartitionFindings) -> 
     acked = inputs.acked.group_by(PLACE).agg(pl.col("invoked_ns").min().alias("sent_ns"))
     known = reads.join(acked, on=PLACE, how="left")
     if inputs.job.all_sends:
-        offered = pl.concat(
-            [frame.select(*VALUE, "invoked_ns") for frame in (inputs.sends, inputs.pending)]
-        )
+        offered = pl.concat([frame.select(*VALUE, "invoked_ns") for frame in (inputs.sends, inputs.pending)])
         any_of = offered.group_by(VALUE).agg(pl.col("invoked_ns").min().alias("any_ns"))
-        known = known.join(any_of, on=VALUE, how="left").with_columns(
-            pl.coalesce("sent_ns", "any_ns").alias("sent_ns")
-        )
+        known = known.join(any_of, on=VALUE, how="left").with_columns(pl.coalesce("sent_ns", "any_ns").alias("sent_ns"))
     bad = known.filter(pl.col("time_ns") < pl.col("sent_ns")).sort("offset", "client", "op")
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = pl.all_horizontal(pl.col(name) == row[name] for name in VALUE)
-        read = inputs.polls.filter(
-            (pl.col("client") == row["client"]) & (pl.col("op") == row["op"])
-        )
+        read = inputs.polls.filter((pl.col("client") == row["client"]) & (pl.col("op") == row["op"]))
         early_ms = (row["sent_ns"] - row["time_ns"]) / 1e6
         text = f"a reader received the record at offset {row['offset']} {early_ms:.3f} ms before its send began"
-        return (
-            [row["offset"]],
-            [*operation_rows(read), *operation_rows(inputs.sends.filter(same))],
-            text,
-        )
+        return ([row["offset"]], [*operation_rows(read), *operation_rows(inputs.sends.filter(same))], text)
 
     findings.add_each("read-before-send", bad, describe)

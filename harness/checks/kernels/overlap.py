@@ -77,13 +77,10 @@ def _commits(inputs: PartitionInputs) -> pl.DataFrame:
         return NO_COMMITS
     produced = inputs.produced.select("producer_id", "completed_ns").sort("completed_ns")
     transactions = inputs.coordinators.transactions
-    decided = transactions.filter(pl.col("state") == PREPARE_COMMIT).select(
-        "producer_id", "time_ns"
-    )
+    decided = transactions.filter(pl.col("state") == PREPARE_COMMIT).select("producer_id", "time_ns")
     return decided.join_asof(
-        produced, left_on="time_ns", right_on="completed_ns", by="producer_id", coalesce=False,
-        check_sortedness=False,
-    ).drop_nulls("completed_ns")  # fmt: skip
+        produced, left_on="time_ns", right_on="completed_ns", by="producer_id", coalesce=False, check_sortedness=False
+    ).drop_nulls("completed_ns")
 
 
 def traffic(inputs: PartitionInputs) -> dict[str, Any]:
@@ -100,9 +97,7 @@ def traffic(inputs: PartitionInputs) -> dict[str, Any]:
             met_any += _met_any(began, ended, windows)
     if not bounds:
         return {}
-    return {
-        "began_ns": min(bounds[::2]), "ended_ns": max(bounds[1::2]), "met": met.tolist(), "met_any": met_any,
-    }  # fmt: skip
+    return {"began_ns": min(bounds[::2]), "ended_ns": max(bounds[1::2]), "met": met.tolist(), "met_any": met_any}
 
 
 def _met_any(began: Times, ended: Times, windows: npt.NDArray[np.int64]) -> int:
@@ -131,7 +126,4 @@ def unread_records(inputs: PartitionInputs, findings: PartitionFindings) -> None
     last = int(fetched["last_offset"].to_numpy().max())
     unread = int((inputs.final["offset"].to_numpy() > last).sum())
     if unread:
-        findings.unread = {
-            "records": unread,
-            "last_ns": int(fetched["completed_ns"].to_numpy().max()),
-        }
+        findings.unread = {"records": unread, "last_ns": int(fetched["completed_ns"].to_numpy().max())}

@@ -105,9 +105,7 @@ def repeated_values(inputs: PartitionInputs) -> Column:
 
 def in_order(inputs: PartitionInputs) -> bool:
     """True when the acknowledged sends of each client and key have offsets in the order of their invocation."""
-    outcome, offset, client, key, op = _columns(
-        inputs.sends, "outcome", "offset", "client", "key_hash", "op"
-    )
+    outcome, offset, client, key, op = _columns(inputs.sends, "outcome", "offset", "client", "key_hash", "op")
     judged = (outcome == OperationType.OK) & (offset >= 0)
     offset, client, key, op = offset[judged], client[judged], key[judged], op[judged]
     order = _by_client(client)
@@ -136,9 +134,7 @@ def read_in_order(inputs: PartitionInputs) -> bool:
     order = _by_client(client)
     if ((np.diff(op[order]) <= 0) & (client[order][1:] == client[order][:-1])).any():
         order = np.lexsort((op, client))
-    follows = (np.diff(client[order].astype(np.int64)) == 0) & (
-        kind[order] == OperationFunction.POLL
-    )[1:]
+    follows = (np.diff(client[order].astype(np.int64)) == 0) & (kind[order] == OperationFunction.POLL)[1:]
     follows &= (kind[order] == OperationFunction.POLL)[:-1]
     return bool((np.diff(offset[order])[follows] == 1).all())
 

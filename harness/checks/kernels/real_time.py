@@ -75,18 +75,14 @@ def batches_in_real_time_order(inputs: PartitionInputs, findings: PartitionFindi
     kept = _timed_batches(inputs)
     if len(kept) < 2:
         return
-    offset, invoked, time = (
-        kept[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns")
-    )
+    offset, invoked, time = (kept[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns"))
     bad = kept.filter(pl.Series(_sent_too_late(offset, invoked, time)))
     known = inputs.acknowledged_by_offset().offset
     first = np.searchsorted(known, bad["base_offset"].to_numpy(), "left")
     beyond = np.searchsorted(known, bad["last_offset"].to_numpy(), "right")
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        later = kept.filter(pl.col("base_offset") > row["base_offset"]).sort(
-            "completed_ns", "base_offset"
-        )
+        later = kept.filter(pl.col("base_offset") > row["base_offset"]).sort("completed_ns", "base_offset")
         other = later["base_offset"][0]
         pair = inputs.produced.join(kept.select(BATCH), on=BATCH, how="semi").filter(
             pl.col("base_offset").is_in([row["base_offset"], other])
@@ -103,9 +99,7 @@ def batches_in_real_time_order(inputs: PartitionInputs, findings: PartitionFindi
 
 def _responded_in_order(inputs: PartitionInputs) -> bool:
     """Whether no request was read after a response with a higher offset was ready, which is usual."""
-    columns: list[Column] = [
-        inputs.produced[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns")
-    ]
+    columns: list[Column] = [inputs.produced[name].to_numpy() for name in ("base_offset", "invoked_ns", "completed_ns")]
     offset = columns[0]
     rows = np.flatnonzero(offset >= 0)
     rows = rows[np.argsort(offset[rows], kind="stable")]
@@ -123,11 +117,7 @@ def _timed_batches(inputs: PartitionInputs) -> pl.DataFrame:
         return pl.DataFrame(schema=BATCH_SCHEMA)
     first = produced.group_by(SEQUENCE).agg(pl.col("invoked_ns").min().alias("first_ns"))
     each = inputs.job.taps_of_all_leaders
-    began = (
-        pl.when(pl.col("producer_id") < 0)
-        .then("invoked_ns")
-        .otherwise(pl.col("first_ns") if each else 0)
-    )
+    began = pl.when(pl.col("producer_id") < 0).then("invoked_ns").otherwise(pl.col("first_ns") if each else 0)
     return (
         produced.filter((pl.col("error") == 0) & (pl.col("base_offset") >= 0))
         .join(_agreed(inputs), on=BATCH, how="semi")

@@ -79,31 +79,21 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     compared = confirmed.join(final, on="offset", how="left")
     missing = pl.col("final_value_hash").is_null()
     explained = pl.Series(superseded(inputs, compared))
-    changed = (pl.col("key_hash") != pl.col("final_key_hash")) | (
-        pl.col("value_hash") != pl.col("final_value_hash")
-    )
+    changed = (pl.col("key_hash") != pl.col("final_key_hash")) | (pl.col("value_hash") != pl.col("final_value_hash"))
     bad = (
         compared.with_columns(missing.alias("missing"))
         .filter((pl.col("missing") & ~explained) | changed)
         .group_by("offset")
-        .agg(
-            pl.col("missing").all(), (pl.col("kind") == OperationFunction.SEND).any().alias("acked")
-        )
+        .agg(pl.col("missing").all(), (pl.col("kind") == OperationFunction.SEND).any().alias("acked"))
         .sort("offset")
     )
     held = holders(inputs, bad["offset"])
     high = inputs.high if inputs.high is not None else 0
     everywhere = held == len(inputs.logs) if inputs.logs else bad["offset"].to_numpy() < high
-    everywhere &= inputs.to_the_end & ~removed(
-        inputs, bad["offset"].to_numpy()
-    )  # a cleaned batch may lack the record
-    bad = bad.with_columns(
-        pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held)
-    )
+    everywhere &= inputs.to_the_end & ~removed(inputs, bad["offset"].to_numpy())  # a cleaned batch may lack the record
+    bad = bad.with_columns(pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held))
     findings.lost_offsets.update(bad["offset"].to_list())
-    findings.add_each(
-        "lost-write", bad.filter(~pl.col("unseen")), lambda row: _describe_lost(inputs, row)
-    )
+    findings.add_each("lost-write", bad.filter(~pl.col("unseen")), lambda row: _describe_lost(inputs, row))
     findings.add_each("unseen", bad.filter("unseen"), lambda row: _describe_unseen(inputs, row))
 
 
@@ -120,8 +110,7 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
         )
     elif inputs.logs:
         problem = (
-            f"the final read has no record at offset {offset}, and {_brokers_with(inputs, offset)}: "
-            "lost in the brokers"
+            f"the final read has no record at offset {offset}, and {_brokers_with(inputs, offset)}: lost in the brokers"
         )
     elif not inputs.to_the_end:
         problem = f"no reader received it, although readers received offsets up to {(inputs.high or 0) - 1}"
@@ -135,9 +124,7 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
 def _brokers_with(inputs: PartitionInputs, offset: int) -> str:
     """Return a clause that says which brokers' logs have the offset."""
     wanted = np.array([offset], np.int64)
-    have = [
-        str(node) for node, log in sorted(inputs.logs.items()) if has_offsets(log, wanted).all()
-    ]
+    have = [str(node) for node, log in sorted(inputs.logs.items()) if has_offsets(log, wanted).all()]
     everywhere = ", ".join(map(str, sorted(inputs.logs)))
     if not have:
         return f"none of brokers {everywhere} has the offset in its log"
@@ -149,9 +136,7 @@ def _brokers_with(inputs: PartitionInputs, offset: int) -> str:
 def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
     offset = row["offset"]
     if inputs.logs:
-        place = (
-            f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
-        )
+        place = f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
         where = "lost on the way to the consumer"
     else:
         place = f"offset {offset} is below the final high watermark {inputs.high}"
@@ -160,9 +145,7 @@ def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list
     return [offset], _operations_at(inputs, offset), text
 
 
-def _lost_in_logs(
-    inputs: PartitionInputs, findings: PartitionFindings, confirmed: pl.DataFrame
-) -> None:
+def _lost_in_logs(inputs: PartitionInputs, findings: PartitionFindings, confirmed: pl.DataFrame) -> None:
     """Report lost writes without a final read: only the presence of offsets in the logs can be checked then."""
     if not inputs.logs:
         return
@@ -196,9 +179,7 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
         return
     if not inputs.to_the_end:
         return
-    sent = inputs.acked.group_by(IDENTITY).agg(
-        pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("unplaced")
-    )
+    sent = inputs.acked.group_by(IDENTITY).agg(pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("unplaced"))
     there = inputs.final.group_by(IDENTITY).agg(pl.len().alias("there"))
     short = (
         sent.filter(pl.col("unplaced") > 0)
@@ -206,18 +187,14 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
         .with_columns(pl.col("there").fill_null(0))
         .filter(pl.col("there") < pl.col("sent"))
         .with_columns(
-            pl.min_horizontal(
-                pl.col("sent").cast(pl.Int64) - pl.col("there"), pl.col("unplaced")
-            ).alias("lost")
+            pl.min_horizontal(pl.col("sent").cast(pl.Int64) - pl.col("there"), pl.col("unplaced")).alias("lost")
         )
         .sort(IDENTITY)
     )
     each = short.select(pl.all().repeat_by("lost")).explode(*short.columns) if len(short) else short
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        sends = unplaced.filter(
-            (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
-        )
+        sends = unplaced.filter((pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"]))
         text = (
             f"a record was sent and acknowledged {times(row['sent'])}, without an offset, but the final read has it "
             f"{times(row['there'])}"
@@ -267,16 +244,9 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if inputs.final is None or not len(repeated):
         return
     several = pl.col("value_hash").is_in(pl.Series(repeated).implode())
-    sent = pl.concat(
-        [frame.filter(several).select(IDENTITY) for frame in (inputs.sends, inputs.pending)]
-    )
+    sent = pl.concat([frame.filter(several).select(IDENTITY) for frame in (inputs.sends, inputs.pending)])
     counted = sent.group_by(IDENTITY).agg(pl.len().alias("sent"))
-    there = (
-        inputs.visible()
-        .filter(several)
-        .group_by(IDENTITY)
-        .agg(pl.len().alias("there"), pl.col("offset"))
-    )
+    there = inputs.visible().filter(several).group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
     bad = (
         there.join(counted, on=IDENTITY)
         .filter(pl.col("there") > pl.col("sent"))
@@ -287,9 +257,7 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
         assert inputs.final is not None
-        rows = operation_rows(inputs.sends.filter(same)) + operation_rows(
-            inputs.final.filter(same), "final read"
-        )
+        rows = operation_rows(inputs.sends.filter(same)) + operation_rows(inputs.final.filter(same), "final read")
         text = f"a record was sent {times(row['sent'])}, but the log has it {times(row['there'])}"
         if epochs := describe_epochs(inputs, row["offset"]):
             text = f"{text}: {epochs}"
@@ -306,9 +274,7 @@ def readable_offsets(inputs: PartitionInputs) -> npt.NDArray[np.int64]:
     return there[~_transactional(inputs, there)]
 
 
-def _transactional(
-    inputs: PartitionInputs, offsets: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
+def _transactional(inputs: PartitionInputs, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return for each offset whether its batch is of a transaction: a reader of committed data may pass over it."""
     found = np.zeros(len(offsets), np.bool_)
     for log in inputs.logs.values():
@@ -347,11 +313,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         inputs.polls.sort("client", "op")
         .with_columns(
             pl.col("kind").is_in(BREAKS).cum_sum().over("client").alias("session"),
-            pl.when(pl.col("kind").is_in(BREAKS))
-            .then("kind")
-            .forward_fill()
-            .over("client")
-            .alias("set_by"),
+            pl.when(pl.col("kind").is_in(BREAKS)).then("kind").forward_fill().over("client").alias("set_by"),
         )
         .filter(pl.col("kind") == OperationFunction.POLL)
         .with_columns(
@@ -363,9 +325,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     )
 
     def pair(row: Row) -> list[Row]:
-        reads = (pl.col("client") == row["client"]) & pl.col("op").is_in(
-            [row["op_before"], row["op"]]
-        )
+        reads = (pl.col("client") == row["client"]) & pl.col("op").is_in([row["op_before"], row["op"]])
         return operation_rows(inputs.polls.filter(reads).sort("op"))
 
     back = steps.filter(pl.col("offset") <= pl.col("before")).sort("client", "op")

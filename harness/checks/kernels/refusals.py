@@ -39,20 +39,16 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     refused = _unresolved(inputs)
     if not len(refused) or inputs.final is None:
         return
-    refused = pl.concat(
-        _with_accounted(inputs, of_client) for of_client in refused.partition_by("client")
+    refused = pl.concat(_with_accounted(inputs, of_client) for of_client in refused.partition_by("client"))
+    unseen = refused.with_columns((pl.col("count").cast(pl.Int64) - pl.col("by_time")).alias("missing")).filter(
+        pl.col("missing") > 0
     )
-    unseen = refused.with_columns(
-        (pl.col("count").cast(pl.Int64) - pl.col("by_time")).alias("missing")
-    ).filter(pl.col("missing") > 0)
     if not len(unseen):
         return
     unsure = int((inputs.sends["outcome"] == OperationType.INFO).sum()) + len(inputs.pending)
     lacking = (
         unseen.with_columns(
-            (pl.col("count").cast(pl.Int64) - pl.max_horizontal("by_time", "later") - unsure).alias(
-                "lacking"
-            )
+            (pl.col("count").cast(pl.Int64) - pl.max_horizontal("by_time", "later") - unsure).alias("lacking")
         )
         .filter(pl.col("lacking") > 0)
         .sort("lacking", descending=True, maintain_order=True)
@@ -64,12 +60,14 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         "errors": sorted(unseen["error"].explode().unique().to_list()),
         "lacking": [
             {
-                "client": row["client"], "records": row["lacking"], "since_ns": row["completed_ns"],
+                "client": row["client"],
+                "records": row["lacking"],
+                "since_ns": row["completed_ns"],
                 "errors": sorted(row["error"]),
             }
             for row in lacking.sort("client").iter_rows(named=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def _appended(inputs: PartitionInputs) -> list[list[int]]:
@@ -136,9 +134,7 @@ def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFr
     by_time = np.searchsorted(stamps, last, "right") - np.searchsorted(stamps, base, "left")
     mine = appended.filter(pl.col("client") == client).sort("completed_ns")
     so_far = np.concatenate([[0], np.cumsum(mine["count"].to_numpy().astype(np.int64))])
-    before = np.searchsorted(
-        mine["completed_ns"].to_numpy(), refused["completed_ns"].to_numpy(), "left"
-    )
+    before = np.searchsorted(mine["completed_ns"].to_numpy(), refused["completed_ns"].to_numpy(), "left")
     later = so_far[-1] - so_far[before]
     by_time = np.where(_timestamps_identify(inputs, refused), by_time, 0)
     return refused.with_columns(pl.Series("by_time", by_time), pl.Series("later", later))
@@ -146,9 +142,7 @@ def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFr
 
 def _timestamps_identify(inputs: PartitionInputs, refused: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Return for each refused batch whether the timestamps in the log say which records are its own."""
-    stamped = any(
-        bool((log["attributes"].to_numpy() & LOG_APPEND_TIME).any()) for log in inputs.logs.values()
-    )
+    stamped = any(bool((log["attributes"].to_numpy() & LOG_APPEND_TIME).any()) for log in inputs.logs.values())
     clock: npt.NDArray[np.bool_] = refused["created_ns"].to_numpy() >= inputs.job.started_ns
     return clock & (not (stamped or inputs.low > 0 or inputs.job.cleaned_end))
 

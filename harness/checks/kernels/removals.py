@@ -59,13 +59,10 @@ def superseded(inputs: PartitionInputs, rows: pl.DataFrame) -> Mask:
     explained = np.zeros(len(rows), np.bool_)
     suspects = rows.filter(pl.Series(cleaned))
     offset = pl.col("offset")
-    later = (
-        suspects.join(_latest(inputs), on="key_hash", how="left", maintain_order="left")
-        .select(
-            (offset < pl.max_horizontal("latest", "tombstone").fill_null(-1)).alias("later"),
-            (pl.col("value_hash") == 0).alias("is_tombstone"),
-        )
-    )  # fmt: skip
+    later = suspects.join(_latest(inputs), on="key_hash", how="left", maintain_order="left").select(
+        (offset < pl.max_horizontal("latest", "tombstone").fill_null(-1)).alias("later"),
+        (pl.col("value_hash") == 0).alias("is_tombstone"),
+    )
     gone = later["later"].to_numpy() | _was_aborted(inputs, suspects["offset"].to_numpy())
     tombstones = later["is_tombstone"].to_numpy() & ~gone
     if tombstones.any():
@@ -100,20 +97,24 @@ def _was_aborted(inputs: PartitionInputs, offsets: Offsets) -> Mask:
     By the coordinators and the tap, because compaction removes the records and at last the marker.
     """
     found: Mask = np.zeros(len(offsets), np.bool_)
-    decisions = inputs.coordinators.transactions.filter(
-        pl.col("state").is_in([*COMMITS, *ABORTS, END_UNKNOWN])
-    ).sort("time_ns")
+    decisions = inputs.coordinators.transactions.filter(pl.col("state").is_in([*COMMITS, *ABORTS, END_UNKNOWN])).sort(
+        "time_ns"
+    )
     if not len(decisions) or not len(offsets):
         return found
     produced = inputs.produced.filter((pl.col("error") == 0) & (pl.col("base_offset") >= 0))
     ended = (
         produced.sort("invoked_ns")
         .join_asof(
-            decisions.select("producer_id", "state", "time_ns"), left_on="invoked_ns", right_on="time_ns",
-            by="producer_id", strategy="forward", check_sortedness=False,
+            decisions.select("producer_id", "state", "time_ns"),
+            left_on="invoked_ns",
+            right_on="time_ns",
+            by="producer_id",
+            strategy="forward",
+            check_sortedness=False,
         )
         .filter(pl.col("state").is_in([*ABORTS, END_UNKNOWN]))
-    )  # fmt: skip
+    )
     for base, last in ended.select("base_offset", "last_offset").unique().iter_rows():
         found |= (offsets >= base) & (offsets <= last)
     return found
@@ -143,15 +144,17 @@ def _times_of(inputs: PartitionInputs, rows: pl.DataFrame) -> tuple[Offsets, Off
     """Return for each row when its record was sent at the earliest, and its timestamp; -1 where that is not known."""
     identity = ["key_hash", "value_hash"]
     sends = pl.concat([inputs.sends, inputs.pending])
-    earliest = sends.group_by(identity).agg(
-        pl.col("invoked_ns").min(), pl.col("timestamp_ms").min()
+    earliest = sends.group_by(identity).agg(pl.col("invoked_ns").min(), pl.col("timestamp_ms").min())
+    exact = (
+        inputs.acked.filter(pl.col("offset") >= 0)
+        .group_by("offset")
+        .agg(pl.col("invoked_ns").min().alias("own_ns"), pl.col("timestamp_ms").min().alias("own_ms"))
     )
-    exact = inputs.acked.filter(pl.col("offset") >= 0).group_by("offset").agg(
-        pl.col("invoked_ns").min().alias("own_ns"), pl.col("timestamp_ms").min().alias("own_ms")
-    )  # fmt: skip
-    joined = rows.select("offset", *identity).join(
-        earliest, on=identity, how="left", maintain_order="left"
-    ).join(exact, on="offset", how="left", maintain_order="left")  # fmt: skip
+    joined = (
+        rows.select("offset", *identity)
+        .join(earliest, on=identity, how="left", maintain_order="left")
+        .join(exact, on="offset", how="left", maintain_order="left")
+    )
     return (
         joined.select(pl.coalesce("own_ns", "invoked_ns").fill_null(-1)).to_series().to_numpy(),
         joined.select(pl.coalesce("own_ms", "timestamp_ms").fill_null(-1)).to_series().to_numpy(),
@@ -172,10 +175,7 @@ def below_the_low_watermark(inputs: PartitionInputs, findings: PartitionFindings
         return
     acked = inputs.acked.filter((pl.col("offset") >= 0) & (pl.col("offset") < inputs.low))
     batches = inputs.acked_batches.filter(pl.col("last_offset") < inputs.low)
-    inside = [
-        _offsets_of(int(base), int(last))
-        for base, last in batches.select("base_offset", "last_offset").rows()
-    ]
+    inside = [_offsets_of(int(base), int(last)) for base, last in batches.select("base_offset", "last_offset").rows()]
     offsets = np.unique(np.concatenate([acked["offset"].to_numpy(), *inside]))
     unread = offsets[~_received(inputs, offsets)]
     if len(unread):

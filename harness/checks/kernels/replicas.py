@@ -29,19 +29,13 @@ def convergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     ends = _ends(inputs)
     listed = ", ".join(f"broker {node} at {end}" for node, end in ends.items())
     if len(set(ends.values())) > 1:
-        findings.unknown.append(
-            f"replicas of {place} had not converged: log end offsets differ ({listed})"
-        )
+        findings.unknown.append(f"replicas of {place} had not converged: log end offsets differ ({listed})")
     elif inputs.high is not None and any(end not in {inputs.high, 0} for end in ends.values()):
         findings.unknown.append(
             f"replicas of {place} had not converged: log end offsets are {listed}, "
             f"expected the high watermark {inputs.high}"
         )
-    elif (
-        inputs.high is not None
-        and any(end == 0 != inputs.high for end in ends.values())
-        and inputs.low == 0
-    ):
+    elif inputs.high is not None and any(end == 0 != inputs.high for end in ends.values()) and inputs.low == 0:
         findings.unknown.append(
             f"some replicas of {place} are empty ({listed}), but the high watermark is {inputs.high}"
         )
@@ -76,21 +70,15 @@ def divergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         log_batches(inputs)
         .filter((pl.col("last_offset") >= start) & (pl.col("base_offset") <= end))
         .group_by("base_offset")
-        .agg(
-            pl.col("node").n_unique().alias("replicas"), *(pl.col(name).n_unique() for name in same)
-        )
-        .filter(
-            (pl.col("replicas") != len(filled))
-            | pl.any_horizontal(pl.col(name) > 1 for name in same)
-        )
+        .agg(pl.col("node").n_unique().alias("replicas"), *(pl.col(name).n_unique() for name in same))
+        .filter((pl.col("replicas") != len(filled)) | pl.any_horizontal(pl.col(name) > 1 for name in same))
         .sort("base_offset")
     )
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
         if row["replicas"] != len(filled):
             text = (
-                f"only {row['replicas']} of {len(filled)} replicas have a batch with base offset "
-                f"{row['base_offset']}"
+                f"only {row['replicas']} of {len(filled)} replicas have a batch with base offset {row['base_offset']}"
             )
         else:
             different = [name.replace("_", " ") for name in same if row[name] > 1]
@@ -119,18 +107,13 @@ def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         findings.add_each(
             "corrupt-batch",
             named.filter(~pl.col("crc_good")),
-            lambda row: describe(
-                row, f"the CRC of the batch at offset {row['base_offset']} does not match its bytes"
-            ),
+            lambda row: describe(row, f"the CRC of the batch at offset {row['base_offset']} does not match its bytes"),
         )
         findings.add_each(
             "log-gap",
             named.filter(
                 (pl.col("base_offset") != pl.col("before") + 1)
-                & (
-                    (pl.col("base_offset") > inputs.job.cleaned_end)
-                    | (pl.col("base_offset") <= pl.col("before"))
-                )
+                & ((pl.col("base_offset") > inputs.job.cleaned_end) | (pl.col("base_offset") <= pl.col("before")))
             ),
             lambda row: describe(
                 row,
@@ -164,9 +147,7 @@ def epoch_caches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         cache = pl.DataFrame(entries, schema={"cached": pl.Int64, "start": pl.Int64}, orient="row")
         wrong = (
             log.sort("base_offset")
-            .join_asof(
-                cache.sort("start"), left_on="base_offset", right_on="start", strategy="backward"
-            )
+            .join_asof(cache.sort("start"), left_on="base_offset", right_on="start", strategy="backward")
             .filter(pl.col("cached") != pl.col("leader_epoch"))
         )
 

@@ -31,23 +31,18 @@ def as_stored(produced: pl.DataFrame, logs: Mapping[int, pl.DataFrame]) -> pl.Da
     if _all_are_stored(produced, logs):
         return produced
     keys = [pl.col(name).cast(pl.Int64) for name in KEYS]
-    stored = (
-        pl.concat(
-            [
-                log.filter(pl.col("producer_id") >= 0).select(
-                    *keys,
-                    pl.col("crc").cast(pl.UInt32).alias("stored_crc"),
-                    pl.col("max_timestamp_ms").cast(pl.Int64).alias("stored_ms"),
-                )
-                for log in logs.values()
-            ]
-        )
-        .unique(KEYS, keep="first", maintain_order=True)
-    )  # fmt: skip
+    stored = pl.concat(
+        [
+            log.filter(pl.col("producer_id") >= 0).select(
+                *keys,
+                pl.col("crc").cast(pl.UInt32).alias("stored_crc"),
+                pl.col("max_timestamp_ms").cast(pl.Int64).alias("stored_ms"),
+            )
+            for log in logs.values()
+        ]
+    ).unique(KEYS, keep="first", maintain_order=True)
     asked = produced.select(*keys, "crc", "error", pl.col("max_timestamp_ms").alias("sent_ms"))
     found = asked.join(stored, on=list(KEYS), how="left", maintain_order="left")
     again = (pl.col("error") == 0) & (pl.col("stored_ms") != pl.col("sent_ms"))
-    crc = found.select(
-        pl.when(again.fill_null(value=False)).then("stored_crc").otherwise("crc").alias("crc")
-    )
+    crc = found.select(pl.when(again.fill_null(value=False)).then("stored_crc").otherwise("crc").alias("crc"))
     return produced.with_columns(crc["crc"].cast(produced.schema["crc"]))

@@ -48,14 +48,10 @@ def records_sent_again(inputs: PartitionInputs, findings: PartitionFindings) -> 
     bad = _idempotent(inputs, pairs).sort("offset_again")
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        both = sends.filter(
-            (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
-        ).sort("invoked_ns")
-        how = (
-            "again"
-            if row["client"] == row["client_again"]
-            else f"again as {client_mark(row['client_again'])}"
+        both = sends.filter((pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])).sort(
+            "invoked_ns"
         )
+        how = "again" if row["client"] == row["client_again"] else f"again as {client_mark(row['client_again'])}"
         text = (
             f"{client_mark(row['client'])} sent the record without a certain outcome, and the application sent it "
             f"{how} under other sequences, so that no broker can recognise it: when the first send was appended "

@@ -62,12 +62,9 @@ def after_transactions(inputs: PartitionInputs, findings: PartitionFindings) -> 
 
 def _describe(inputs: PartitionInputs, found: _Wrong) -> tuple[list[int], list[Row], str]:
     reads = inputs.polls.filter(
-        (pl.col("client") == found.client)
-        & pl.col("op").is_in([found.before["op"], found.read["op"]])
+        (pl.col("client") == found.client) & pl.col("op").is_in([found.before["op"], found.read["op"]])
     )
-    state = (
-        "was aborted" if found.before["outcome"] == OperationType.FAIL else "has an unknown outcome"
-    )
+    state = "was aborted" if found.before["outcome"] == OperationType.FAIL else "has an unknown outcome"
     text = (
         f"a consumer read offset {found.before['offset']} last in a transaction that {state}, and went on at offset "
         f"{found.read['offset']}, expected {found.expected}, where the transaction began"

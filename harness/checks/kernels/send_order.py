@@ -45,9 +45,7 @@ def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     bad = (
         acked.filter(pl.col("offset") >= 0)
         .sort(*OF_A_KEY, "op")
-        .with_columns(
-            pl.col("offset").shift(1).alias("before"), pl.col("op").shift(1).alias("op_before")
-        )
+        .with_columns(pl.col("offset").shift(1).alias("before"), pl.col("op").shift(1).alias("op_before"))
         .filter(same & (pl.col("offset") < pl.col("before")))
         .sort("offset")
     )
@@ -89,9 +87,7 @@ def _placed(inputs: PartitionInputs) -> pl.DataFrame:
 
 def _unplaced_beside_others(acked: pl.DataFrame) -> int:
     """Count the sends without a known offset where their client sent others with the same key."""
-    several = acked.group_by(OF_A_KEY).agg(
-        pl.len().alias("sends"), (pl.col("offset") < 0).sum().alias("unplaced")
-    )
+    several = acked.group_by(OF_A_KEY).agg(pl.len().alias("sends"), (pl.col("offset") < 0).sum().alias("unplaced"))
     return int(several.filter(pl.col("sends") > 1)["unplaced"].sum())
 
 

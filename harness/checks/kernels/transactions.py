@@ -50,10 +50,7 @@ def committed_reads(inputs: PartitionInputs, findings: PartitionFindings) -> Non
         return
     read = (
         read.cast({"crc": pl.Int64})
-        .join(
-            batches.select("last_offset", "crc", "marker", "aborted", "produced_ns"),
-            on=["last_offset", "crc"],
-        )
+        .join(batches.select("last_offset", "crc", "marker", "aborted", "produced_ns"), on=["last_offset", "crc"])
         .sort("completed_ns")
         .unique(["last_offset", "crc", "client"], keep="first", maintain_order=True)
         .with_columns((pl.col("last_offset") - pl.col("base_offset") + 1).alias("records"))
@@ -61,9 +58,7 @@ def committed_reads(inputs: PartitionInputs, findings: PartitionFindings) -> Non
     aborted = read.filter(pl.col("aborted").fill_null(value=False))
     findings.add_each("aborted-read", aborted, lambda row: _describe_read(row, "was aborted"))
     early = _before_decision(inputs, read.filter(~pl.col("aborted").fill_null(value=False)))
-    findings.add_each(
-        "precommitted-read", early, lambda row: _describe_read(row, "was not decided yet")
-    )
+    findings.add_each("precommitted-read", early, lambda row: _describe_read(row, "was not decided yet"))
 
 
 def _before_decision(inputs: PartitionInputs, read: pl.DataFrame) -> pl.DataFrame:
@@ -77,12 +72,10 @@ def _before_decision(inputs: PartitionInputs, read: pl.DataFrame) -> pl.DataFram
     with_rows = known["producer_id"].unique().implode()
     return (
         read.filter(pl.col("producer_id").is_in(with_rows))
-        .join_asof(
-            decisions, left_on="completed_ns", right_on="time_ns", by="producer_id", check_sortedness=False
-        )
+        .join_asof(decisions, left_on="completed_ns", right_on="time_ns", by="producer_id", check_sortedness=False)
         .filter(pl.col("decided_ns").is_null() | (pl.col("decided_ns") < pl.col("produced_ns")))
         .sort("last_offset", "client")
-    )  # fmt: skip
+    )
 
 
 def _describe_read(row: Row, what: str) -> tuple[list[int], list[Row], str]:
@@ -102,9 +95,7 @@ def torn_transactions(inputs: PartitionInputs, findings: PartitionFindings) -> N
     if not len(found):
         return
     torn = found.filter(
-        pl.col("marker").is_not_null()
-        & pl.col("decided").is_not_null()
-        & (pl.col("decided") == pl.col("aborted"))
+        pl.col("marker").is_not_null() & pl.col("decided").is_not_null() & (pl.col("decided") == pl.col("aborted"))
     )
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
@@ -177,9 +168,7 @@ def _why_open(inputs: PartitionInputs, row: Row) -> tuple[str, str]:
         if inputs.end_ns - since < MARKERS_NS:
             return "", ""
         return "stuck-transaction", text if inputs.end_ns - since > PATIENCE_NS else ""
-    ongoing = known.filter(
-        (pl.col("producer_id") == row["producer_id"]) & (pl.col("state") == TRANSACTION_ONGOING)
-    )
+    ongoing = known.filter((pl.col("producer_id") == row["producer_id"]) & (pl.col("state") == TRANSACTION_ONGOING))
     if len(ongoing):
         timeout_ns = int(ongoing["timeout_ms"][-1]) * MS
         text = (

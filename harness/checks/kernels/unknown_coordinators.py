@@ -19,9 +19,7 @@ def without_tap(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     place = f"{findings.topic}-{findings.partition}"
     who = ", ".join(map(str, nodes))
-    missing = (
-        f"the run folder has no tap of the coordinators of {counted(len(nodes), 'broker')} ({who})"
-    )
+    missing = f"the run folder has no tap of the coordinators of {counted(len(nodes), 'broker')} ({who})"
     batches = transactional_batches(inputs)
     if len(batches):
         text = f"{missing}: whether the transactions in {place} were decided as its log has them is not known"

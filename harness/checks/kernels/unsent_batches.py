@@ -31,9 +31,7 @@ from .identical_records import covered
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
 SETTLED_NS = 1_000_000_000
-REFUSED = (
-    2, 3, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53, 59, 76, 87, 90, 120,
-)  # fmt: skip
+REFUSED = (2, 3, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53, 59, 76, 87, 90, 120)
 """CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_TOPIC_EXCEPTION, RECORD_LIST_TOO_LARGE,
 NOT_ENOUGH_REPLICAS, INVALID_REQUIRED_ACKS, three refusals of authorization (29, 31, 53), INVALID_TIMESTAMP,
 UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_FOR_MESSAGE_FORMAT, POLICY_VIOLATION, OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -51,13 +49,9 @@ def batches_without_request(inputs: PartitionInputs, findings: PartitionFindings
     )
     refused = (pl.col("base_offset") < 0) & pl.col("error").is_in(REFUSED)
     others = rows.filter(~refused)
-    strange = strange.filter(
-        ~_is_of(strange, others) & ~pl.col("count").is_in(_unknown_contents(inputs, others))
-    )
+    strange = strange.filter(~_is_of(strange, others) & ~pl.col("count").is_in(_unknown_contents(inputs, others)))
     is_known = _is_of(strange, rows)
-    findings.add_each(
-        "failed-write", strange.filter(is_known), lambda row: _describe_refused(inputs, row)
-    )
+    findings.add_each("failed-write", strange.filter(is_known), lambda row: _describe_refused(inputs, row))
     findings.add_each("unknown-origin", strange.filter(~is_known), _describe_unknown)
 
 
@@ -86,7 +80,7 @@ def _uncovered(inputs: PartitionInputs) -> pl.DataFrame:
         .filter(pl.col("base_offset") >= pl.col("began"))
         .unique("base_offset", keep="first", maintain_order=True)
         .sort("base_offset")
-    )  # fmt: skip
+    )
     responded = inputs.produced.filter(pl.col("base_offset") >= 0)
     batches = batches.filter(pl.Series(~covered(batches["base_offset"].to_numpy(), responded)))
     if not len(batches):

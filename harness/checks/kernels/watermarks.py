@@ -26,11 +26,7 @@ from .findings import PartitionFindings, Row
 from .inputs import PartitionInputs
 
 HIGH_WATERMARK, LAST_STABLE, LOG_START = "high_watermark", "last_stable_offset", "log_start_offset"
-NAMES = {
-    HIGH_WATERMARK: "high-watermark-regression",
-    LAST_STABLE: "lso-regression",
-    LOG_START: "log-start-regression",
-}
+NAMES = {HIGH_WATERMARK: "high-watermark-regression", LAST_STABLE: "lso-regression", LOG_START: "log-start-regression"}
 END_OFFSET = "end-offset-regression"
 LISTED = 2
 Mask = npt.NDArray[np.bool_]
@@ -90,9 +86,7 @@ def _judged(inputs: PartitionInputs) -> pl.DataFrame:
     return frame.sort(order).with_row_index("number")
 
 
-def _lower(
-    group: pl.DataFrame, column: str, before: Mask, after: Mask
-) -> Iterator[tuple[int, int]]:
+def _lower(group: pl.DataFrame, column: str, before: Mask, after: Mask) -> Iterator[tuple[int, int]]:
     """Yield the numbers of two rows: of `before`, and of `after` with a lower offset and a later request.
 
     Of the earlier rows the one with the largest offset is taken, and each of these offsets once.
@@ -114,9 +108,7 @@ def _lower(
             yield int(earlier[int(np.argmax(values[earlier[: last + 1]]))]), row
 
 
-def _report(
-    findings: PartitionFindings, name: str, frame: pl.DataFrame, column: str, found: list[Regression]
-) -> None:  # fmt: skip
+def _report(findings: PartitionFindings, name: str, frame: pl.DataFrame, column: str, found: list[Regression]) -> None:
     def describe(item: Regression) -> tuple[list[int], list[Row], str]:
         earlier, later = (frame.row(number, named=True) for number in item)
         words = column.replace("_", " ")
@@ -143,7 +135,11 @@ def _operation(row: Row) -> Row:
     """Return a row as the verdict shows it."""
     known = {name: row[name] for name in NAMES if row[name] >= 0}
     return {
-        "operation": f"{_response(row)} response", "client": row["client"], "broker": row["node"],
-        "leader_epoch": row["leader_epoch"], **known, "invoked_ns": row["invoked_ns"],
+        "operation": f"{_response(row)} response",
+        "client": row["client"],
+        "broker": row["node"],
+        "leader_epoch": row["leader_epoch"],
+        **known,
+        "invoked_ns": row["invoked_ns"],
         "completed_ns": row["completed_ns"],
-    }  # fmt: skip
+    }

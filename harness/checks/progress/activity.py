@@ -223,9 +223,8 @@ class PartitionActivity:
             if end - begin >= floor_ns
         ]
         return Track(
-            kind=PRODUCER, name=self.given.names[client], place=self.given.place, progress=progress,
-            gaps=_longest(gaps),
-        )  # fmt: skip
+            kind=PRODUCER, name=self.given.names[client], place=self.given.place, progress=progress, gaps=_longest(gaps)
+        )
 
     def _producer_gap(self, span: Span, progress: Spans, late: Numbers, created: Numbers) -> Gap:
         """Return the gap of a producer that had work for the whole `span`. `created`: of the rows `late`."""
@@ -238,9 +237,13 @@ class PartitionActivity:
             offsets = int(first.min()), int(last.max())
             made_ms = int(self.rows["base_timestamp_ms"][waiting].min())
         return Gap(
-            begin_ns=_last_before(progress, span[0], span[0]), end_ns=_next_after(progress, span[1], span[1]),
-            work=[span], offsets=offsets, made_ms=made_ms, recovered=_next_after(progress, span[1], -1) >= 0,
-        )  # fmt: skip
+            begin_ns=_last_before(progress, span[0], span[0]),
+            end_ns=_next_after(progress, span[1], span[1]),
+            work=[span],
+            offsets=offsets,
+            made_ms=made_ms,
+            recovered=_next_after(progress, span[1], -1) >= 0,
+        )
 
     # ---- readers -----------------------------------------------------------------------------
 
@@ -257,9 +260,7 @@ class PartitionActivity:
             self._committed = times, np.maximum.accumulate(ends)
         return self._committed
 
-    def _readable_work(
-        self, position: int, span: Span, *, committed: bool
-    ) -> tuple[Span, tuple[int, ...]]:
+    def _readable_work(self, position: int, span: Span, *, committed: bool) -> tuple[Span, tuple[int, ...]]:
         """Return when there were records from `position` on within `span`, and the first and last of them."""
         import numpy as np
 
@@ -296,15 +297,14 @@ class PartitionActivity:
             & (given.offsets["error"] == 0)
         )
         order = np.argsort(given.offsets["completed_ns"][own], kind="stable")
-        commit_ns, commits = (
-            given.offsets["completed_ns"][own][order],
-            given.offsets["offset"][own][order],
-        )
+        commit_ns, commits = (given.offsets["completed_ns"][own][order], given.offsets["offset"][own][order])
         resets = first_owned(group.owned)
         positions = Positions(
-            resets, Steps(fetched_ns, ends), Steps(commit_ns, commits),
+            resets,
+            Steps(fetched_ns, ends),
+            Steps(commit_ns, commits),
             lambda at_ns: self._end_at(at_ns, committed=committed),
-        )  # fmt: skip
+        )
         # a commit of all that was read says nothing new: a client commits by a timer, too
         risen = commit_ns[rises(commits) & (commits != positions.at(commit_ns))]
         progress = dense(np.sort(np.append(positions.progress_ns, risen)), given.floor_ns // 4)
@@ -326,14 +326,21 @@ class PartitionActivity:
             if work:
                 gaps.append(
                     Gap(
-                        begin_ns=begin, end_ns=end, work=work, offsets=_bounds(offsets),
+                        begin_ns=begin,
+                        end_ns=end,
+                        work=work,
+                        offsets=_bounds(offsets),
                         recovered=_next_after(progress, end, -1) >= 0,
                     )
-                )  # fmt: skip
+                )
         return Track(
-            kind=GROUP, name=group.name, place=given.place, progress=progress, gaps=_longest(gaps),
+            kind=GROUP,
+            name=group.name,
+            place=given.place,
+            progress=progress,
+            gaps=_longest(gaps),
             waits=dead_owners(group.owned),
-        )  # fmt: skip
+        )
 
     def _readers(self) -> list[Track]:
         """Return the readers that read this topic for no group."""
@@ -352,11 +359,7 @@ class PartitionActivity:
 
         rows, floor_ns = self.rows, self.given.floor_ns
         new = at[rises(rows["last_offset"][at])]
-        times, first, last = (
-            rows["completed_ns"][new],
-            rows["base_offset"][new],
-            rows["last_offset"][new],
-        )
+        times, first, last = (rows["completed_ns"][new], rows["base_offset"][new], rows["last_offset"][new])
         committed = self._reads_committed(at)
         continued = (np.diff(times) >= floor_ns) & (first[1:] == last[:-1] + 1)
         gaps: list[Gap] = []
@@ -366,9 +369,13 @@ class PartitionActivity:
             if work[1] > work[0]:
                 gaps.append(Gap(begin_ns=span[0], end_ns=span[1], work=[work], offsets=offsets))
         return Track(
-            kind=READER, name=self.given.names[client], place=self.given.place, progress=dense(times, floor_ns // 4),
-            gaps=_longest(gaps), begins_with_faults=True,
-        )  # fmt: skip
+            kind=READER,
+            name=self.given.names[client],
+            place=self.given.place,
+            progress=dense(times, floor_ns // 4),
+            gaps=_longest(gaps),
+            begins_with_faults=True,
+        )
 
     # ---- transactions ------------------------------------------------------------------------
 
@@ -386,15 +393,18 @@ class PartitionActivity:
                 for begin, end, done in zip(
                     decided[slow].tolist(), ended[slow].tolist(), completed[slow].tolist(), strict=True
                 )
-            ]  # fmt: skip
+            ]
             done = completed[completed < FOREVER_NS]
             done.sort()
             tracks.append(
                 Track(
-                    kind=TRANSACTIONAL_ID, name=given.names[name], place=given.place,
-                    progress=dense(done, given.floor_ns // 4), gaps=_longest(gaps),
+                    kind=TRANSACTIONAL_ID,
+                    name=given.names[name],
+                    place=given.place,
+                    progress=dense(done, given.floor_ns // 4),
+                    gaps=_longest(gaps),
                 )
-            )  # fmt: skip
+            )
         return tracks
 
 

@@ -54,10 +54,7 @@ class Disturbance:
     @property
     def span(self) -> Span:
         """When it disturbed."""
-        return (
-            self.begin_ns if self.acts_from_ns is None else self.acts_from_ns,
-            self.end_ns,
-        )
+        return (self.begin_ns if self.acts_from_ns is None else self.acts_from_ns, self.end_ns)
 
 
 def disturbances(faults: Iterable[RecordedFault]) -> list[Disturbance]:
@@ -72,10 +69,15 @@ def disturbances(faults: Iterable[RecordedFault]) -> list[Disturbance]:
         end_ns = FOREVER_NS if fault.end_ns is None else fault.end_ns
         found.append(
             Disturbance(
-                id=fault.id, label=fault.label, begin_ns=fault.begin_ns, end_ns=end_ns, nodes=fault.nodes,
-                of_application=kind is not None and issubclass(kind, OutsideFault), acts_from_ns=acts_from_ns,
+                id=fault.id,
+                label=fault.label,
+                begin_ns=fault.begin_ns,
+                end_ns=end_ns,
+                nodes=fault.nodes,
+                of_application=kind is not None and issubclass(kind, OutsideFault),
+                acts_from_ns=acts_from_ns,
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -95,8 +95,7 @@ class ProgressJudge:
                         stalled.setdefault(key, (row, fault))
         found.table = [row for _, _, row in sorted(rows, key=lambda entry: entry[:2])][:ROWS_MOST]
         found.anomalies = [
-            self._anomaly(row, fault)
-            for row, fault in sorted(stalled.values(), key=lambda pair: -pair[0].stalled_ns)
+            self._anomaly(row, fault) for row, fault in sorted(stalled.values(), key=lambda pair: -pair[0].stalled_ns)
         ]
         return found
 
@@ -110,9 +109,7 @@ class ProgressJudge:
         if not track.gaps:
             return []
         serves = needs(track, self.availability, self.coordinators)
-        judged = [
-            standstill(track, gap, serves, self.availability.of_application) for gap in track.gaps
-        ]
+        judged = [standstill(track, gap, serves, self.availability.of_application) for gap in track.gaps]
         if track.kind != PRODUCER:
             return judged
         return [row for row in judged if not (row.stalled_ns and self.is_forwarded(row))]
@@ -133,19 +130,31 @@ class ProgressJudge:
         ]
 
     def _row(
-        self, subject: Subject, tracks: Sequence[Track], found: Mapping[int, Sequence[Standstill]],
+        self,
+        subject: Subject,
+        tracks: Sequence[Track],
+        found: Mapping[int, Sequence[Standstill]],
         fault: Disturbance | None,
-    ) -> tuple[Row, Standstill | None] | None:  # fmt: skip
+    ) -> tuple[Row, Standstill | None] | None:
         """Return the row of the table; None for a subject that did nothing around the fault."""
         rows = self._of_fault(fault, [row for rows in found.values() for row in rows])
         worst = max(rows, key=lambda row: (row.stalled_ns, row.without_progress_ns), default=None)
         if worst is None and (fault is None or not _was_active(tracks, fault)):
             return None
         shown: Row = {
-            "fault": fault.id if fault else "", "label": fault.label if fault else "", "client": subject[1],
-            "kind": subject[0], "partition": "", "without_progress_s": 0.0, "recovered_s": None, "recovered": True,
-            "cluster_could_not_serve_s": 0.0, "waited_for_members_s": 0.0, "stalled_s": 0.0, "stalled_from_s": None,
-        }  # fmt: skip
+            "fault": fault.id if fault else "",
+            "label": fault.label if fault else "",
+            "client": subject[1],
+            "kind": subject[0],
+            "partition": "",
+            "without_progress_s": 0.0,
+            "recovered_s": None,
+            "recovered": True,
+            "cluster_could_not_serve_s": 0.0,
+            "waited_for_members_s": 0.0,
+            "stalled_s": 0.0,
+            "stalled_from_s": None,
+        }
         if worst is None:
             times = [recovered_ns(track, fault, ()) for track in tracks] if fault else []
             shown["recovered_s"] = min((_s(ns) for ns in times if ns is not None), default=None)
@@ -154,12 +163,14 @@ class ProgressJudge:
         after = recovered_ns(worst.track, fault, gaps) if fault else None
         shown |= {
             "partition": f"{worst.track.place[0]}-{worst.track.place[1]}",
-            "without_progress_s": _s(worst.without_progress_ns), "recovered": worst.gap.recovered,
+            "without_progress_s": _s(worst.without_progress_ns),
+            "recovered": worst.gap.recovered,
             "recovered_s": None if after is None else _s(after),
-            "cluster_could_not_serve_s": _s(worst.could_not_serve_ns), "waited_for_members_s": _s(worst.waited_ns),
+            "cluster_could_not_serve_s": _s(worst.could_not_serve_ns),
+            "waited_for_members_s": _s(worst.waited_ns),
             "stalled_s": _s(worst.stalled_ns),
             "stalled_from_s": _s(worst.stalled[0] - self.started_ns) if worst.stalled_ns else None,
-        }  # fmt: skip
+        }
         return shown, worst
 
     # ---- anomalies ---------------------------------------------------------------------------
@@ -167,21 +178,24 @@ class ProgressJudge:
     def _anomaly(self, row: Standstill, fault: Disturbance | None) -> Row:
         place = row.track.place
         operation: Row = {
-            "operation": "without progress", "topic": place[0], "partition": place[1],
-            "invoked_ns": row.stalled[0], "completed_ns": row.stalled[1],
-        }  # fmt: skip
+            "operation": "without progress",
+            "topic": place[0],
+            "partition": place[1],
+            "invoked_ns": row.stalled[0],
+            "completed_ns": row.stalled[1],
+        }
         if row.track.kind in (PRODUCER, READER):
             operation["client"] = row.track.name
         if row.gap.offsets:
-            operation |= {
-                "base_offset": row.gap.offsets[0],
-                "last_offset": row.gap.offsets[-1],
-            }
+            operation |= {"base_offset": row.gap.offsets[0], "last_offset": row.gap.offsets[-1]}
         return {
-            "name": STALLED, "topic": place[0], "partition": place[1],
-            "offsets": list(dict.fromkeys(row.gap.offsets)), "operations": [operation],
+            "name": STALLED,
+            "topic": place[0],
+            "partition": place[1],
+            "offsets": list(dict.fromkeys(row.gap.offsets)),
+            "operations": [operation],
             "explanation": self._explain(row, fault),
-        }  # fmt: skip
+        }
 
     def _explain(self, row: Standstill, fault: Disturbance | None) -> str:
         begin, end = row.stalled
@@ -219,9 +233,7 @@ class ProgressJudge:
 
 def _was_active(tracks: Sequence[Track], fault: Disturbance) -> bool:
     """Whether a subject made progress before a fault was healed, and not only long before it began."""
-    return any(
-        begin <= fault.end_ns and end >= fault.begin_ns for track in tracks for begin, end in track.progress
-    )  # fmt: skip
+    return any(begin <= fault.end_ns and end >= fault.begin_ns for track in tracks for begin, end in track.progress)
 
 
 def _waiting(row: Standstill) -> str:

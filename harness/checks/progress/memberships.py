@@ -33,7 +33,7 @@ class Tenure:
     """Whether it lost the partition because its session or its rebalance timeout had passed."""
 
 
-def tenures(rows: Iterable[Row], end_ns: int, expired: frozenset[str] = frozenset()) -> list[Tenure]:  # fmt: skip
+def tenures(rows: Iterable[Row], end_ns: int, expired: frozenset[str] = frozenset()) -> list[Tenure]:
     """Return who owned one partition of one group, by begin. `expired`: members whose timeouts had passed.
 
     `rows`: of `tap.members`; `end_ns`: the end of the run, to which the last owner owns it.
@@ -44,10 +44,13 @@ def tenures(rows: Iterable[Row], end_ns: int, expired: frozenset[str] = frozense
     def end(row: Row, at_ns: int) -> None:
         found.append(
             Tenure(
-                member=row["member"], client=row["client"], begin_ns=row["time_ns"], end_ns=at_ns,
+                member=row["member"],
+                client=row["client"],
+                begin_ns=row["time_ns"],
+                end_ns=at_ns,
                 expired=row["member"] in expired,
             )
-        )  # fmt: skip
+        )
 
     for row in sorted(rows, key=lambda row: (row["leader_epoch"], row["time_ns"])):
         if row["kind"] == MEMBER_OWNS:
@@ -64,9 +67,7 @@ def rebalances(rows: Iterable[Row], end_ns: int) -> Spans:
     ordered = sorted(rows, key=lambda row: (row["leader_epoch"], row["time_ns"]))
     ends = [row["time_ns"] for row in ordered[1:]] + [end_ns]
     return merged(
-        (row["time_ns"], last)
-        for row, last in zip(ordered, ends, strict=True)
-        if row["state"] not in AT_REST
+        (row["time_ns"], last) for row, last in zip(ordered, ends, strict=True) if row["state"] not in AT_REST
     )
 
 

@@ -32,9 +32,7 @@ class Steps(NamedTuple):
 class Positions:
     """The position of one group in one partition."""
 
-    def __init__(
-        self, resets: Sequence[int], fetched: Steps, commits: Steps, end_at: Callable[[int], int]
-    ) -> None:
+    def __init__(self, resets: Sequence[int], fetched: Steps, commits: Steps, end_at: Callable[[int], int]) -> None:
         """`resets`: when another owner began. `fetched`: the offsets after the delivered batches."""
         import numpy as np
 

@@ -51,19 +51,26 @@ NO_TAPS = (
     "run the brokers with harrow.tap=true"
 )
 BATCH_COLUMNS = {
-    "kind": "u1", "flags": "u1", "error": "i2", "client": "u4", "base_offset": "i8", "last_offset": "i8",
-    "completed_ns": "i8", "created_ns": "i8", "base_timestamp_ms": "i8",
-}  # fmt: skip
+    "kind": "u1",
+    "flags": "u1",
+    "error": "i2",
+    "client": "u4",
+    "base_offset": "i8",
+    "last_offset": "i8",
+    "completed_ns": "i8",
+    "created_ns": "i8",
+    "base_timestamp_ms": "i8",
+}
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     COMMITTED: {"kind": "u1", "error": "i2", "group": "u4", "client": "u4", "offset": "i8", "completed_ns": "i8"},
     MEMBERS: {"kind": "u1", "group": "u4", "member": "u4", "client": "u4", "leader_epoch": "i4", "time_ns": "i8"},
     DECIDED: {"state": "u1", "transactional_id": "u4", "producer_id": "i8", "time_ns": "i8"},
-}  # fmt: skip
+}
 
 
 def judge_progress(
     folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[Mapping[str, Any]], *, started_ns: int
-) -> ProgressFindings:  # fmt: skip
+) -> ProgressFindings:
     """Judge the progress of every client on `topics` in the run. `events`: of the traces, with `broker`."""
     facts = run_folder.read_run(folder)
     bounds = bounds_of(facts)
@@ -72,8 +79,9 @@ def judge_progress(
         return ProgressFindings()
     availability = Availability(
         events=[event for event in events if event["event"] in EVENTS],
-        faults=faults, least_isr=_least_isr(facts, topics),
-    )  # fmt: skip
+        faults=faults,
+        least_isr=_least_isr(facts, topics),
+    )
     if not (availability.is_known and layout.taps):
         why = NO_TRACES if layout.taps else NO_TAPS
         return ProgressFindings(doubts=[why] if bounds.are_given else [])
@@ -81,15 +89,19 @@ def judge_progress(
     floor_ns = max(FLOOR_LEAST_NS, min([FLOOR_NS, *(bound // 2 for bound in bounds.given_ns)]))
     tracks = run.tracks(floor_ns)
     judge = ProgressJudge(
-        tracks=tracks, availability=availability, bounds=bounds, started_ns=started_ns,
-        coordinators=run.coordinators(tracks, availability), is_forwarded=run.is_forwarded,
-    )  # fmt: skip
+        tracks=tracks,
+        availability=availability,
+        bounds=bounds,
+        started_ns=started_ns,
+        coordinators=run.coordinators(tracks, availability),
+        is_forwarded=run.is_forwarded,
+    )
     return judge.judge()
 
 
 def judge_or_doubt(
     folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[Mapping[str, Any]], *, started_ns: int
-) -> ProgressFindings:  # fmt: skip
+) -> ProgressFindings:
     """Return what `judge_progress` does, with the guarantee of the bounds; where one is given, a crash is a doubt."""
     bounds = bounds_of(run_folder.read_run(folder))
     try:
@@ -135,14 +147,12 @@ class _Run:
 
     def __init__(
         self, folder: Path, layout: Layout, topics: Sequence[str], expired: Iterable[Mapping[str, Any]], started_ns: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._folder = folder
         self._layout = layout
         self._reader = RangeReader()
         self._files = {
-            place: files
-            for place, files in layout.partitions.items()
-            if place[0] in topics and place[1] >= 0
+            place: files for place, files in layout.partitions.items() if place[0] in topics and place[1] >= 0
         }
         self._expired = frozenset(str(event["member"]) for event in expired)
         self._started_ns = started_ns
@@ -153,41 +163,44 @@ class _Run:
         names, end_ns = self._layout.clients, self._end_ns()
         not_users = frozenset(
             number for number, name in enumerate(names) if name in HARROWS_CLIENTS or REPLICA_CLIENT.fullmatch(name)
-        )  # fmt: skip
+        )
         inputs: list[PartitionInput] = []
         members = {place: self._members(files) for place, files in self._files.items()}
         commits = {place: self._columns(files, COMMITTED) for place, files in self._files.items()}
-        moving = {
-            group: rebalances(rows, end_ns) for group, rows in by_group(self._group_rows).items()
-        }
+        moving = {group: rebalances(rows, end_ns) for group, rows in by_group(self._group_rows).items()}
         clients = self._clients(members, commits)
         for place, files in self._files.items():
             own = by_group(members[place])
             groups = [
                 GroupInput(
-                    name=names[number], clients=frozenset(found), number=number,
+                    name=names[number],
+                    clients=frozenset(found),
+                    number=number,
                     owned=tenures(own.get(names[number], ()), end_ns, self._expired),
                     rebalances=moving.get(names[number], []),
                 )
                 for number, found in clients[place[0]].items()
-            ]  # fmt: skip
+            ]
             inputs.append(
                 PartitionInput(
-                    place=place, batches=self._batches(files), offsets=commits[place],
-                    transactions=self._columns(files, DECIDED), names=names, not_users=not_users, groups=groups,
-                    begin_ns=self._started_ns, end_ns=end_ns, floor_ns=floor_ns,
+                    place=place,
+                    batches=self._batches(files),
+                    offsets=commits[place],
+                    transactions=self._columns(files, DECIDED),
+                    names=names,
+                    not_users=not_users,
+                    groups=groups,
+                    begin_ns=self._started_ns,
+                    end_ns=end_ns,
+                    floor_ns=floor_ns,
                 )
-            )  # fmt: skip
+            )
         return [track for given in inputs for track in PartitionActivity(given).tracks()]
 
-    def coordinators(
-        self, tracks: Iterable[Track], availability: Availability
-    ) -> dict[Subject, Place]:
+    def coordinators(self, tracks: Iterable[Track], availability: Availability) -> dict[Subject, Place]:
         """Return the partition of the internal topic of each group and transactional id."""
         known = {row["group"]: int(row["partition"]) for row in self._group_rows}
-        counts = {
-            topic: availability.partitions(topic) for topic in (OFFSETS.name, TRANSACTIONS.name)
-        }
+        counts = {topic: availability.partitions(topic) for topic in (OFFSETS.name, TRANSACTIONS.name)}
         found: dict[Subject, Place] = {}
         for track in tracks:
             if track.kind == GROUP and track.name in known:
@@ -214,9 +227,7 @@ class _Run:
             mask &= (rows["base_timestamp_ms"] <= made_ms) & (rows["max_timestamp_ms"] >= made_ms)
             pairs: list[tuple[int, int]] = rows[mask][["client", "topic"]].tolist()
             for client, topic in set(pairs):
-                if names[topic] != row.track.place[0] and not REPLICA_CLIENT.fullmatch(
-                    names[client]
-                ):
+                if names[topic] != row.track.place[0] and not REPLICA_CLIENT.fullmatch(names[client]):
                     return True
         return False
 
@@ -247,11 +258,15 @@ class _Run:
         rows = zip(*(columns[name].tolist() for name in COLUMNS[MEMBERS]), strict=True)
         return [
             {
-                "kind": kind, "group": names[group], "member": names[member], "client": names[client],
-                "leader_epoch": epoch, "time_ns": time_ns,
+                "kind": kind,
+                "group": names[group],
+                "member": names[member],
+                "client": names[client],
+                "leader_epoch": epoch,
+                "time_ns": time_ns,
             }
             for kind, group, member, client, epoch, time_ns in rows
-        ]  # fmt: skip
+        ]
 
     def _clients(
         self, members: Mapping[Place, Sequence[Row]], commits: Mapping[Place, Mapping[str, Any]]

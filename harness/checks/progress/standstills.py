@@ -45,12 +45,16 @@ def standstill(track: Track, gap: Gap, serves: Spans, of_application: Spans) -> 
     waits = both(standing, both(track.waits, [(gap.begin_ns, gap.end_ns)]))
     available = both(without(standing, waits), serves)
     return Standstill(
-        track=track, gap=gap, without_progress_ns=total(gap.work),
-        could_not_serve_ns=total(without(standing, serves)), waited_ns=total(waits), stalled=longest(available),
-    )  # fmt: skip
+        track=track,
+        gap=gap,
+        without_progress_ns=total(gap.work),
+        could_not_serve_ns=total(without(standing, serves)),
+        waited_ns=total(waits),
+        stalled=longest(available),
+    )
 
 
-def needs(track: Track, availability: Availability, coordinators: dict[tuple[str, str], Place]) -> Spans:  # fmt: skip
+def needs(track: Track, availability: Availability, coordinators: dict[tuple[str, str], Place]) -> Spans:
     """Return when all that the subject needs was available."""
     serves = availability.serves(track.place)
     coordinator = coordinators.get((track.kind, track.name))

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harrow.cluster.host.seam import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    TRANSACTION_ONGOING,
-)
+from harrow.cluster.host.seam import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, TRANSACTION_ONGOING
 
 from .spans import EVER
 
@@ -52,7 +46,7 @@ def transactions_of(rows: Columns) -> Transactions:
     after_end[1:] |= complete[:-1]
     starts = np.flatnonzero(after_end & (state == TRANSACTION_ONGOING))
     number = np.cumsum(np.isin(np.arange(len(order)), starts)) - 1  # of the transaction of each row
-    same = (number >= 0) & (producer == producer[starts[np.maximum(number, 0)]] if len(starts) else False)  # fmt: skip
+    same = (number >= 0) & (producer == producer[starts[np.maximum(number, 0)]] if len(starts) else False)
 
     def first(rows_of: npt.NDArray[np.bool_]) -> Numbers:
         found = np.full(len(starts), FOREVER_NS, np.int64)
@@ -62,8 +56,10 @@ def transactions_of(rows: Columns) -> Transactions:
 
     return Transactions(
         transactional_id=rows["transactional_id"][order][starts].astype(np.int64),
-        started_ns=times[starts], decided_ns=first(decided), completed_ns=first(complete),
-    )  # fmt: skip
+        started_ns=times[starts],
+        decided_ns=first(decided),
+        completed_ns=first(complete),
+    )
 
 
 def readable_times(found: Transactions) -> tuple[Numbers, Numbers]:

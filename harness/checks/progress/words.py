@@ -26,9 +26,7 @@ def progress_lines(table: Sequence[Row]) -> list[str]:
     lines = [f"standing still: {row_text(row)}" for row in noted[:LINES_MOST]]
     hidden = len(noted) - LINES_MOST
     if hidden > 0:
-        lines.append(
-            f"… {counted(hidden, 'more pair')} of a fault and a client that stood still in verdict.json"
-        )
+        lines.append(f"… {counted(hidden, 'more pair')} of a fault and a client that stood still in verdict.json")
     return lines
 
 
@@ -37,9 +35,7 @@ def row_text(row: Row) -> str:
     what = f"at fault {row['fault']}, {row['label']}, " if row["fault"] else "without a fault, "
     where = f" in {row['partition']}" if row["partition"] else ""
     seconds = _s(row["without_progress_s"])
-    return (
-        f"{what}{row['kind']} {row['client']}{where} made no progress for {seconds}: {reasons(row)}"
-    )
+    return f"{what}{row['kind']} {row['client']}{where} made no progress for {seconds}: {reasons(row)}"
 
 
 def reasons(row: Row) -> str:
@@ -51,9 +47,7 @@ def reasons(row: Row) -> str:
         waited = _s(row["waited_for_members_s"])
         parts.append(f"its group waited {waited} for the session timeout of a dead member")
     if row["stalled_s"] >= SHOWN_LEAST_S:
-        parts.append(
-            f"it stood still for {_s(row['stalled_s'])} although the cluster could serve it"
-        )
+        parts.append(f"it stood still for {_s(row['stalled_s'])} although the cluster could serve it")
     if not row["recovered"]:
         parts.append("it made no progress until the end of the run")
     elif row["recovered_s"]:

@@ -88,14 +88,10 @@ def read_edn(text: str, source: str) -> Iterator[Form]:
             yield Form(began, value)
     if opened:
         first = opened[-1]
-        raise import_error(
-            source, first.line, f"{first.bracket!r} is never closed", "the file may be cut off"
-        )
+        raise import_error(source, first.line, f"{first.bracket!r} is never closed", "the file may be cut off")
 
 
-REMEDY = (
-    "expected one map an operation, such as {:type :ok, :f :poll, :process 0, :value [[:poll {}]]}"
-)
+REMEDY = "expected one map an operation, such as {:type :ok, :f :poll, :process 0, :value [[:poll {}]]}"
 
 
 def _closed(opened: list[_Open], token: str, source: str, line: int) -> Any:

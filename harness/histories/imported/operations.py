@@ -26,8 +26,11 @@ from .rows import Row
 
 Place = tuple[str, int]
 OUTCOMES = {
-    "invoke": OperationType.INVOKE, "ok": OperationType.OK, "fail": OperationType.FAIL, "info": OperationType.INFO,
-}  # fmt: skip
+    "invoke": OperationType.INVOKE,
+    "ok": OperationType.OK,
+    "fail": OperationType.FAIL,
+    "info": OperationType.INFO,
+}
 RECORDS = ("send", "poll", "final-read")
 PLACES = ("assign", "subscribe", "seek", "rebalance")
 FLAT = (*RECORDS, *PLACES, "commit", "end", "txn", "producer")
@@ -102,9 +105,11 @@ def _times(rows: Sequence[Row], source: str) -> dict[int, int]:
     if len(timed) < len(rows):
         lacking = next(n for n, row in enumerate(rows) if row.fields.get("time") is None)
         raise import_error(
-            source, rows[lacking].line, f"no time, although line {rows[timed[0]].line} has one",
+            source,
+            rows[lacking].line,
+            f"no time, although line {rows[timed[0]].line} has one",
             "give every row the time of one clock in nanoseconds, or none",
-        )  # fmt: skip
+        )
     times = [_integer(row, "time", source) for row in rows]
     begins = [_integer(row, "invoked", source) for row in rows if _has(row, "invoked")]
     move = FIRST_NS - min([*times, *begins])
@@ -148,15 +153,14 @@ class _Reader:
         if kind not in OUTCOMES:
             self._refuse(row, f"the type is {kind!r}", f"expected one of {', '.join(OUTCOMES)}")
         if flat and function not in FLAT:
-            self._refuse(
-                row, f"the operation f is {function!r}", f"expected one of {', '.join(FLAT)}"
-            )
+            self._refuse(row, f"the operation f is {function!r}", f"expected one of {', '.join(FLAT)}")
         if not flat and function in RECORDS and "value" not in row.fields:
             self._refuse(
-                row, f"{function} has neither a topic nor a value",
+                row,
+                f"{function} has neither a topic nor a value",
                 "give it the columns topic, partition, offset and value, or Jepsen's value: a list of "
                 '["send", key, value] and ["poll"]',
-            )  # fmt: skip
+            )
         if not flat and function not in (*MICRO, "assign", "subscribe"):
             self._passed[function] = self._passed.get(function, 0) + 1
             return
@@ -165,22 +169,22 @@ class _Reader:
             if who in self._open:
                 line = self._open[who][1].line
                 self._refuse(
-                    row, f"process {process} has an operation that began on line {line} and has not ended",
+                    row,
+                    f"process {process} has an operation that began on line {line} and has not ended",
                     "give operations that overlap a number each, in the column op",
-                )  # fmt: skip
+                )
             self._open[who] = number, row
             return
         begun = self._open.pop(who, None)
         if begun is not None and str(begun[1].fields.get("f")) != function:
             self._refuse(
-                row, f"{function} completes the {begun[1].fields.get('f')} of line {begun[1].line}",
+                row,
+                f"{function} completes the {begun[1].fields.get('f')} of line {begun[1].line}",
                 "expected the same f; give operations that overlap a number each, in the column op",
-            )  # fmt: skip
+            )
         self._add(self._operation(*(begun or (-1, row)), number, row, OUTCOMES[kind]))
 
-    def _operation(
-        self, begun: int, first: Row, ended: int, last: Row, outcome: OperationType
-    ) -> Operation:
+    def _operation(self, begun: int, first: Row, ended: int, last: Row, outcome: OperationType) -> Operation:
         """Return the operation of two rows; `begun` -1: the completion stands alone."""
         if begun >= 0:
             invoked_ns = self._times[begun]
@@ -190,22 +194,26 @@ class _Reader:
             invoked_ns = UNKNOWN_NS
         process, function = self._text(last, "process"), self._text(last, "f")
         blank = Operation(
-            line=last.line, process=process, function=function, outcome=outcome, invoked_ns=invoked_ns,
-            completed_ns=self._times[ended], order=begun if begun >= 0 else ended,
-        )  # fmt: skip
+            line=last.line,
+            process=process,
+            function=function,
+            outcome=outcome,
+            invoked_ns=invoked_ns,
+            completed_ns=self._times[ended],
+            order=begun if begun >= 0 else ended,
+        )
         if invoked_ns > blank.completed_ns:
             self._refuse(last, "it ends before it begins", "check the columns invoked and time")
-        merged = Row(
-            last.line, {**first.fields, **{k: v for k, v in last.fields.items() if v is not None}}
-        )
+        merged = Row(last.line, {**first.fields, **{k: v for k, v in last.fields.items() if v is not None}})
         if "topic" in merged.fields or "value" not in merged.fields:
             return self._flat(blank, merged)
         if function in MICRO:
             return self._micro(blank, merged)
         return replace(
-            blank, places=tuple(self._places(merged, merged.fields["value"])),
+            blank,
+            places=tuple(self._places(merged, merged.fields["value"])),
             to_beginning=bool(merged.fields.get("seek-to-beginning?")),
-        )  # fmt: skip
+        )
 
     # ---- rows with columns ---------------------------------------------------------------------------
 
@@ -213,7 +221,7 @@ class _Reader:
         name = str(row.fields["txn"]) if _has(row, "txn") else ""
         blank = replace(
             blank, transaction=f"{blank.process}/{name}" if name else "", part=str(row.fields.get("op", "")), flat=True
-        )  # fmt: skip
+        )
         if blank.function == "txn":
             if not name:
                 self._refuse(row, "txn has no name", "name the transaction in the column txn")
@@ -232,7 +240,7 @@ class _Reader:
             return replace(blank, places=(place,))
         record = ImportedRecord(
             place=place, offset=offset, key=content(row.fields.get("key")), value=content(row.fields.get("value"))
-        )  # fmt: skip
+        )
         if blank.function == "send":
             return replace(blank, sent=(record,))
         if offset < 0:  # a poll that returned nothing
@@ -252,17 +260,21 @@ class _Reader:
                 read += self._read(row, parts[1] if len(parts) == 2 else {})
             else:
                 self._refuse(
-                    row, f"{parts!r} is no micro-operation",
+                    row,
+                    f"{parts!r} is no micro-operation",
                     'expected ["send", key, [offset, value]] or ["poll", {key: [[offset, value], …]}]',
-                )  # fmt: skip
+                )
         moved: list[Any] = []
         for entry in self._list(row, row.fields.get("rebalance-log", [])):
             moved.extend(entry.get("keys", ()))
         transaction = f"{blank.process}/{blank.order}" if blank.function == "txn" else ""
         return replace(
-            blank, transaction=transaction, sent=tuple(sent), read=tuple(read),
+            blank,
+            transaction=transaction,
+            sent=tuple(sent),
+            read=tuple(read),
             rebalanced=tuple(self._places(row, moved)),
-        )  # fmt: skip
+        )
 
     def _sent(self, row: Row, key: Any, given: Any) -> ImportedRecord:
         place = (str(key), 0)
@@ -271,27 +283,19 @@ class _Reader:
         pair = cast("Sequence[Any]", given)
         if len(pair) != 2 or not isinstance(pair[0], int | None):
             self._refuse(row, f"{pair!r} is no [offset, value]", "expected an offset or nil first")
-        return ImportedRecord(
-            place=place, offset=-1 if pair[0] is None else pair[0], value=content(pair[1])
-        )
+        return ImportedRecord(place=place, offset=-1 if pair[0] is None else pair[0], value=content(pair[1]))
 
     def _read(self, row: Row, given: Any) -> list[ImportedRecord]:
         if not isinstance(given, dict):
-            self._refuse(
-                row, f"a poll returned {given!r}", "expected a map of keys to [offset, value]"
-            )
+            self._refuse(row, f"a poll returned {given!r}", "expected a map of keys to [offset, value]")
         found: list[ImportedRecord] = []
         for key, pairs in cast("dict[object, Any]", given).items():
             for item in self._list(row, pairs):
                 pair = _placed(item)
                 if pair is None:
-                    self._refuse(
-                        row, f"{item!r} is no [offset, value]", "a record read has its offset"
-                    )
+                    self._refuse(row, f"{item!r} is no [offset, value]", "a record read has its offset")
                 offset, value = pair
-                found.append(
-                    ImportedRecord(place=(str(key), 0), offset=offset, value=content(value))
-                )
+                found.append(ImportedRecord(place=(str(key), 0), offset=offset, value=content(value)))
         return found
 
     def _places(self, row: Row, keys: Any) -> list[Place]:
@@ -306,7 +310,7 @@ class _Reader:
         if not _has(row, name):
             self._refuse(
                 row, f"no {name}", "every row has process, type and f; the columns begin in the first line of a CSV"
-            )  # fmt: skip
+            )
         return str(row.fields[name])
 
     def _refuse(self, row: Row, problem: str, remedy: str) -> NoReturn:
@@ -358,7 +362,9 @@ def _settings(row: Row, source: str) -> dict[str, Any]:
     idempotent = str(row.fields.get("idempotent", "")).lower()
     if acks not in ("0", "1", "-1", "all") or idempotent not in ("true", "false"):
         raise import_error(
-            source, row.line, f"a producer with acks={acks!r} and idempotent={idempotent!r}",
+            source,
+            row.line,
+            f"a producer with acks={acks!r} and idempotent={idempotent!r}",
             "expected acks 0, 1 or all, and idempotent true or false",
-        )  # fmt: skip
+        )
     return {"acks": -1 if acks == "all" else int(acks), "idempotent": idempotent == "true"}

@@ -28,15 +28,15 @@ def read_rows(path: Path) -> list[Row]:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise import_error(
-            path.name, 0, f"the format is not known by the name's end {path.suffix!r}",
+            path.name,
+            0,
+            f"the format is not known by the name's end {path.suffix!r}",
             f"name the file with one of {', '.join(READERS)}",
-        )  # fmt: skip
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ImportedHistoryError(
-            f"{path} cannot be read: {error}; expected a text file in UTF-8"
-        ) from error
+        raise ImportedHistoryError(f"{path} cannot be read: {error}; expected a text file in UTF-8") from error
     rows = list(reader(text, path.name))
     if not rows:
         raise import_error(path.name, 0, "the file has no operation", "write one row an operation")
@@ -50,13 +50,9 @@ def _json_lines(text: str, source: str) -> Iterator[Row]:
         try:
             fields = json.loads(line)
         except ValueError as error:
-            raise import_error(
-                source, number, f"no JSON: {error}", "write one JSON object a line"
-            ) from None
+            raise import_error(source, number, f"no JSON: {error}", "write one JSON object a line") from None
         if not isinstance(fields, dict):
-            raise import_error(
-                source, number, f"{line[:40]!r} is no object", "write one JSON object a line"
-            )
+            raise import_error(source, number, f"{line[:40]!r} is no object", "write one JSON object a line")
         yield Row(number, fields)
 
 
@@ -67,16 +63,14 @@ def _csv(text: str, source: str) -> Iterator[Row]:
         for fields in reader:
             if "" in fields:
                 raise import_error(
-                    source, reader.line_num, "the row has more cells than the heading",
+                    source,
+                    reader.line_num,
+                    "the row has more cells than the heading",
                     'quote a cell with a comma: "a,b"',
-                )  # fmt: skip
-            yield Row(
-                reader.line_num, {str(name).strip(): cell for name, cell in fields.items() if cell}
-            )
+                )
+            yield Row(reader.line_num, {str(name).strip(): cell for name, cell in fields.items() if cell})
     except csv.Error as error:
-        raise import_error(
-            source, reader.line_num, f"no CSV: {error}", "quote such cells"
-        ) from None
+        raise import_error(source, reader.line_num, f"no CSV: {error}", "quote such cells") from None
 
 
 def _edn(text: str, source: str) -> Iterator[Row]:
@@ -85,13 +79,15 @@ def _edn(text: str, source: str) -> Iterator[Row]:
         several = isinstance(form.value, list)
         for fields in cast("Sequence[Any]", form.value) if several else [form.value]:
             if not isinstance(fields, dict):
-                raise import_error(
-                    source, form.line, f"{fields!r} is no map", "write one map an operation"
-                )
+                raise import_error(source, form.line, f"{fields!r} is no map", "write one map an operation")
             yield Row(form.line, cast("dict[str, Any]", fields))
 
 
 READERS: dict[str, Callable[[str, str], Iterator[Row]]] = {
-    ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_lines, ".csv": _csv, ".edn": _edn,
-}  # fmt: skip
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_lines,
+    ".csv": _csv,
+    ".edn": _edn,
+}
 """Formats by the end of the file's name."""

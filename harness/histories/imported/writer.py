@@ -22,18 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from ... import run_folder
-from ..format import (
-    FINAL_READ_CLIENT,
-    HistoryWriter,
-    OperationFunction,
-    OperationType,
-    stable_hash,
-)
+from ..format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType, stable_hash
 from .operations import FIRST_NS, UNKNOWN_NS, ImportedRecord, Operation, Place
 
-UNRECORDED = [
-    "replica-logs", "log", "taps", "coordinator-taps", "broker-events", "waiting-requests", "group-states",
-]  # fmt: skip
+UNRECORDED = ["replica-logs", "log", "taps", "coordinator-taps", "broker-events", "waiting-requests", "group-states"]
 """What no file of operations has."""
 Identity = tuple[Place, bytes | None, bytes | None]
 
@@ -47,9 +39,7 @@ class _Reader:
     subscribed: bool = False
 
 
-def write_history(
-    operations: Sequence[Operation], folder: Path, facts: Mapping[str, Any]
-) -> list[str]:
+def write_history(operations: Sequence[Operation], folder: Path, facts: Mapping[str, Any]) -> list[str]:
     """Write the run folder; return the topics. `facts`: what `run.json` keeps of the import."""
     outcomes = transaction_outcomes(operations)
     committed = proved_commits(operations, outcomes)
@@ -58,9 +48,12 @@ def write_history(
     topics = _topics(operations, outcomes)
     _write_final(operations, folder / run_folder.DRAIN)
     body = {
-        "schema_version": run_folder.RUN_SCHEMA_VERSION, "started_ns": UNKNOWN_NS, "topics": topics,
-        "unrecorded": UNRECORDED, "imported": dict(facts),
-    }  # fmt: skip
+        "schema_version": run_folder.RUN_SCHEMA_VERSION,
+        "started_ns": UNKNOWN_NS,
+        "topics": topics,
+        "unrecorded": UNRECORDED,
+        "imported": dict(facts),
+    }
     (folder / run_folder.RUN).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     return topics
 
@@ -73,16 +66,10 @@ def _topics(operations: Sequence[Operation], outcomes: Mapping[str, OperationTyp
     found = {
         place[0]
         for row in operations
-        if row.read
-        or row.function == "end"
-        or outcomes.get(row.transaction, row.outcome) is OperationType.OK
+        if row.read or row.function == "end" or outcomes.get(row.transaction, row.outcome) is OperationType.OK
         for place in places_of(row)
     }
-    named = {
-        place[0]
-        for row in operations
-        for place in (*row.places, *(record.place for record in row.sent))
-    }
+    named = {place[0] for row in operations for place in (*row.places, *(record.place for record in row.sent))}
     return sorted(found or named)
 
 
@@ -103,9 +90,7 @@ def transaction_outcomes(operations: Iterable[Operation]) -> dict[str, Operation
     return found
 
 
-def proved_commits(
-    operations: Sequence[Operation], outcomes: Mapping[str, OperationType]
-) -> set[str]:
+def proved_commits(operations: Sequence[Operation], outcomes: Mapping[str, OperationType]) -> set[str]:
     """Return the transactions of unknown outcome of which another process received a record that only they sent."""
     senders: dict[Identity, list[str]] = defaultdict(list)
     for row in operations:
@@ -128,9 +113,12 @@ class _Writer:
     """Writes the rows of the clients."""
 
     def __init__(
-        self, history: HistoryWriter, operations: Sequence[Operation], outcomes: Mapping[str, OperationType],
+        self,
+        history: HistoryWriter,
+        operations: Sequence[Operation],
+        outcomes: Mapping[str, OperationType],
         committed: set[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._history = history
         self._operations = operations
         self._outcomes = outcomes
@@ -167,9 +155,13 @@ class _Writer:
                 settings.setdefault(row.process, {"acks": -1, "idempotent": True})
         for process, known in settings.items():
             self._append(
-                OperationFunction.CLIENT, OperationType.OK, process, ("", -1), known["acks"],
+                OperationFunction.CLIENT,
+                OperationType.OK,
+                process,
+                ("", -1),
+                known["acks"],
                 op=int(known["idempotent"]),
-            )  # fmt: skip
+            )
 
     def _outcome_of_send(self, row: Operation) -> OperationType:
         whole = self._outcomes.get(row.transaction)
@@ -184,12 +176,16 @@ class _Writer:
     def _send(self, row: Operation, record: ImportedRecord) -> None:
         op = self._next()
         self._append(
-            OperationFunction.SEND, self._outcome_of_send(row), row.process, record.place, record.offset, op=op,
-            record=record, times=(row.invoked_ns, row.completed_ns),
-        )  # fmt: skip
-        self._history.sent.append(
-            self._history.name(f"process {row.process}"), op, record.key, record.value
+            OperationFunction.SEND,
+            self._outcome_of_send(row),
+            row.process,
+            record.place,
+            record.offset,
+            op=op,
+            record=record,
+            times=(row.invoked_ns, row.completed_ns),
         )
+        self._history.sent.append(self._history.name(f"process {row.process}"), op, record.key, record.value)
 
     def _reads(self, row: Operation) -> None:
         reader = self._readers[row.process]
@@ -202,9 +198,15 @@ class _Writer:
             begun.add(record.place)
             reader.known[record.place] = None
             self._append(
-                OperationFunction.POLL, outcome, row.process, record.place, record.offset, op=self._next(),
-                record=record, times=(self._begun.get(row.transaction, row.begun_ns), row.completed_ns),
-            )  # fmt: skip
+                OperationFunction.POLL,
+                outcome,
+                row.process,
+                record.place,
+                record.offset,
+                op=self._next(),
+                record=record,
+                times=(self._begun.get(row.transaction, row.begun_ns), row.completed_ns),
+            )
 
     def _position(self, row: Operation) -> None:
         if row.outcome is OperationType.FAIL:
@@ -215,24 +217,23 @@ class _Writer:
         else:
             topics = {topic for topic, partition in row.places if partition < 0}
             kept = {place for place in reader.known if place in row.places or place[0] in topics}
-            moved = (
-                list(reader.known)
-                if row.to_beginning
-                else [p for p in reader.known if p not in kept]
-            )
+            moved = list(reader.known) if row.to_beginning else [p for p in reader.known if p not in kept]
             reader.subscribed = row.function == "subscribe"
         by_group = row.function in ("subscribe", "rebalance")
         for place in moved:
-            self._break(
-                row, place, OperationFunction.REBALANCE if by_group else OperationFunction.BREAK
-            )
+            self._break(row, place, OperationFunction.REBALANCE if by_group else OperationFunction.BREAK)
 
     def _commit(self, row: Operation) -> None:
         for place in row.places:
             self._append(
-                OperationFunction.COMMIT, row.outcome, row.process, place, row.offset, op=self._next(),
+                OperationFunction.COMMIT,
+                row.outcome,
+                row.process,
+                place,
+                row.offset,
+                op=self._next(),
                 times=(row.invoked_ns, row.completed_ns),
-            )  # fmt: skip
+            )
 
     def _break(self, row: Operation, place: Place, function: OperationFunction) -> None:
         times = row.invoked_ns, row.completed_ns
@@ -243,22 +244,36 @@ class _Writer:
         return self._op
 
     def _append(
-        self, function: OperationFunction, outcome: OperationType, process: str, place: Place, offset: int = -1, *,
-        op: int, record: ImportedRecord | None = None, times: tuple[int, int] = (FIRST_NS, FIRST_NS),
-    ) -> None:  # fmt: skip
+        self,
+        function: OperationFunction,
+        outcome: OperationType,
+        process: str,
+        place: Place,
+        offset: int = -1,
+        *,
+        op: int,
+        record: ImportedRecord | None = None,
+        times: tuple[int, int] = (FIRST_NS, FIRST_NS),
+    ) -> None:
         history = self._history
         history.append(
-            function, outcome, history.name(f"process {process}" if process else ""), history.name(place[0]), place[1],
-            offset, op, stable_hash(record.key) if record else 0, stable_hash(record.value) if record else 0,
-            invoked_ns=times[0], time_ns=times[1],
-        )  # fmt: skip
+            function,
+            outcome,
+            history.name(f"process {process}" if process else ""),
+            history.name(place[0]),
+            place[1],
+            offset,
+            op,
+            stable_hash(record.key) if record else 0,
+            stable_hash(record.value) if record else 0,
+            invoked_ns=times[0],
+            time_ns=times[1],
+        )
 
 
 def _write_final(operations: Sequence[Operation], folder: Path) -> None:
     """Write the final read of each partition with a record or an `end`."""
-    ends = {
-        place: row.offset for row in operations if row.function == "end" for place in row.places
-    }
+    ends = {place: row.offset for row in operations if row.function == "end" for place in row.places}
     declared = [row for row in operations if row.function == "final-read"]
     found: dict[Place, dict[int, ImportedRecord]] = defaultdict(dict)
     whole = {record.place for row in declared for record in row.read} | ends.keys()
@@ -273,9 +288,18 @@ def _write_final(operations: Sequence[Operation], folder: Path) -> None:
             topic, records = drain.name(place[0]), found[place]
             for offset, record in sorted(records.items()):
                 drain.append(
-                    OperationFunction.POLL, OperationType.OK, client, topic, place[1], offset, offset,
-                    stable_hash(record.key), stable_hash(record.value), invoked_ns=FIRST_NS, time_ns=FIRST_NS,
-                )  # fmt: skip
+                    OperationFunction.POLL,
+                    OperationType.OK,
+                    client,
+                    topic,
+                    place[1],
+                    offset,
+                    offset,
+                    stable_hash(record.key),
+                    stable_hash(record.value),
+                    invoked_ns=FIRST_NS,
+                    time_ns=FIRST_NS,
+                )
             high = max(ends.get(place, 0), max(records, default=-1) + 1)
             outcome = OperationType.OK if place in whole else OperationType.INFO
             drain.append(OperationFunction.BOUNDS, outcome, client, topic, place[1], high, 0)

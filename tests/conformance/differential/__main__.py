@@ -37,23 +37,20 @@ def main() -> int:
         print(reason)
         return 2
     known = [
-        row
-        for path in options.known or [None]
-        for row in (known_differences(path) if path else known_differences())
+        row for path in options.known or [None] for row in (known_differences(path) if path else known_differences())
     ]
-    with (
-        started(options.kafka_port) as systems,
-        closing(Worlds(systems)) as worlds,
-        ExitStack() as lanes,
-    ):
+    with started(options.kafka_port) as systems, closing(Worlds(systems)) as worlds, ExitStack() as lanes:
         duels = [
-            lanes.enter_context(closing(Duel(worlds, known)))
-            for _ in range(1 if options.replay else options.lanes)
+            lanes.enter_context(closing(Duel(worlds, known))) for _ in range(1 if options.replay else options.lanes)
         ]
         run = Run(
-            pairs=duels, known=known, versions=duels[0].versions(), controller=lambda: worlds.controller,
-            shrink_attempts=options.shrink, keep=lambda finding: write(finding, options.out),
-        )  # fmt: skip
+            pairs=duels,
+            known=known,
+            versions=duels[0].versions(),
+            controller=lambda: worlds.controller,
+            shrink_attempts=options.shrink,
+            keep=lambda finding: write(finding, options.out),
+        )
         begin = time.monotonic()
         if options.replay:
             for number, file in enumerate(options.replay):
@@ -62,9 +59,7 @@ def main() -> int:
             say(f"seed {options.seed}")
             run.go(options.seed, options.cases, options.api, say)
         took = time.monotonic() - begin
-    say(
-        f"{run.cases} cases in {took:.0f} s, {len(run.findings)} findings, {run.unconfirmed} not again"
-    )
+    say(f"{run.cases} cases in {took:.0f} s, {len(run.findings)} findings, {run.unconfirmed} not again")
     return 1 if run.findings else 0
 
 
@@ -86,34 +81,18 @@ def write(finding: Finding, out: Path) -> None:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="differential", description="compares Harrow with Apache Kafka"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=int(time.time()), help="of all cases; default: a new one"
-    )
+    parser = argparse.ArgumentParser(prog="differential", description="compares Harrow with Apache Kafka")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of all cases; default: a new one")
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--api", choices=sorted(BASES), help="cases of this request only")
     parser.add_argument("--lanes", type=int, default=LANES, help="cases at the same time")
     parser.add_argument("--replay", type=Path, nargs="+", help="run the cases in these files")
+    parser.add_argument("--out", type=Path, default=Path("harrow-out/differential"), help="where findings are written")
+    parser.add_argument("--kafka-port", type=int, help="Apache Kafka already runs: node i listens on PORT + i")
     parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("harrow-out/differential"),
-        help="where findings are written",
+        "--known", type=Path, action="append", help="files of known differences instead of docs/compatibility.toml"
     )
-    parser.add_argument(
-        "--kafka-port", type=int, help="Apache Kafka already runs: node i listens on PORT + i"
-    )
-    parser.add_argument(
-        "--known",
-        type=Path,
-        action="append",
-        help="files of known differences instead of docs/compatibility.toml",
-    )
-    parser.add_argument(
-        "--shrink", type=int, default=60, help="most attempts to make a case smaller"
-    )
+    parser.add_argument("--shrink", type=int, default=60, help="most attempts to make a case smaller")
     return parser.parse_args()
 
 

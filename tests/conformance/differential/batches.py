@@ -28,12 +28,21 @@ CRC_FROM = 21
 CRC_AT = 17
 LENGTH_FROM = 12
 NAMES: tuple[str, ...] = (
-    "baseOffset", "length", "leaderEpoch", "magic", "crc", "attributes", "lastOffsetDelta",
-    "baseTimestamp", "maxTimestamp", "producerId", "producerEpoch", "baseSequence", "count",
-)  # fmt: skip
-WIDTHS: dict[str, int] = dict(
-    zip(NAMES, (64, 32, 32, 8, 32, 16, 32, 64, 64, 64, 16, 32, 32), strict=True)
+    "baseOffset",
+    "length",
+    "leaderEpoch",
+    "magic",
+    "crc",
+    "attributes",
+    "lastOffsetDelta",
+    "baseTimestamp",
+    "maxTimestamp",
+    "producerId",
+    "producerEpoch",
+    "baseSequence",
+    "count",
 )
+WIDTHS: dict[str, int] = dict(zip(NAMES, (64, 32, 32, 8, 32, 16, 32, 64, 64, 64, 16, 32, 32), strict=True))
 GZIP = 1
 CONTROL = 0x20
 BASE_MS = (time.time_ns() // 1_000_000) - 20 * 3_600_000
@@ -77,11 +86,20 @@ def encode(batch: Mapping[str, Any]) -> bytes:
             payload = gzip.compress(payload, mtime=0)
     times = [BASE_MS + record.get("timestampDelta", 0) for record in records] or [BASE_MS]
     fields: dict[str, int] = {
-        "baseOffset": 0, "length": HEAD.size - LENGTH_FROM + len(payload), "leaderEpoch": -1,
-        "magic": 2, "crc": 0, "attributes": codec, "lastOffsetDelta": len(records) - 1,
-        "baseTimestamp": BASE_MS, "maxTimestamp": max(times), "producerId": -1,
-        "producerEpoch": -1, "baseSequence": -1, "count": len(records),
-    }  # fmt: skip
+        "baseOffset": 0,
+        "length": HEAD.size - LENGTH_FROM + len(payload),
+        "leaderEpoch": -1,
+        "magic": 2,
+        "crc": 0,
+        "attributes": codec,
+        "lastOffsetDelta": len(records) - 1,
+        "baseTimestamp": BASE_MS,
+        "maxTimestamp": max(times),
+        "producerId": -1,
+        "producerEpoch": -1,
+        "baseSequence": -1,
+        "count": len(records),
+    }
     fields |= {name: batch[name] for name in NAMES if name in batch}
     out = bytearray(HEAD.pack(*(_fit(name, fields[name]) for name in NAMES)) + payload)
     if "crc" not in batch:

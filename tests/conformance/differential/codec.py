@@ -135,9 +135,7 @@ class Decoder:
         """Returns the body; `UndecodableError` unless all bytes belong to it."""
         body = self._struct(self._message.fields, self._version in self._message.flexible)
         if self._at != len(self._data):
-            raise UndecodableError(
-                f"{len(self._data) - self._at} bytes behind {self._message.name} v{self._version}"
-            )
+            raise UndecodableError(f"{len(self._data) - self._at} bytes behind {self._message.name} v{self._version}")
         return body
 
     def _take(self, size: int) -> bytes:
@@ -159,9 +157,7 @@ class Decoder:
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 return value
-        raise UndecodableError(
-            f"{self._message.name}: a varint of more than {VARINT_BYTES_MAX} bytes"
-        )
+        raise UndecodableError(f"{self._message.name}: a varint of more than {VARINT_BYTES_MAX} bytes")
 
     def _struct(self, fields: tuple[Field, ...], flexible: bool) -> Body:
         body: Body = {}
@@ -190,9 +186,7 @@ class Decoder:
                 continue
             body[known[tag].name] = self._value(known[tag], True)
             if self._at != end:
-                raise UndecodableError(
-                    f"tagged field {known[tag].name} has not the {size} bytes it says"
-                )
+                raise UndecodableError(f"tagged field {known[tag].name} has not the {size} bytes it says")
 
     def _value(self, field: Field, flexible: bool) -> Any:
         if field.flexible is not None:
@@ -236,9 +230,7 @@ class Decoder:
         return content.decode() if kind == "string" else content
 
 
-def request_bytes(
-    name: str, version: int, body: Mapping[str, Any], correlation: int, client_id: str
-) -> bytes:
+def request_bytes(name: str, version: int, body: Mapping[str, Any], correlation: int, client_id: str) -> bytes:
     """Encodes a request with its header, without the size in front."""
     message = messages()[f"{name}Request"]
     header_version = 2 if version in message.flexible else 1
@@ -258,8 +250,6 @@ def response_body(name: str, version: int, frame: bytes) -> Body:
     rest = frame[4:]
     if version in message.flexible and message.key != API_VERSIONS:
         if rest[:1] != b"\x00":
-            raise UndecodableError(
-                f"the header of {name} v{version} has tagged fields: {rest[:8].hex()}"
-            )
+            raise UndecodableError(f"the header of {name} v{version} has tagged fields: {rest[:8].hex()}")
         rest = rest[1:]
     return Decoder(message, version, rest).decode()

@@ -23,12 +23,29 @@ from .worlds import World, Worlds
 WORLD_CASES = 100
 SETTLE_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before a read that differs is sent again: markers and metadata arrive some time after the response."""
-READS = frozenset({
-    "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs",
-    "DescribeLogDirs", "ListPartitionReassignments", "DescribeClientQuotas", "DescribeCluster", "DescribeProducers",
-    "DescribeTransactions", "ListTransactions", "ConsumerGroupDescribe", "ListConfigResources",
-    "DescribeTopicPartitions", "FindCoordinator", "OffsetForLeaderEpoch",
-})  # fmt: skip
+READS = frozenset(
+    {
+        "Fetch",
+        "ListOffsets",
+        "Metadata",
+        "OffsetFetch",
+        "DescribeGroups",
+        "ListGroups",
+        "DescribeConfigs",
+        "DescribeLogDirs",
+        "ListPartitionReassignments",
+        "DescribeClientQuotas",
+        "DescribeCluster",
+        "DescribeProducers",
+        "DescribeTransactions",
+        "ListTransactions",
+        "ConsumerGroupDescribe",
+        "ListConfigResources",
+        "DescribeTopicPartitions",
+        "FindCoordinator",
+        "OffsetForLeaderEpoch",
+    }
+)
 """Requests that change nothing (a Fetch without a session): a difference counts when it stays."""
 
 
@@ -64,22 +81,14 @@ class Duel:
 
     def versions(self) -> dict[str, tuple[int, int]]:
         """Returns the versions that both systems advertise, by the name of the request."""
-        names = {
-            m.key: name.removesuffix("Request")
-            for name, m in messages().items()
-            if name.endswith("Request")
-        }
+        names = {m.key: name.removesuffix("Request") for name, m in messages().items() if name.endswith("Request")}
         ranges: list[dict[int, tuple[int, int]]] = []
         for session in (self._kafka, self._harrow):
             body = session.ask("ApiVersions", 0, {})
-            ranges.append(
-                {row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in body["apiKeys"]}
-            )
+            ranges.append({row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in body["apiKeys"]})
         theirs, ours = ranges
         shared = {
-            key: (max(theirs[key][0], ours[key][0]), min(theirs[key][1], ours[key][1]))
-            for key in theirs
-            if key in ours
+            key: (max(theirs[key][0], ours[key][0]), min(theirs[key][1], ours[key][1])) for key in theirs if key in ours
         }
         return {names[key]: each for key, each in sorted(shared.items()) if each[0] <= each[1]}
 
@@ -118,18 +127,11 @@ class Duel:
             found = self._differences(case, kafka, harrow)
         return [*found, *self._dead(case)]
 
-    def _differences(
-        self, case: Case, kafka: list[Outcome], harrow: list[Outcome]
-    ) -> list[Difference]:
+    def _differences(self, case: Case, kafka: list[Outcome], harrow: list[Outcome]) -> list[Difference]:
         left, right = (
-            [
-                normal.outcome(step.api, each)
-                for step, each in zip(case.steps, outcomes, strict=True)
-            ]
+            [normal.outcome(step.api, each) for step, each in zip(case.steps, outcomes, strict=True)]
             for outcomes, session in ((kafka, self._kafka), (harrow, self._harrow))
-            for normal in [
-                Normaliser(session.ports, session.topic_ids, self._world.name, self._number)
-            ]
+            for normal in [Normaliser(session.ports, session.topic_ids, self._world.name, self._number)]
         )
         return differences(case, left, right)
 
@@ -141,9 +143,14 @@ class Duel:
         self._harrow.ports = self._worlds.systems.harrow
         target = case.steps[case.target]
         died = Difference(
-            step=case.target, api=target.api, version=target.version, role="target", path="(process)", kafka="alive",
+            step=case.target,
+            api=target.api,
+            version=target.version,
+            role="target",
+            path="(process)",
+            kafka="alive",
             harrow=f"{len(dead)} brokers have ended",
-        )  # fmt: skip
+        )
         return [died]
 
     def _both(self, case: Case) -> tuple[list[Outcome], list[Outcome]]:

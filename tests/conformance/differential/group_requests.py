@@ -15,15 +15,18 @@ MEMBER = "00000000-0000-0000-0000-00000000000a"
 
 def join_body(group: str, member: Json, *, instance: str | None = None) -> Body:
     return {
-        "groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 3_000, "memberId": member,
-        "groupInstanceId": instance, "protocolType": "consumer",
-        "protocols": [{"name": "range", "metadata": METADATA}], "reason": None,
-    }  # fmt: skip
+        "groupId": group,
+        "sessionTimeoutMs": 30_000,
+        "rebalanceTimeoutMs": 3_000,
+        "memberId": member,
+        "groupInstanceId": instance,
+        "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": METADATA}],
+        "reason": None,
+    }
 
 
-def joined(
-    make: Maker, group: str = GROUP, *, synced: bool = True, instance: str | None = None
-) -> tuple[int, Json]:
+def joined(make: Maker, group: str = GROUP, *, synced: bool = True, instance: str | None = None) -> tuple[int, Json]:
     """Adds the steps of a classic member; returns the step of its generation and its member id."""
     first = make.setup("JoinGroup", join_body(group, "", instance=instance), most=9)
     member = ref(first, "memberId")
@@ -35,34 +38,37 @@ def joined(
 
 def sync_body(group: str, member: Json, generation: Json, instance: str | None = None) -> Body:
     return {
-        "groupId": group, "generationId": generation, "memberId": member, "groupInstanceId": instance,
-        "protocolType": "consumer", "protocolName": "range",
+        "groupId": group,
+        "generationId": generation,
+        "memberId": member,
+        "groupInstanceId": instance,
+        "protocolType": "consumer",
+        "protocolName": "range",
         "assignments": [{"memberId": member, "assignment": {"$hex": "0001"}}],
-    }  # fmt: skip
+    }
 
 
 def commit_body(group: str, *, member: Json = "", generation: Json = -1, offset: int = 3) -> Body:
-    rows = [
-        {
-            "partitionIndex": 0,
-            "committedOffset": offset,
-            "committedLeaderEpoch": -1,
-            "committedMetadata": "m",
-        }
-    ]
+    rows = [{"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1, "committedMetadata": "m"}]
     return {
-        "groupId": group, "generationIdOrMemberEpoch": generation, "memberId": member,
-        "groupInstanceId": None, "retentionTimeMs": -1, "topics": [topic(ONE, "partitions", rows)],
-    }  # fmt: skip
+        "groupId": group,
+        "generationIdOrMemberEpoch": generation,
+        "memberId": member,
+        "groupInstanceId": None,
+        "retentionTimeMs": -1,
+        "topics": [topic(ONE, "partitions", rows)],
+    }
 
 
 def fetch_body(group: str) -> Body:
     """All forms of OffsetFetch: one group, and a list of groups."""
     rows = [topic(ONE, "partitionIndexes", [0])]
     return {
-        "groupId": group, "topics": [{"name": ONE, "partitionIndexes": [0]}], "requireStable": False,
+        "groupId": group,
+        "topics": [{"name": ONE, "partitionIndexes": [0]}],
+        "requireStable": False,
         "groups": [{"groupId": group, "memberId": None, "memberEpoch": -1, "topics": rows}],
-    }  # fmt: skip
+    }
 
 
 def probe_group(make: Maker, group: str = GROUP) -> None:
@@ -75,19 +81,25 @@ def probe_offsets(make: Maker, group: str = GROUP) -> None:
 
 def heartbeat_body(group: str, **fields: Any) -> Body:
     return {
-        "groupId": group, "memberId": MEMBER, "memberEpoch": 0, "instanceId": None, "rackId": None,
-        "rebalanceTimeoutMs": 3_000, "subscribedTopicNames": [ONE], "subscribedTopicRegex": None,
-        "serverAssignor": None, "topicPartitions": [], **fields,
-    }  # fmt: skip
+        "groupId": group,
+        "memberId": MEMBER,
+        "memberEpoch": 0,
+        "instanceId": None,
+        "rackId": None,
+        "rebalanceTimeoutMs": 3_000,
+        "subscribedTopicNames": [ONE],
+        "subscribedTopicRegex": None,
+        "serverAssignor": None,
+        "topicPartitions": [],
+        **fields,
+    }
 
 
 @base
 def OffsetCommit(make: Maker) -> None:  # noqa: N802
     if make.random.random() < 0.3:
         step, member = joined(make)
-        make.target(
-            "OffsetCommit", commit_body(GROUP, member=member, generation=ref(step, "generationId"))
-        )
+        make.target("OffsetCommit", commit_body(GROUP, member=member, generation=ref(step, "generationId")))
     else:
         make.target("OffsetCommit", commit_body(GROUP))
     probe_offsets(make)
@@ -142,19 +154,14 @@ def LeaveGroup(make: Maker) -> None:  # noqa: N802
 @base
 def DescribeGroups(make: Maker) -> None:  # noqa: N802
     joined(make)
-    make.target(
-        "DescribeGroups",
-        {"groups": [GROUP], "includeAuthorizedOperations": make.random.random() < 0.3},
-    )
+    make.target("DescribeGroups", {"groups": [GROUP], "includeAuthorizedOperations": make.random.random() < 0.3})
 
 
 @base
 def ListGroups(make: Maker) -> None:  # noqa: N802
     joined(make)
     make.setup("OffsetCommit", commit_body(OTHER), most=9)
-    make.target(
-        "ListGroups", {"statesFilter": make.random.choice(([], ["Stable"])), "typesFilter": []}
-    )
+    make.target("ListGroups", {"statesFilter": make.random.choice(([], ["Stable"])), "typesFilter": []})
 
 
 @base
@@ -180,9 +187,7 @@ def ConsumerGroupHeartbeat(make: Maker) -> None:  # noqa: N802
 def ConsumerGroupDescribe(make: Maker) -> None:  # noqa: N802
     make.setup("ConsumerGroupHeartbeat", heartbeat_body(GROUP))
     authorized = make.random.random() < 0.3
-    make.target(
-        "ConsumerGroupDescribe", {"groupIds": [GROUP], "includeAuthorizedOperations": authorized}
-    )
+    make.target("ConsumerGroupDescribe", {"groupIds": [GROUP], "includeAuthorizedOperations": authorized})
 
 
 # ------------------------------------------------------------------ transactions
@@ -190,12 +195,7 @@ def ConsumerGroupDescribe(make: Maker) -> None:  # noqa: N802
 
 @base
 def InitProducerId(make: Maker) -> None:  # noqa: N802
-    body: Body = {
-        "transactionalId": None,
-        "transactionTimeoutMs": 60_000,
-        "producerId": -1,
-        "producerEpoch": -1,
-    }
+    body: Body = {"transactionalId": None, "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
     form = make.random.choice(("idempotent", "transactional", "again"))
     if form != "idempotent":
         body["transactionalId"] = TXN
@@ -235,9 +235,11 @@ def begun(make: Maker) -> int:
 
 def transactional_batch(step: int, sequence: int = 0) -> Json:
     return {
-        "producerId": ref(step, "producerId"), "producerEpoch": ref(step, "producerEpoch"),
-        "baseSequence": sequence, "attributes": 0x10,
-    }  # fmt: skip
+        "producerId": ref(step, "producerId"),
+        "producerEpoch": ref(step, "producerEpoch"),
+        "baseSequence": sequence,
+        "attributes": 0x10,
+    }
 
 
 def end_body(step: int, *, committed: bool) -> Body:
@@ -279,18 +281,15 @@ def EndTxn(make: Maker) -> None:  # noqa: N802
 def TxnOffsetCommit(make: Maker) -> None:  # noqa: N802
     step = producer(make, TXN)
     make.setup("AddOffsetsToTxn", {**end_body(step, committed=False), "groupId": GROUP}, most=4)
-    rows = [
-        {
-            "partitionIndex": 0,
-            "committedOffset": 2,
-            "committedLeaderEpoch": -1,
-            "committedMetadata": "m",
-        }
-    ]
+    rows = [{"partitionIndex": 0, "committedOffset": 2, "committedLeaderEpoch": -1, "committedMetadata": "m"}]
     body = {
-        **end_body(step, committed=False), "groupId": GROUP, "generationId": -1, "memberId": "",
-        "groupInstanceId": None, "topics": [{"name": ONE, "partitions": rows}],
-    }  # fmt: skip
+        **end_body(step, committed=False),
+        "groupId": GROUP,
+        "generationId": -1,
+        "memberId": "",
+        "groupInstanceId": None,
+        "topics": [{"name": ONE, "partitions": rows}],
+    }
     make.target("TxnOffsetCommit", body)
     make.setup("EndTxn", end_body(step, committed=True), most=4)
     probe_offsets(make)
@@ -301,9 +300,11 @@ def WriteTxnMarkers(make: Maker) -> None:  # noqa: N802
     step = begun(make)
     identity = {"producerId": ref(step, "producerId"), "producerEpoch": ref(step, "producerEpoch")}
     marker = {
-        **identity, "transactionResult": make.random.random() < 0.5, "coordinatorEpoch": 0,
+        **identity,
+        "transactionResult": make.random.random() < 0.5,
+        "coordinatorEpoch": 0,
         "topics": [{"name": TWO, "partitionIndexes": [0]}],
-    }  # fmt: skip
+    }
     make.target("WriteTxnMarkers", {"markers": [marker]})
     make.probe("DescribeProducers", {"topics": [{"name": TWO, "partitionIndexes": [0]}]})
     end(make, step)
@@ -319,10 +320,6 @@ def DescribeTransactions(make: Maker) -> None:  # noqa: N802
 @base
 def ListTransactions(make: Maker) -> None:  # noqa: N802
     step = begun(make)
-    body = {
-        "stateFilters": make.random.choice(([], ["Ongoing"])),
-        "producerIdFilters": [],
-        "durationFilter": -1,
-    }
+    body = {"stateFilters": make.random.choice(([], ["Ongoing"])), "producerIdFilters": [], "durationFilter": -1}
     make.target("ListTransactions", body)
     end(make, step)

@@ -68,9 +68,7 @@ class Known:
     @property
     def row(self) -> str:
         """The row of the page's table."""
-        cells = (
-            self.request, self.versions, f"`{self.field}`", _cell(self.kafka), _cell(self.harrow), self.reason,
-        )  # fmt: skip
+        cells = (self.request, self.versions, f"`{self.field}`", _cell(self.kafka), _cell(self.harrow), self.reason)
         return "| " + " | ".join(cells) + " |"
 
 
@@ -97,9 +95,7 @@ def known_differences(data: Path = DATA) -> list[Known]:
     lists: dict[str, list[str]] = read.get("names", {})
     for row in read.get("difference", []):
         if set(row) != wanted:
-            raise ValueError(
-                f"{data.name}: row {row} has the columns {sorted(row)}, expected {sorted(wanted)}"
-            )
+            raise ValueError(f"{data.name}: row {row} has the columns {sorted(row)}, expected {sorted(wanted)}")
         known = Known(**row)
         if known.list_name:
             if known.list_name not in lists:
@@ -121,10 +117,7 @@ def unexplained(found: Iterable[Difference], known: Iterable[Known]) -> list[Dif
 
 def table(rows: Iterable[Known]) -> str:
     """Returns the page's table, and below it the lists that its fields name."""
-    head = [
-        "| request | versions | field | Kafka | Harrow | reason |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    head = ["| request | versions | field | Kafka | Harrow | reason |", "| --- | --- | --- | --- | --- | --- |"]
     rows = list(rows)
     lists = {each.list_name: each.names for each in rows if each.list_name}
     named = [

@@ -73,9 +73,7 @@ class Gate:
 def must_be_alone(case: Case) -> bool:
     """True when the case may change what cases in other lanes see."""
     targets = [step for step in case.steps if step.role == "target"]
-    return any(
-        OF_THE_CLUSTER[step.api](step.body) for step in targets if step.api in OF_THE_CLUSTER
-    )
+    return any(OF_THE_CLUSTER[step.api](step.body) for step in targets if step.api in OF_THE_CLUSTER)
 
 
 def names_the_empty_id(case: Case) -> bool:

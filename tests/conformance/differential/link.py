@@ -40,9 +40,7 @@ class Link:
             self._socket.close()
         self._socket, self._arrived = None, b""
 
-    def send(
-        self, name: str, version: int, body: Body, *, cut: int | None = None, tail: bytes = b""
-    ) -> int:
+    def send(self, name: str, version: int, body: Body, *, cut: int | None = None, tail: bytes = b"") -> int:
         """Sends a request, without its last `cut` bytes or with bytes behind it; returns its correlation id."""
         self._correlation += 1
         frame = request_bytes(name, version, body, self._correlation, CLIENT_ID)

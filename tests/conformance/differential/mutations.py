@@ -24,48 +24,88 @@ Path = tuple[str | int, ...]
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 NO_ID, UNKNOWN_ID, METADATA_ID = "0" * 32, "ab" * 16, "0" * 31 + "1"
 NOT_UTF8 = {"$hex": "ff61", "$name": "%"}
-TOPICS = (
-    "",
-    ".",
-    "..",
-    "a b",
-    "x" * 250,
-    "no-such%",
-    "one~",
-    "two~",
-    "gone~",
-    "compact~",
-    NOT_UTF8,
-    None,
-)
+TOPICS = ("", ".", "..", "a b", "x" * 250, "no-such%", "one~", "two~", "gone~", "compact~", NOT_UTF8, None)
 INTERNAL = ("__consumer_offsets", "__cluster_metadata", "__transaction_state")
 TEXTS = ("", "no-such%", " %", "%" + "a" * 300, "ü%", NOT_UTF8, None)
-KEEP_INTERNAL = frozenset({
-    "DeleteTopics", "DeleteRecords", "CreatePartitions", "AlterPartitionReassignments", "AlterConfigs",
-    "IncrementalAlterConfigs", "CreateTopics", "DescribeProducers", "Fetch", "ListOffsets", "OffsetForLeaderEpoch",
-})  # fmt: skip
+KEEP_INTERNAL = frozenset(
+    {
+        "DeleteTopics",
+        "DeleteRecords",
+        "CreatePartitions",
+        "AlterPartitionReassignments",
+        "AlterConfigs",
+        "IncrementalAlterConfigs",
+        "CreateTopics",
+        "DescribeProducers",
+        "Fetch",
+        "ListOffsets",
+        "OffsetForLeaderEpoch",
+    }
+)
 """Requests that could change an internal topic, which both systems need, or see what earlier cases left there."""
 SETTING_NAMES: tuple[Json, ...] = (
-    "retention.ms", "cleanup.policy", "segment.bytes", "min.insync.replicas", "no.such.setting", "RETENTION.MS", "",
-    "compression.type", "message.timestamp.type", "unclean.leader.election.enable", "flush.ms", "min.compaction.lag.ms",
-    "max.compaction.lag.ms", "remote.storage.enable", "follower.replication.throttled.replicas", "segment.ms",
-    "delete.retention.ms", "min.cleanable.dirty.ratio", "index.interval.bytes", "preallocate", "retention.bytes",
-    "message.timestamp.before.max.ms", "file.delete.delay.ms", "internal.segment.bytes", "segment.index.bytes",
-)  # fmt: skip
+    "retention.ms",
+    "cleanup.policy",
+    "segment.bytes",
+    "min.insync.replicas",
+    "no.such.setting",
+    "RETENTION.MS",
+    "",
+    "compression.type",
+    "message.timestamp.type",
+    "unclean.leader.election.enable",
+    "flush.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "remote.storage.enable",
+    "follower.replication.throttled.replicas",
+    "segment.ms",
+    "delete.retention.ms",
+    "min.cleanable.dirty.ratio",
+    "index.interval.bytes",
+    "preallocate",
+    "retention.bytes",
+    "message.timestamp.before.max.ms",
+    "file.delete.delay.ms",
+    "internal.segment.bytes",
+    "segment.index.bytes",
+)
 SETTING_VALUES: tuple[Json, ...] = (
-    "", " ", "-1", "-2", "0", "1", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "1.5",
-    "true", "TRUE", " 5 ", "abc", "compact", "delete", "compact,delete", "delete, compact", "delete,delete", "compact,",
-    ",", "none", "gzip", "lz4", "producer", "0.5", "1e3", "0x10", "+5", None,
-)  # fmt: skip
+    "",
+    " ",
+    "-1",
+    "-2",
+    "0",
+    "1",
+    "2147483647",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1.5",
+    "true",
+    "TRUE",
+    " 5 ",
+    "abc",
+    "compact",
+    "delete",
+    "compact,delete",
+    "delete, compact",
+    "delete,delete",
+    "compact,",
+    ",",
+    "none",
+    "gzip",
+    "lz4",
+    "producer",
+    "0.5",
+    "1e3",
+    "0x10",
+    "+5",
+    None,
+)
 WAIT_FOR_REPLICAS = frozenset({"Produce", "DeleteRecords"})
 WAIT_FOR_METADATA = frozenset(
-    {
-        "CreateTopics",
-        "DeleteTopics",
-        "CreatePartitions",
-        "ElectLeaders",
-        "AlterPartitionReassignments",
-    }
+    {"CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"}
 )
 """Requests that a short timeout ends or does not end, as it happens."""
 NO_WAITS = (0, -1, -2, -(2**31))
@@ -79,9 +119,7 @@ def places(step: Step) -> list[tuple[Path, Field]]:
     return list(_fields(message.fields, step.body, step.version, ()))
 
 
-def _fields(
-    fields: tuple[Field, ...], body: Json, version: int, path: Path
-) -> Iterator[tuple[Path, Field]]:
+def _fields(fields: tuple[Field, ...], body: Json, version: int, path: Path) -> Iterator[tuple[Path, Field]]:
     for field in fields:
         if version not in field.versions:
             continue
@@ -153,18 +191,7 @@ def _of_array(field: Field, value: Json) -> list[Json]:
     if is_rows(value) and value:
         found += [[*value, value[0]], [*reversed(value)]]
     if not field.fields and field.item in BITS:
-        found += [
-            [0, 0],
-            [1, 0],
-            [-1],
-            [99],
-            [2**31 - 1],
-            [-(2**31)],
-            [3, 2, 1],
-            [1, 1],
-            [1, 99],
-            [0, 1, 2],
-        ]
+        found += [[0, 0], [1, 0], [-1], [99], [2**31 - 1], [-(2**31)], [3, 2, 1], [1, 1], [1, 99], [0, 1, 2]]
     elif field.item == "string":
         found += [[each] for each in ("", "no-such%", NOT_UTF8, None)] + [["a", "a"]]
     return found
@@ -205,13 +232,7 @@ MEANINGS: dict[str, tuple[Json, ...]] = {
     "typesfilter": ("consumer", "Classic"),
     "entitytype": ("user", "client-id", "ip", "USER"),
     "clientsoftwarename": ("-a", "a-", "a b", "a_b", "a.b"),
-    "key": (
-        "g%",
-        "consumer_byte_rate",
-        "request_percentage",
-        "connection_creation_rate",
-        "controller_mutation_rate",
-    ),
+    "key": ("g%", "consumer_byte_rate", "request_percentage", "connection_creation_rate", "controller_mutation_rate"),
 }
 """Strings that mean something in a field, by its name in lower case."""
 RESOURCES: tuple[Json, ...] = (
@@ -273,16 +294,9 @@ def _lie(case: Case, index: int, path: Path, random: Random) -> Case:
 
 
 def _whole(batch: dict[str, Any], batches: list[dict[str, Any]], random: Random) -> Json:
-    forms: list[Json] = [
-        None,
-        {"$hex": ""},
-        {"$hex": "00" * 61},
-        {"$batches": [*batches, *batches]},
-    ]
+    forms: list[Json] = [None, {"$hex": ""}, {"$hex": "00" * 61}, {"$batches": [*batches, *batches]}]
     forms += [{"$batches": batches, "tail": tail} for tail in ("00", "00" * 70)]
-    forms += [
-        {"$batches": [{**batch, "payload": {"$hex": payload}}]} for payload in ("", "ff" * 30)
-    ]
+    forms += [{"$batches": [{**batch, "payload": {"$hex": payload}}]} for payload in ("", "ff" * 30)]
     forms += [{"$batches": [{**batch, "records": []}]}]
     forms += [{"$batches": [{**batch, "codec": 0, "attributes": codec}]} for codec in range(1, 8)]
     return random.choice(forms)
@@ -300,9 +314,7 @@ def _header_value(name: str, batch: dict[str, Any], random: Random) -> int:
     return random.choice((0, -1, -2, 1, 2, most, -most - 1, near + 1, near - 1, near + 2, 10**6))
 
 
-def _lying_records(
-    records: list[dict[str, Any]], random: Random
-) -> tuple[list[dict[str, Any]], str]:
+def _lying_records(records: list[dict[str, Any]], random: Random) -> tuple[list[dict[str, Any]], str]:
     """Returns the records, one of which lies, and in which field."""
     changed = [dict(each) for each in records]
     record = random.choice(changed)

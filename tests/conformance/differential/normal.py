@@ -18,26 +18,49 @@ from . import batches
 from .cases import Case, Json, is_rows, is_struct
 from .link import Outcome
 
-DROPPED = frozenset({
-    "throttleTimeMs", "errorMessage", "clusterId", "totalBytes", "usableBytes", "documentation",
-    "finalizedFeaturesEpoch", "batchIndexErrorMessage", "brokerEpoch", "statusText",
-})  # fmt: skip
+DROPPED = frozenset(
+    {
+        "throttleTimeMs",
+        "errorMessage",
+        "clusterId",
+        "totalBytes",
+        "usableBytes",
+        "documentation",
+        "finalizedFeaturesEpoch",
+        "batchIndexErrorMessage",
+        "brokerEpoch",
+        "statusText",
+    }
+)
 KEYS = (
-    "name", "topic", "topicName", "groupId", "transactionalId", "apiKey", "partitionIndex",
-    "partition", "index", "memberId", "producerId", "resourceType", "resourceName", "configName", "entityType",
-    "entityName", "key", "logDir", "brokerId", "nodeId",
-)  # fmt: skip
+    "name",
+    "topic",
+    "topicName",
+    "groupId",
+    "transactionalId",
+    "apiKey",
+    "partitionIndex",
+    "partition",
+    "index",
+    "memberId",
+    "producerId",
+    "resourceType",
+    "resourceName",
+    "configName",
+    "entityType",
+    "entityName",
+    "key",
+    "logDir",
+    "brokerId",
+    "nodeId",
+)
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[\w-]{22}(?=$)")
 WORLD = re.compile(r"r[0-9a-f]+w\d+x")
 """The part of a name that says its world."""
-LISTS_OF_ALL = frozenset(
-    {"ListGroups", "ListTransactions", "ListConfigResources", "DescribeLogDirs"}
-)
+LISTS_OF_ALL = frozenset({"ListGroups", "ListTransactions", "ListConfigResources", "DescribeLogDirs"})
 IDS = frozenset({"producerId", "sessionId"})
 NODES = frozenset({"controllerId"})
-SETS = frozenset(
-    {"replicaNodes", "isrNodes", "offlineReplicas", "replicas", "topicAuthorizedOperations"}
-)
+SETS = frozenset({"replicaNodes", "isrNodes", "offlineReplicas", "replicas", "topicAuthorizedOperations"})
 DAY_MS = 86_400_000
 NEAR_MS = 1_000_000
 NO_ID = "0" * 32
@@ -74,16 +97,12 @@ def _brief(value: Json) -> str:
 class Normaliser:
     """Replaces what a system chose by its order of appearance; one for each system and case."""
 
-    def __init__(
-        self, ports: Mapping[int, int], topic_ids: Mapping[str, str], world: str, case: str
-    ) -> None:
+    def __init__(self, ports: Mapping[int, int], topic_ids: Mapping[str, str], world: str, case: str) -> None:
         self._nodes = {port: node for node, port in ports.items()}
         self._world = world
         self._names = ((case, "%"), (world, "~"))
         self._of_other_case = re.compile(rf"{world}(?!{case[len(world) :]})\d+c")
-        self._topics = {
-            identity: f"id of {self._named(name)}" for name, identity in topic_ids.items()
-        }
+        self._topics = {identity: f"id of {self._named(name)}" for name, identity in topic_ids.items()}
         self._is_list_of_all = False
         self._tokens: dict[tuple[str, Json], str] = {}
 
@@ -97,9 +116,7 @@ class Normaliser:
         return {"outcome": "response", **self._struct(outcome.body)}
 
     def _struct(self, body: Mapping[str, Json]) -> Json:
-        return {
-            name: self._value(name, value) for name, value in body.items() if name not in DROPPED
-        }
+        return {name: self._value(name, value) for name, value in body.items() if name not in DROPPED}
 
     def _value(self, name: str, value: Json) -> Json:
         if is_struct(value):
@@ -154,9 +171,7 @@ class Normaliser:
             return sorted(rows, key=_text)
         if not rows or not is_struct(rows[0]):
             return rows
-        return sorted(
-            rows, key=lambda row: (row_key(row), _text(row))
-        )  # Kafka shuffles some of its lists
+        return sorted(rows, key=lambda row: (row_key(row), _text(row)))  # Kafka shuffles some of its lists
 
     def _is_ours(self, row: Json) -> bool:
         """False for a row about another world, and in a list of all for a row about another case.
@@ -181,9 +196,7 @@ class Normaliser:
     def _records(self, data: bytes) -> Json:
         found = batches.decode(data)
         for each in found:
-            if (
-                each["attributes"] & batches.CONTROL
-            ):  # ends with the coordinator's epoch and the number of headers
+            if each["attributes"] & batches.CONTROL:  # ends with the coordinator's epoch and the number of headers
                 each["payload"] = each["payload"][:-5]
         return [self._struct(each) for each in found]
 
@@ -215,12 +228,7 @@ def row_key(row: Json) -> str:
     return _text(found)
 
 
-NAMED = {
-    "configs": "name",
-    "apiKeys": "apiKey",
-    "finalizedFeatures": "name",
-    "supportedFeatures": "name",
-}
+NAMED = {"configs": "name", "apiKeys": "apiKey", "finalizedFeatures": "name", "supportedFeatures": "name"}
 """Lists whose rows are known by name in a path."""
 
 
@@ -245,9 +253,7 @@ def walk(kafka: Json, harrow: Json, path: str = "") -> Iterator[tuple[str, Json,
         yield path, kafka, harrow
 
 
-def _walk_rows(
-    kafka: list[Json], harrow: list[Json], path: str
-) -> Iterator[tuple[str, Json, Json]]:
+def _walk_rows(kafka: list[Json], harrow: list[Json], path: str) -> Iterator[tuple[str, Json, Json]]:
     if not all(is_struct(each) for each in (*kafka, *harrow)):
         if kafka != harrow:
             yield path, kafka, harrow
@@ -290,11 +296,15 @@ def differences(case: Case, kafka: list[Json], harrow: list[Json]) -> list[Diffe
         for path, left, right in walk(*pair):
             found.append(
                 Difference(
-                    step=index, api=step.api, version=step.version, role=step.role,
+                    step=index,
+                    api=step.api,
+                    version=step.version,
+                    role=step.role,
                     path=_ASSIGNMENT.sub(f"\\1{OF_SEVERAL}", path) if chosen else path,
-                    kafka=left, harrow=right,
+                    kafka=left,
+                    harrow=right,
                 )
-            )  # fmt: skip
+            )
     return found
 
 

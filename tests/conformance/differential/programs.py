@@ -15,16 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .cases import Case, Json, Step
-from .group_requests import (
-    GROUP,
-    TXN,
-    commit_body,
-    heartbeat_body,
-    join_body,
-    probe_group,
-    probe_offsets,
-    sync_body,
-)
+from .group_requests import GROUP, TXN, commit_body, heartbeat_body, join_body, probe_group, probe_offsets, sync_body
 from .requests import Maker, produce_body, read, ref
 from .topic_requests import NEW, remove, resource
 from .world import ONE, TWO, create, metadata
@@ -99,14 +90,10 @@ def join(state: Programmer) -> None:
     if not state.members:
         member.joined = state.ask("JoinGroup", join_body(GROUP, identity), client=client)
     else:
-        member.joined = state.ask(
-            "JoinGroup", join_body(GROUP, identity), client=client, later=True
-        )
+        member.joined = state.ask("JoinGroup", join_body(GROUP, identity), client=client, later=True)
         _await_rebalance(state)
         for other in state.members:
-            other.joined = state.ask(
-                "JoinGroup", join_body(GROUP, other.identity), client=other.client, later=True
-            )
+            other.joined = state.ask("JoinGroup", join_body(GROUP, other.identity), client=other.client, later=True)
     state.members.append(member)
     if state.choose(True, True, True, False):
         sync(state)
@@ -114,15 +101,9 @@ def join(state: Programmer) -> None:
 
 def _await_rebalance(state: Programmer) -> None:
     other = state.members[0]
-    body = {
-        "groupId": GROUP,
-        "generationId": ref(other.joined, "generationId"),
-        "memberId": other.identity,
-    }
+    body = {"groupId": GROUP, "generationId": ref(other.joined, "generationId"), "memberId": other.identity}
     newest = state.make.newest("Heartbeat")
-    step = Step(
-        api="Heartbeat", version=newest, body=body, client=other.client, until=REBALANCE_IN_PROGRESS
-    )
+    step = Step(api="Heartbeat", version=newest, body=body, client=other.client, until=REBALANCE_IN_PROGRESS)
     state.make.add(step)
 
 
@@ -140,14 +121,8 @@ def sync(state: Programmer) -> None:
 
 def heartbeat(state: Programmer) -> None:
     for member in state.members[-1:]:
-        generation = state.choose(
-            ref(member.joined, "generationId"), ref(member.joined, "generationId"), 0, 99
-        )
-        body = {
-            "groupId": GROUP,
-            "generationId": generation,
-            "memberId": state.choose(member.identity, "unknown"),
-        }
+        generation = state.choose(ref(member.joined, "generationId"), ref(member.joined, "generationId"), 0, 99)
+        body = {"groupId": GROUP, "generationId": generation, "memberId": state.choose(member.identity, "unknown")}
         state.ask("Heartbeat", body, client=member.client)
 
 
@@ -158,19 +133,13 @@ def commit(state: Programmer) -> None:
         state.ask("OffsetCommit", commit_body(GROUP, offset=state.choose(0, 1, 7)), most=9)
         return
     generation = state.choose(ref(member.joined, "generationId"), 0)
-    state.ask(
-        "OffsetCommit", commit_body(GROUP, member=member.identity, generation=generation), most=9
-    )
+    state.ask("OffsetCommit", commit_body(GROUP, member=member.identity, generation=generation), most=9)
 
 
 def leave(state: Programmer) -> None:
     if state.members:
         member = state.members.pop()
-        body = {
-            "groupId": GROUP,
-            "memberId": member.identity,
-            "members": [{"memberId": member.identity}],
-        }
+        body = {"groupId": GROUP, "memberId": member.identity, "members": [{"memberId": member.identity}]}
         state.ask("LeaveGroup", body, client=member.client)
 
 
@@ -212,11 +181,17 @@ def modern_heartbeat(state: Programmer) -> None:
     identity, step = state.moderns[number]
     owned = state.choose(None, [], {"$ref": [step, "assignment.topicPartitions"], "$else": []})
     body = {
-        "groupId": GROUP, "memberId": identity, "instanceId": None, "rackId": None, "rebalanceTimeoutMs": -1,
+        "groupId": GROUP,
+        "memberId": identity,
+        "instanceId": None,
+        "rackId": None,
+        "rebalanceTimeoutMs": -1,
         "memberEpoch": state.choose(ref(step, "memberEpoch"), ref(step, "memberEpoch"), 0, 99, 1),
-        "subscribedTopicNames": state.choose(None, None, [TWO]), "subscribedTopicRegex": None,
-        "serverAssignor": None, "topicPartitions": owned,
-    }  # fmt: skip
+        "subscribedTopicNames": state.choose(None, None, [TWO]),
+        "subscribedTopicRegex": None,
+        "serverAssignor": None,
+        "topicPartitions": owned,
+    }
     again = state.ask("ConsumerGroupHeartbeat", body)
     state.moderns[number] = (identity, again)
 
@@ -226,11 +201,7 @@ def modern_leave(state: Programmer) -> None:
         identity, _ = state.moderns.pop()
         epoch = state.choose(-1, -1, -2)
         body = heartbeat_body(
-            GROUP,
-            memberId=identity,
-            memberEpoch=epoch,
-            subscribedTopicNames=None,
-            topicPartitions=None,
+            GROUP, memberId=identity, memberEpoch=epoch, subscribedTopicNames=None, topicPartitions=None
         )
         state.ask("ConsumerGroupHeartbeat", {**body, "rebalanceTimeoutMs": -1})
 
@@ -259,12 +230,7 @@ def modern_removal(state: Programmer) -> None:
 def begin(state: Programmer) -> None:
     """A producer gets its id: a new instance, which fences the one before, or an idempotent producer."""
     identity = state.choose(TXN, TXN, None)
-    body = {
-        "transactionalId": identity,
-        "transactionTimeoutMs": 60_000,
-        "producerId": -1,
-        "producerEpoch": -1,
-    }
+    body = {"transactionalId": identity, "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
     if identity is not None:
         state.producers.append(state.ask("InitProducerId", body, most=5))
 
@@ -278,12 +244,7 @@ def _producer(state: Programmer) -> int:
     if not state.producers:
         begin(state)
     if not state.producers:
-        body = {
-            "transactionalId": TXN,
-            "transactionTimeoutMs": 60_000,
-            "producerId": -1,
-            "producerEpoch": -1,
-        }
+        body = {"transactionalId": TXN, "transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
         state.producers.append(state.ask("InitProducerId", body, most=5))
     return state.producers[-1] if state.choose(True, True, True, False) else state.producers[0]
 
@@ -291,13 +252,13 @@ def _producer(state: Programmer) -> int:
 def add_partition(state: Programmer) -> None:
     step = _producer(state)
     identity = _identity(state, step)
-    rows = [
-        {"name": state.choose(TWO, TWO, ONE, "no-such%"), "partitions": state.choose([0], [0], [9])}
-    ]
+    rows = [{"name": state.choose(TWO, TWO, ONE, "no-such%"), "partitions": state.choose([0], [0], [9])}]
     body = {
-        "v3AndBelowTransactionalId": TXN, "v3AndBelowProducerId": identity["producerId"],
-        "v3AndBelowProducerEpoch": identity["producerEpoch"], "v3AndBelowTopics": rows,
-    }  # fmt: skip
+        "v3AndBelowTransactionalId": TXN,
+        "v3AndBelowProducerId": identity["producerId"],
+        "v3AndBelowProducerEpoch": identity["producerEpoch"],
+        "v3AndBelowTopics": rows,
+    }
     state.ask("AddPartitionsToTxn", body, most=3)
 
 
@@ -305,45 +266,44 @@ def send(state: Programmer) -> None:
     """Produces a transactional batch, in version 11 (partitions were added before) or 12 (the broker adds them)."""
     step = _producer(state)
     sequence = state.sequences.get(step, 0)
-    batch = {
-        **_identity(state, step),
-        "baseSequence": sequence + state.choose(0, 0, 0, 0, 5),
-        "attributes": 0x10,
-    }
+    batch = {**_identity(state, step), "baseSequence": sequence + state.choose(0, 0, 0, 0, 5), "attributes": 0x10}
     state.ask("Produce", produce_body(TWO, [batch], TXN), most=state.choose(11, 12))
     state.sequences[step] = sequence + 1
 
 
 def add_offsets(state: Programmer) -> None:
     step = _producer(state)
-    state.ask(
-        "AddOffsetsToTxn",
-        {"transactionalId": TXN, **_identity(state, step), "groupId": GROUP},
-        most=4,
-    )
+    state.ask("AddOffsetsToTxn", {"transactionalId": TXN, **_identity(state, step), "groupId": GROUP}, most=4)
 
 
 def commit_offsets(state: Programmer) -> None:
     step = _producer(state)
     rows = [{"partitionIndex": 0, "committedOffset": state.choose(1, 2), "committedMetadata": "m"}]
     body = {
-        "transactionalId": TXN, "groupId": GROUP, **_identity(state, step), "generationId": state.choose(-1, -1, 5),
-        "memberId": "", "topics": [{"name": ONE, "partitions": rows}],
-    }  # fmt: skip
+        "transactionalId": TXN,
+        "groupId": GROUP,
+        **_identity(state, step),
+        "generationId": state.choose(-1, -1, 5),
+        "memberId": "",
+        "topics": [{"name": ONE, "partitions": rows}],
+    }
     state.ask("TxnOffsetCommit", body, most=state.choose(4, 5))
 
 
 def end_transaction(state: Programmer) -> None:
     step = _producer(state)
-    body = {
-        "transactionalId": TXN,
-        **_identity(state, step),
-        "committed": state.choose(True, True, False),
-    }
+    body = {"transactionalId": TXN, **_identity(state, step), "committed": state.choose(True, True, False)}
     state.ask("EndTxn", body, most=4)
     # the markers arrive in the logs some time after the response: what the next request finds there depends on it
-    state.make.add(Step(api="DescribeTransactions", version=0, body={"transactionalIds": [TXN]}, role="probe",
-                        until_empty="transactionStates.0.topics"))  # fmt: skip
+    state.make.add(
+        Step(
+            api="DescribeTransactions",
+            version=0,
+            body={"transactionalIds": [TXN]},
+            role="probe",
+            until_empty="transactionStates.0.topics",
+        )
+    )
 
 
 def _end(state: Programmer, step: int, *, committed: bool) -> None:
@@ -369,28 +329,13 @@ def fetch_in_session(state: Programmer) -> None:
     rows = [
         {
             "topic": ONE,
-            "partitions": [
-                {
-                    "partition": 0,
-                    "fetchOffset": state.choose(0, 3, 6, 7),
-                    "partitionMaxBytes": 1 << 20,
-                }
-            ],
+            "partitions": [{"partition": 0, "fetchOffset": state.choose(0, 3, 6, 7), "partitionMaxBytes": 1 << 20}],
         }
     ]
-    body: dict[str, Json] = {
-        "maxWaitMs": 0,
-        "minBytes": 1,
-        "maxBytes": 1 << 20,
-        "topics": rows,
-        "sessionEpoch": 0,
-    }
+    body: dict[str, Json] = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": rows, "sessionEpoch": 0}
     if state.session is not None and state.choose(True, True, True, False):
         opened, epoch = state.session
-        body |= {
-            "sessionId": ref(opened, "sessionId"),
-            "sessionEpoch": state.choose(*[epoch] * 5, 99, -1),
-        }
+        body |= {"sessionId": ref(opened, "sessionId"), "sessionEpoch": state.choose(*[epoch] * 5, 99, -1)}
         body["topics"] = state.choose(rows, [])
         if state.choose(True, False, False, False):
             body["forgottenTopicsData"] = [{"topic": ONE, "partitions": [0]}]
@@ -414,11 +359,7 @@ def create_topic(state: Programmer) -> None:
 
 def add_partitions(state: Programmer) -> None:
     create_topic(state)
-    row = {
-        "name": NEW,
-        "count": state.choose(1, 2, 3),
-        "assignments": state.choose(None, [{"brokerIds": [2, 3]}]),
-    }
+    row = {"name": NEW, "count": state.choose(1, 2, 3), "assignments": state.choose(None, [{"brokerIds": [2, 3]}])}
     body = {"topics": [row], "timeoutMs": 5_000, "validateOnly": False}
     state.ask("CreatePartitions", body, node=state.make.controller)
 
@@ -430,8 +371,15 @@ def reassign(state: Programmer) -> None:
     body = {"topics": rows, "timeoutMs": 5_000}
     state.ask("AlterPartitionReassignments", body, node=state.make.controller)
     for node in (1, 2, 3):
-        state.make.add(Step(api="ListPartitionReassignments", version=0, node=state.make.controller,
-                            body={"topics": None, "timeoutMs": 5_000}, until_empty="topics"))  # fmt: skip
+        state.make.add(
+            Step(
+                api="ListPartitionReassignments",
+                version=0,
+                node=state.make.controller,
+                body={"topics": None, "timeoutMs": 5_000},
+                until_empty="topics",
+            )
+        )
         state.make.add(metadata(NEW, node=node, role="probe"))
 
 
@@ -446,36 +394,62 @@ def elect(state: Programmer) -> None:
 def configure(state: Programmer) -> None:
     create_topic(state)
     name, operation, value = state.choose(
-        ("cleanup.policy", 0, "compact"), ("cleanup.policy", 2, "compact"), ("cleanup.policy", 3, "delete"),
-        ("cleanup.policy", 1, None), ("retention.ms", 0, "5000"), ("retention.ms", 1, None), ("retention.ms", 2, "1"),
-        ("max.message.bytes", 0, "200"), ("min.insync.replicas", 0, "3"),
+        ("cleanup.policy", 0, "compact"),
+        ("cleanup.policy", 2, "compact"),
+        ("cleanup.policy", 3, "delete"),
+        ("cleanup.policy", 1, None),
+        ("retention.ms", 0, "5000"),
+        ("retention.ms", 1, None),
+        ("retention.ms", 2, "1"),
+        ("max.message.bytes", 0, "200"),
+        ("min.insync.replicas", 0, "3"),
         ("message.timestamp.type", 0, "LogAppendTime"),
-    )  # fmt: skip
+    )
     rows = [{"name": name, "configOperation": operation, "value": value}]
-    body = {
-        "resources": [{"resourceType": 2, "resourceName": NEW, "configs": rows}],
-        "validateOnly": False,
-    }
+    body = {"resources": [{"resourceType": 2, "resourceName": NEW, "configs": rows}], "validateOnly": False}
     state.ask("IncrementalAlterConfigs", body, node=state.make.controller)
     names = ["cleanup.policy", "retention.ms", "max.message.bytes", "message.timestamp.type"]
-    state.make.probe(
-        "DescribeConfigs", {"resources": [resource(NEW, names)], "includeSynonyms": True}
-    )
+    state.make.probe("DescribeConfigs", {"resources": [resource(NEW, names)], "includeSynonyms": True})
 
 
 Action = Callable[[Programmer], None]
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "a classic group": (
-        join, join, sync, heartbeat, commit, leave, describe, delete_group, delete_offsets, fetch_offsets,
+        join,
+        join,
+        sync,
+        heartbeat,
+        commit,
+        leave,
+        describe,
+        delete_group,
+        delete_offsets,
+        fetch_offsets,
     ),
     "a group of KIP-848": (
-        modern_join, modern_heartbeat, modern_heartbeat, modern_heartbeat, modern_leave, modern_describe, modern_commit,
-        modern_removal, fetch_offsets, describe,
+        modern_join,
+        modern_heartbeat,
+        modern_heartbeat,
+        modern_heartbeat,
+        modern_leave,
+        modern_describe,
+        modern_commit,
+        modern_removal,
+        fetch_offsets,
+        describe,
     ),
     "transactions": (
-        begin, add_partition, send, send, end_transaction, end_transaction, add_offsets, commit_offsets,
-        describe_transaction, fetch_committed,
+        begin,
+        add_partition,
+        send,
+        send,
+        end_transaction,
+        end_transaction,
+        add_offsets,
+        commit_offsets,
+        describe_transaction,
+        fetch_committed,
     ),
     "a fetch session": (fetch_in_session, fetch_in_session, fetch_in_session, produce_plain),
     "a topic": (add_partitions, reassign, elect, configure, configure),
-}  # fmt: skip
+}

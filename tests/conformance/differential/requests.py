@@ -20,17 +20,22 @@ Body = dict[str, Any]
 Base = Callable[["Maker"], None]
 BASES: dict[str, Base] = {}
 ENTITIES = ("user", "client-id")
-QUOTAS = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-)
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 """What a case may set for all users; it must not hold up the next cases."""
-CHANGES_LOGS = frozenset({
-    "Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
-    "WriteTxnMarkers", "DeleteRecords", "ListTransactions", "DescribeTransactions",
-})  # fmt: skip
+CHANGES_LOGS = frozenset(
+    {
+        "Produce",
+        "InitProducerId",
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "EndTxn",
+        "TxnOffsetCommit",
+        "WriteTxnMarkers",
+        "DeleteRecords",
+        "ListTransactions",
+        "DescribeTransactions",
+    }
+)
 
 
 @dataclass
@@ -72,10 +77,7 @@ class Maker:
 
     def _ends(self) -> None:
         """Probes where readers of committed records stop: an open transaction that only one system has is seen."""
-        rows = [
-            {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": -1}]}
-            for name in (ONE, TWO)
-        ]
+        rows = [{"name": name, "partitions": [{"partitionIndex": 0, "timestamp": -1}]} for name in (ONE, TWO)]
         self.probe("ListOffsets", {"replicaId": -1, "isolationLevel": 1, "topics": rows}, most=7)
 
     def case(self, api: str, version: int) -> Case:
@@ -104,13 +106,14 @@ def topic(name: str, partitions_key: str, rows: list[Json], *, key: str = "name"
 
 def read(make: Maker, name: str, *, node: int = 1, isolation: int = 0) -> None:
     """Probes what a partition has: the batches, as the leader stored them, and the offsets."""
-    rows = [
-        {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20, "currentLeaderEpoch": -1}
-    ]
+    rows = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20, "currentLeaderEpoch": -1}]
     body = {
-        "maxWaitMs": 0, "minBytes": 1, "isolationLevel": isolation, "maxBytes": 1 << 20,
+        "maxWaitMs": 0,
+        "minBytes": 1,
+        "isolationLevel": isolation,
+        "maxBytes": 1 << 20,
         "topics": [topic(name, "partitions", rows, key="topic")],
-    }  # fmt: skip
+    }
     make.probe("Fetch", body, most=12, node=node)
     offsets = [{"partitionIndex": 0, "timestamp": each} for each in (-1, -3)]
     for row in offsets:
@@ -125,29 +128,28 @@ def batch(make: Maker) -> Json:
         {"key": "b", "value": "22", "timestampDelta": 5},
         {"key": "c", "value": "333"},
     ]
-    return {
-        "records": records[: make.random.choice((1, 2, 3, 3))],
-        "codec": make.random.choice((0, 0, 1)),
-    }
+    return {"records": records[: make.random.choice((1, 2, 3, 3))], "codec": make.random.choice((0, 0, 1))}
 
 
 def producer(make: Maker, transactional_id: str | None = None, timeout_ms: int = 60_000) -> int:
     """Adds InitProducerId; returns its step."""
     body = {
-        "transactionalId": transactional_id, "transactionTimeoutMs": timeout_ms,
-        "producerId": -1, "producerEpoch": -1,
-    }  # fmt: skip
+        "transactionalId": transactional_id,
+        "transactionTimeoutMs": timeout_ms,
+        "producerId": -1,
+        "producerEpoch": -1,
+    }
     return make.setup("InitProducerId", body, most=4)
 
 
-def produce_body(
-    name: str, records: list[Json], transactional_id: str | None = None, index: int = 0
-) -> Body:
+def produce_body(name: str, records: list[Json], transactional_id: str | None = None, index: int = 0) -> Body:
     rows = [{"index": index, "records": {"$batches": records}}]
     return {
-        "transactionalId": transactional_id, "acks": -1, "timeoutMs": 5_000,
+        "transactionalId": transactional_id,
+        "acks": -1,
+        "timeoutMs": 5_000,
         "topicData": [topic(name, "partitionData", rows)],
-    }  # fmt: skip
+    }
 
 
 # ------------------------------------------------------------------ records
@@ -162,27 +164,30 @@ def Produce(make: Maker) -> None:  # noqa: N802 - the name of the request
         step = producer(make)
         sent |= {"producerId": ref(step, "producerId"), "producerEpoch": 0, "baseSequence": 0}
     if form == "twice":
-        make.add(
-            Step(api="Produce", version=min(make.version, 12), body=produce_body(name, [sent]))
-        )
+        make.add(Step(api="Produce", version=min(make.version, 12), body=produce_body(name, [sent])))
     make.target("Produce", produce_body(name, [sent]))
     read(make, name)
 
 
 @base
 def Fetch(make: Maker) -> None:  # noqa: N802
-    rows = [{"partition": 0, "fetchOffset": make.random.choice((0, 1, 5, 6)), "partitionMaxBytes": 1 << 20,
-             "currentLeaderEpoch": make.random.choice((-1, 0))}]  # fmt: skip
+    rows = [
+        {
+            "partition": 0,
+            "fetchOffset": make.random.choice((0, 1, 5, 6)),
+            "partitionMaxBytes": 1 << 20,
+            "currentLeaderEpoch": make.random.choice((-1, 0)),
+        }
+    ]
     body: Body = {
-        "maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "isolationLevel": 0,
+        "maxWaitMs": 0,
+        "minBytes": 1,
+        "maxBytes": 1 << 20,
+        "isolationLevel": 0,
         "topics": [topic(ONE, "partitions", rows, key="topic")],
-    }  # fmt: skip
+    }
     if make.random.random() < 0.4 and make.version >= 7:
-        opened = make.add(
-            Step(
-                api="Fetch", version=make.version, body={**body, "sessionId": 0, "sessionEpoch": 0}
-            )
-        )
+        opened = make.add(Step(api="Fetch", version=make.version, body={**body, "sessionId": 0, "sessionEpoch": 0}))
         body |= {"sessionId": ref(opened, "sessionId"), "sessionEpoch": 1}
     make.target("Fetch", body)
 
@@ -206,14 +211,9 @@ def DeleteRecords(make: Maker) -> None:  # noqa: N802
     for _ in range(2):
         make.setup("Produce", produce_body(TWO, [{}]), most=12)
     rows = [{"partitionIndex": 0, "offset": make.random.choice((1, -1))}]
-    make.target(
-        "DeleteRecords", {"topics": [{"name": TWO, "partitions": rows}], "timeoutMs": 3_000}
-    )
+    make.target("DeleteRecords", {"topics": [{"name": TWO, "partitions": rows}], "timeoutMs": 3_000})
     for stamp in (-1, -2):
-        asked = {
-            "replicaId": -1,
-            "topics": [{"name": TWO, "partitions": [{"partitionIndex": 0, "timestamp": stamp}]}],
-        }
+        asked = {"replicaId": -1, "topics": [{"name": TWO, "partitions": [{"partitionIndex": 0, "timestamp": stamp}]}]}
         make.probe("ListOffsets", asked, most=10)
 
 
@@ -234,17 +234,21 @@ def Metadata(make: Maker) -> None:  # noqa: N802
     if make.version >= 12 and make.random.random() < 0.3:
         rows = [{"name": make.random.choice((None, "")), "topicId": {"$topicId": ONE}}]
     body = {
-        "topics": rows, "allowAutoTopicCreation": False,
+        "topics": rows,
+        "allowAutoTopicCreation": False,
         "includeClusterAuthorizedOperations": make.random.random() < 0.3,
         "includeTopicAuthorizedOperations": make.random.random() < 0.3,
-    }  # fmt: skip
+    }
     make.target("Metadata", body, node=make.random.choice((1, 2, 3)))
 
 
 @base
 def DescribeTopicPartitions(make: Maker) -> None:  # noqa: N802
-    body = {"topics": [{"name": ONE}, {"name": TWO}], "responsePartitionLimit": make.random.choice((1, 2, 2_000)),
-            "cursor": make.random.choice((None, {"topicName": TWO, "partitionIndex": 1}))}  # fmt: skip
+    body = {
+        "topics": [{"name": ONE}, {"name": TWO}],
+        "responsePartitionLimit": make.random.choice((1, 2, 2_000)),
+        "cursor": make.random.choice((None, {"topicName": TWO, "partitionIndex": 1})),
+    }
     make.target("DescribeTopicPartitions", body)
 
 
@@ -272,10 +276,7 @@ def DescribeLogDirs(make: Maker) -> None:  # noqa: N802
 
 @base
 def AlterReplicaLogDirs(make: Maker) -> None:  # noqa: N802
-    make.target(
-        "AlterReplicaLogDirs",
-        {"dirs": [{"path": "/no/such", "topics": [{"name": ONE, "partitions": [0]}]}]},
-    )
+    make.target("AlterReplicaLogDirs", {"dirs": [{"path": "/no/such", "topics": [{"name": ONE, "partitions": [0]}]}]})
 
 
 @base
@@ -291,20 +292,17 @@ def AlterClientQuotas(make: Maker) -> None:  # noqa: N802
     entity = {"entityType": "user", "matchType": 0, "match": "u%"}
     make.probe("DescribeClientQuotas", {"components": [entity], "strict": False})
     removed = [{"key": key, "value": 0.0, "remove": True} for key in QUOTAS]
-    entries = [
-        {"entity": [{"entityType": kind, "entityName": None}], "ops": removed} for kind in ENTITIES
-    ]
+    entries = [{"entity": [{"entityType": kind, "entityName": None}], "ops": removed} for kind in ENTITIES]
     body = {"entries": entries, "validateOnly": False}
     make.add(Step(api="AlterClientQuotas", version=1, body=body, role="cleanup"))
 
 
 def _quota(make: Maker, role: str) -> None:
-    ops = [{"key": "producer_byte_rate", "value": 1024.0, "remove": False},
-           {"key": "request_percentage", "value": 50.5, "remove": False}]  # fmt: skip
-    body = {
-        "entries": [{"entity": [{"entityType": "user", "entityName": "u%"}], "ops": ops}],
-        "validateOnly": False,
-    }
+    ops = [
+        {"key": "producer_byte_rate", "value": 1024.0, "remove": False},
+        {"key": "request_percentage", "value": 50.5, "remove": False},
+    ]
+    body = {"entries": [{"entity": [{"entityType": "user", "entityName": "u%"}], "ops": ops}], "validateOnly": False}
     if role == "target":
         make.target("AlterClientQuotas", body, node=make.some_node())
     else:

@@ -46,27 +46,16 @@ class Finding:
 
     def to_json(self) -> Json:
         """Returns what `--replay` reads, with the difference."""
-        return {
-            **self.case.to_json(),
-            "difference": asdict(self.difference),
-            "text": self.text().splitlines(),
-        }
+        return {**self.case.to_json(), "difference": asdict(self.difference), "text": self.text().splitlines()}
 
     def text(self) -> str:
         """Returns the finding for a person."""
         d = self.difference
         head = f"{d.api} v{d.version} ({d.role}) {d.path}: Kafka {_short(d.kafka)}, Harrow {_short(d.harrow)}"
-        also = [
-            f"{o.api}.{o.path}: {_short(o.kafka)} / {_short(o.harrow)}" for o in self.others[:4]
-        ]
+        also = [f"{o.api}.{o.path}: {_short(o.kafka)} / {_short(o.harrow)}" for o in self.others[:4]]
         seen = f"   {self.case.note}, seen in {self.count} cases, first in case {self.number}"
         return "\n".join(
-            [
-                head,
-                seen,
-                *(f"   also {each}" for each in also),
-                *(f"   {each}" for each in as_sent(self.case)),
-            ]
+            [head, seen, *(f"   also {each}" for each in also), *(f"   {each}" for each in as_sent(self.case))]
         )
 
 
@@ -142,9 +131,7 @@ class Run:
         explained = [each for each in differing if each not in found]
         refused = {each.step for each in explained if is_error(each)}
         unpaired = {(each.step, each.path) for each in explained if is_missing(each)}
-        spoilt = min(
-            (each.step for each in explained if spoils(each)), default=len(differing) + 1_000
-        )
+        spoilt = min((each.step for each in explained if spoils(each)), default=len(differing) + 1_000)
         return [
             each
             for each in found
@@ -200,8 +187,7 @@ class Run:
         with self.lock:
             self.unconfirmed += 1
         rows = [
-            f"   {each.step} {each.api} {each.path}: {_short(each.kafka)} / {_short(each.harrow)}"
-            for each in found
+            f"   {each.step} {each.api} {each.path}: {_short(each.kafka)} / {_short(each.harrow)}" for each in found
         ]
         say("\n".join([f"not again: case {number}, {case.origin}", *rows]))
 
@@ -237,6 +223,4 @@ def is_missing(difference: Difference) -> bool:
 
 def leading(found: Sequence[Difference]) -> Difference:
     """Returns the difference that names the finding: a process's end first, then the first step that differs."""
-    return min(
-        found, key=lambda each: (each.path != "(process)", each.step, "rror" not in each.path)
-    )
+    return min(found, key=lambda each: (each.path != "(process)", each.step, "rror" not in each.path))

@@ -162,10 +162,7 @@ class Session:
 
 def _batch(described: dict[str, Any]) -> bytes:
     """Encodes a batch whose keys and values may be strings, as in JSON."""
-    records = [
-        {key: _bytes(each) for key, each in record.items()}
-        for record in described.get("records", [{}])
-    ]
+    records = [{key: _bytes(each) for key, each in record.items()} for record in described.get("records", [{}])]
     for record in records:
         if "headers" in record:
             record["headers"] = [[_bytes(part) for part in pair] for pair in record["headers"]]
@@ -202,9 +199,7 @@ def _is_done(step: Step, outcome: Outcome) -> bool:
     codes = set(error_codes(outcome.body))
     if outcome.kind == "response" and step.until is not None:
         return step.until in codes
-    return not codes & set(step.transient) and not (
-        step.until_empty and _at(outcome.body, step.until_empty)
-    )
+    return not codes & set(step.transient) and not (step.until_empty and _at(outcome.body, step.until_empty))
 
 
 def _at(body: Json, path: str, missing: Json = None) -> Json:

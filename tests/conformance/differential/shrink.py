@@ -75,9 +75,7 @@ def without(case: Case, removed: set[int]) -> Case:
     """Returns the case without these steps; references get the new numbers."""
     kept = [index for index in range(len(case.steps)) if index not in removed]
     numbers = {old: new for new, old in enumerate(kept)}
-    steps = (
-        replace(case.steps[each], body=_moved(case.steps[each].body, numbers)) for each in kept
-    )
+    steps = (replace(case.steps[each], body=_moved(case.steps[each].body, numbers)) for each in kept)
     return replace(case, steps=tuple(steps))
 
 
@@ -154,7 +152,5 @@ def as_sent(case: Case) -> list[str]:
         }
         damage = f" without its last {step.cut} bytes" if step.cut else ""
         damage += f" with bytes {step.tail} behind it" if step.tail else ""
-        lines.append(
-            f"{step.role:6} {step.api} v{step.version} to {step.node}{damage}: {_text(body)}"
-        )
+        lines.append(f"{step.role:6} {step.api} v{step.version} to {step.node}{damage}: {_text(body)}")
     return lines

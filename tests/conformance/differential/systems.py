@@ -70,9 +70,7 @@ def missing() -> str:
         return "no java, so no Apache Kafka to compare with"
     if not Path(TOOL).exists():
         return f"no {TOOL}, so no Apache Kafka to compare with"
-    return (
-        "" if HAS_JARS else f"Apache Kafka's jars are not here; fetch them once with `{TOOL} jars`"
-    )
+    return "" if HAS_JARS else f"Apache Kafka's jars are not here; fetch them once with `{TOOL} jars`"
 
 
 @contextmanager
@@ -80,9 +78,7 @@ def started(kafka_port: int | None) -> Generator[Systems]:
     """Yields both systems; Apache Kafka is started unless `kafka_port` names nodes that run."""
     with ExitStack() as stack:
         port = stack.enter_context(_apache()) if kafka_port is None else kafka_port
-        cluster = stack.enter_context(
-            Cluster(brokers=len(NODES), config={**SETTINGS, **BUSY_MACHINE_HARROW})
-        )
+        cluster = stack.enter_context(Cluster(brokers=len(NODES), config={**SETTINGS, **BUSY_MACHINE_HARROW}))
         yield Systems(kafka={node: port + node for node in NODES}, cluster=cluster)
 
 
@@ -100,8 +96,11 @@ def _apache() -> Generator[int]:
         try:
             subprocess.run(
                 [TOOL, "up", f"{folder}/kafka", str(len(NODES))],
-                env=environment, check=True, capture_output=True, timeout=START_TIMEOUT_S,
-            )  # fmt: skip
+                env=environment,
+                check=True,
+                capture_output=True,
+                timeout=START_TIMEOUT_S,
+            )
             yield port
         finally:
             subprocess.run([TOOL, "down", f"{folder}/kafka"], check=False, capture_output=True)

@@ -69,22 +69,15 @@ def test_bytes_that_the_schema_does_not_explain_are_refused(version: int, encode
 def test_a_lie_is_written_as_it_is_given() -> None:
     """Bytes that are not UTF-8 and null in a field that cannot be null."""
     rows = {"rows": [{"number": 2**20 + 1, "text": b"\xff"}, {"text": None}]}
-    assert (
-        Encoder(SAMPLE, 1).encode(rows).hex()
-        == "00000002" + "0001" + "0001ff" + "0000" + "ffff" + "01"
-    )
+    assert Encoder(SAMPLE, 1).encode(rows).hex() == "00000002" + "0001" + "0001ff" + "0000" + "ffff" + "01"
 
 
-@pytest.mark.parametrize(
-    ("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")]
-)
+@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
 def test_varints_are_those_of_protocol_buffers(number: int, encoded: str) -> None:
     assert unsigned_varint(number).hex() == encoded
 
 
-@pytest.mark.parametrize(
-    ("text", "low", "high"), [("0-3", 0, 3), ("4", 4, 4), ("2+", 2, 32_767), ("none", 1, 0)]
-)
+@pytest.mark.parametrize(("text", "low", "high"), [("0-3", 0, 3), ("4", 4, 4), ("2+", 2, 32_767), ("none", 1, 0)])
 def test_ranges_of_versions_are_parsed(text: str, low: int, high: int) -> None:
     assert Range.parse(text) == Range(low, high)
 
@@ -94,10 +87,7 @@ def test_a_request_has_the_bytes_that_the_java_client_sends() -> None:
     """ApiVersions v3 of the Java client 3.9, recorded from a socket."""
     body = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "3.9.1"}
     sent = request_bytes("ApiVersions", 3, body, 7, "a")
-    assert sent.hex() == (
-        "001200030000000700016100"
-        "12" + b"apache-kafka-java".hex() + "06" + b"3.9.1".hex() + "00"
-    )  # fmt: skip
+    assert sent.hex() == ("00120003000000070001610012" + b"apache-kafka-java".hex() + "06" + b"3.9.1".hex() + "00")
 
 
 @needs_jar
@@ -115,7 +105,7 @@ def test_every_response_that_is_empty_decodes_in_every_version() -> None:
 PLAIN = (
     "00000000000000000000003affffffff02CRC0000000000000000018bcfe568000000018bcfe56800"
     "ffffffffffffffffffffffffffff0000000110000000026b027600"
-)  # fmt: skip
+)
 
 
 def test_a_batch_of_one_record_has_the_bytes_of_format_v2() -> None:
@@ -130,9 +120,7 @@ def test_a_batch_of_one_record_has_the_bytes_of_format_v2() -> None:
 @pytest.mark.parametrize("name", batches.NAMES)
 def test_every_field_of_the_header_can_lie_under_a_right_crc(name: str) -> None:
     encoded = batches.encode({name: 1})
-    fields: dict[str, int] = dict(
-        zip(batches.NAMES, batches.HEAD.unpack_from(encoded), strict=True)
-    )
+    fields: dict[str, int] = dict(zip(batches.NAMES, batches.HEAD.unpack_from(encoded), strict=True))
     assert fields[name] == 1
     if name not in ("crc", "length"):
         assert batches.decode(encoded)[0]["crc"] is True
@@ -147,23 +135,13 @@ def test_a_record_can_lie_in_its_length_and_have_bytes_behind_it() -> None:
 
 
 def test_numbers_are_zigzag_encoded() -> None:
-    assert [batches.zigzag(each).hex() for each in (0, -1, 1, 63, 64, -65)] == [
-        "00",
-        "01",
-        "02",
-        "7e",
-        "8001",
-        "8101",
-    ]
+    assert [batches.zigzag(each).hex() for each in (0, -1, 1, 63, 64, -65)] == ["00", "01", "02", "7e", "8001", "8101"]
 
 
 def test_random_batches_decode_to_what_was_encoded() -> None:
     random = Random(3)
     for _ in range(50):
-        described = {
-            "baseSequence": random.randint(-1, 2**31 - 1),
-            "producerId": random.randint(-1, 2**63 - 1),
-        }
+        described = {"baseSequence": random.randint(-1, 2**31 - 1), "producerId": random.randint(-1, 2**63 - 1)}
         (decoded,) = batches.decode(
             batches.encode({**described, "records": [{"value": b"x" * random.randint(0, 300)}]})
         )

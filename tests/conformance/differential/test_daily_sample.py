@@ -23,8 +23,10 @@ def test_a_sample_of_today_has_no_difference_beyond_the_rows(tmp_path: Path) -> 
     path = os.pathsep.join([str(TESTS / "conformance"), str(TESTS / "support")])
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "found")],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, (
-        f"seed {seed}, {CASES} cases\n{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}"
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
+    assert done.returncode == 0, f"seed {seed}, {CASES} cases\n{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}"

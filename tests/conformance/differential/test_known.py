@@ -14,10 +14,10 @@ from .normal import Difference, differences
 
 ROW = Known(
     request="Produce", versions="3-7", field="responses.partitions.errorCode", kafka="-1 or 2", harrow="87", reason="r"
-)  # fmt: skip
+)
 FOUND = Difference(
     step=1, api="Produce", version=5, role="target", path="responses.partitions.errorCode", kafka=2, harrow=87
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,7 @@ FOUND = Difference(
         ({"path": "responses.partitions.baseOffset"}, False),
     ],
 )
-def test_a_row_explains_its_request_versions_field_and_values_only(
-    changed: dict[str, Any], explained: bool
-) -> None:
+def test_a_row_explains_its_request_versions_field_and_values_only(changed: dict[str, Any], explained: bool) -> None:
     assert ROW.explains(replace(FOUND, **changed)) is explained
     assert bool(unexplained([replace(FOUND, **changed)], [ROW])) is not explained
 
@@ -81,19 +79,14 @@ def test_an_assignment_is_the_assignors_choice_only_among_several_members() -> N
     def differing(*members: str) -> list[str]:
         body = {"groupId": "g%", "memberEpoch": 0}
         steps = [
-            Step(
-                api="ConsumerGroupHeartbeat",
-                version=1,
-                role="target",
-                body={**body, "memberId": each},
-            )
+            Step(api="ConsumerGroupHeartbeat", version=1, role="target", body={**body, "memberId": each})
             for each in members
         ]
         case = Case(steps=tuple(steps))
         theirs, ours = (
             {"outcome": "response", "memberEpoch": epoch, "assignment": {"topicPartitions": [{"partitions": [number]}]}}
             for number, epoch in ((0, 1), (1, 2))
-        )  # fmt: skip
+        )
         found = differences(case, [theirs] * len(steps), [ours] * len(steps))
         return sorted({each.path for each in unexplained(found, known_differences())})
 

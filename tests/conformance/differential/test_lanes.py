@@ -86,9 +86,7 @@ def test_who_waits_to_be_alone_goes_before_new_holders() -> None:
         ("Metadata", {"topics": None}, False),
     ],
 )
-def test_a_case_that_changes_the_whole_cluster_is_alone(
-    api: str, body: dict[str, Any], alone: bool
-) -> None:
+def test_a_case_that_changes_the_whole_cluster_is_alone(api: str, body: dict[str, Any], alone: bool) -> None:
     assert must_be_alone(case(api, body)) == alone
     assert not must_be_alone(case(api, body, role="cleanup"))
 
@@ -106,9 +104,7 @@ def test_a_case_that_changes_the_whole_cluster_is_alone(
         ({"topics": [{"name": ""}]}, False),
     ],
 )
-def test_cases_that_name_the_empty_group_follow_each_other(
-    body: dict[str, Any], named: bool
-) -> None:
+def test_cases_that_name_the_empty_group_follow_each_other(body: dict[str, Any], named: bool) -> None:
     naming = case("OffsetCommit", body)
     assert names_the_empty_id(naming) == named
     gate, met = Gate(), threading.Barrier(2, timeout=0.2 if named else WAIT_S)
@@ -122,9 +118,7 @@ def test_cases_that_name_the_empty_group_follow_each_other(
             return True
 
     with ThreadPoolExecutor(2) as threads:
-        assert [each.result(WAIT_S) for each in [threads.submit(enter) for _ in range(2)]] == [
-            not named
-        ] * 2
+        assert [each.result(WAIT_S) for each in [threads.submit(enter) for _ in range(2)]] == [not named] * 2
 
 
 def test_a_case_that_changes_the_topics_of_its_world_is_followed_by_a_new_one() -> None:
@@ -165,8 +159,12 @@ def test_every_case_of_a_seed_runs_once_in_some_lane() -> None:
     from . import requests
 
     assert requests
-    run = Run(pairs=[Lane(), Lane(), Lane()], known=[], versions={"ApiVersions": (0, 4), "JoinGroup": (5, 9)},
-              controller=lambda: 1)  # fmt: skip
+    run = Run(
+        pairs=[Lane(), Lane(), Lane()],
+        known=[],
+        versions={"ApiVersions": (0, 4), "JoinGroup": (5, 9)},
+        controller=lambda: 1,
+    )
     run.go(5, 40, "ApiVersions", lambda _: None)
     wanted = [run.case(5, number, "ApiVersions") for number in range(40)]
     assert sorted(map(str, seen)) == sorted(map(str, wanted))
@@ -182,9 +180,7 @@ def test_a_lane_that_fails_ends_the_others() -> None:
         def renew(self) -> None: ...
 
     said: list[str] = []
-    run = Run(
-        pairs=[Lane(), Lane()], known=[], versions={"ApiVersions": (0, 4)}, controller=lambda: 1
-    )
+    run = Run(pairs=[Lane(), Lane()], known=[], versions={"ApiVersions": (0, 4)}, controller=lambda: 1)
     with pytest.raises(ConnectionError, match="no response"):
         run.go(5, 1_000, "ApiVersions", said.append)
     assert 1 <= len(said) <= 2
@@ -192,13 +188,22 @@ def test_a_lane_that_fails_ends_the_others() -> None:
 
 def test_rows_of_a_list_with_an_explained_row_too_much_are_not_compared() -> None:
     row = Known(
-        request="Produce", versions="3+", field="responses.partitionResponses", kafka='"(absent)"',
-        harrow="*", reason="named twice",
-    )  # fmt: skip
+        request="Produce",
+        versions="3+",
+        field="responses.partitionResponses",
+        kafka='"(absent)"',
+        harrow="*",
+        reason="named twice",
+    )
     twice = Difference(
-        step=0, api="Produce", version=9, role="target", path="responses.partitionResponses",
-        kafka=ABSENT, harrow={"index": 0, "errorCode": 42},
-    )  # fmt: skip
+        step=0,
+        api="Produce",
+        version=9,
+        role="target",
+        path="responses.partitionResponses",
+        kafka=ABSENT,
+        harrow={"index": 0, "errorCode": 42},
+    )
     first = replace(twice, path="responses.partitionResponses.errorCode", kafka=0, harrow=87)
     elsewhere = replace(first, step=2)
     run = Run(pairs=[], known=[row], versions={}, controller=lambda: 1)
@@ -211,9 +216,7 @@ def test_rows_of_a_list_with_an_explained_row_too_much_are_not_compared() -> Non
 def test_a_list_of_all_has_the_rows_of_its_own_case() -> None:
     names = ["gr1w2x3c", "gr1w2x30c", "gr1w2x", "gr1w7x3c", "left behind"]
     body = {"groups": [{"groupId": name} for name in names]}
-    found = Normaliser({}, {}, "r1w2x", "r1w2x3c").outcome(
-        "ListGroups", Outcome(kind="response", body=body)
-    )
+    found = Normaliser({}, {}, "r1w2x", "r1w2x3c").outcome("ListGroups", Outcome(kind="response", body=body))
     assert [row["groupId"] for row in found["groups"]] == ["g%", "g~"]
 
 

@@ -18,9 +18,7 @@ from .shrink import smallest, without
 
 pytestmark = needs_jar
 
-WANTED = Difference(
-    step=0, api="OffsetCommit", version=8, role="target", path="errorCode", kafka=0, harrow=25
-)
+WANTED = Difference(step=0, api="OffsetCommit", version=8, role="target", path="errorCode", kafka=0, harrow=25)
 
 
 @dataclass
@@ -41,18 +39,17 @@ class FakePair:
 
 def commit(*partitions: dict[str, Any], group: str = "g%") -> Step:
     body: dict[str, Any] = {
-        "groupId": group, "memberId": "m", "generationIdOrMemberEpoch": 4,
+        "groupId": group,
+        "memberId": "m",
+        "generationIdOrMemberEpoch": 4,
         "topics": [{"name": "one~", "partitions": list(partitions)}, {"name": "two~", "partitions": []}],
-    }  # fmt: skip
+    }
     return Step(api="OffsetCommit", version=8, role="target", body=body)
 
 
 def heartbeat(group: str) -> Step:
     return Step(
-        api="Heartbeat",
-        version=4,
-        role="target",
-        body={"groupId": group, "memberId": {"$ref": [0, "memberId"]}},
+        api="Heartbeat", version=4, role="target", body={"groupId": group, "memberId": {"$ref": [0, "memberId"]}}
     )
 
 
@@ -61,30 +58,17 @@ def join() -> Step:
 
 
 def metadata(step: Step) -> Any:
-    return [
-        row.get("committedMetadata") for each in step.body["topics"] for row in each["partitions"]
-    ]
+    return [row.get("committedMetadata") for each in step.body["topics"] for row in each["partitions"]]
 
 
 def test_a_case_is_reduced_to_the_request_and_the_rows_that_differ() -> None:
-    pair = FakePair(
-        lambda case: any(s.api == "OffsetCommit" and None in metadata(s) for s in case.steps)
-    )
-    rows = (
-        {"partitionIndex": 0, "committedMetadata": "m"},
-        {"partitionIndex": 5, "committedMetadata": None},
-    )
+    pair = FakePair(lambda case: any(s.api == "OffsetCommit" and None in metadata(s) for s in case.steps))
+    rows = ({"partitionIndex": 0, "committedMetadata": "m"}, {"partitionIndex": 5, "committedMetadata": None})
     case = Case(steps=(join(), heartbeat("a"), commit(*rows), heartbeat("b")))
     (step,) = smallest(pair, case, WANTED, attempts=200).steps
     assert step.api == "OffsetCommit"
-    assert step.body["topics"] == [
-        {"name": "", "partitions": [{"partitionIndex": 0, "committedMetadata": None}]}
-    ]
-    assert (
-        step.body["groupId"],
-        step.body["memberId"],
-        step.body["generationIdOrMemberEpoch"],
-    ) == ("", "", -1)
+    assert step.body["topics"] == [{"name": "", "partitions": [{"partitionIndex": 0, "committedMetadata": None}]}]
+    assert (step.body["groupId"], step.body["memberId"], step.body["generationIdOrMemberEpoch"]) == ("", "", -1)
 
 
 def test_a_case_that_cannot_be_smaller_stays() -> None:
@@ -118,14 +102,7 @@ def test_steps_that_refer_to_a_removed_step_go_with_it_and_others_get_new_number
 
 
 def test_a_difference_that_a_row_explains_is_no_finding_and_another_is_found_once() -> None:
-    row = Known(
-        request="OffsetCommit",
-        versions="0-9",
-        field="errorCode",
-        kafka="0",
-        harrow="25",
-        reason="r",
-    )
+    row = Known(request="OffsetCommit", versions="0-9", field="errorCode", kafka="0", harrow="25", reason="r")
     case = Case(steps=(commit({"partitionIndex": 0}),))
     said: list[str] = []
     for known, findings in (([row], 0), ([], 1)):
@@ -139,9 +116,7 @@ def test_a_difference_that_a_row_explains_is_no_finding_and_another_is_found_onc
 
 
 def test_an_explained_error_explains_the_rest_of_its_response_and_what_follows() -> None:
-    row = Known(
-        request="OffsetCommit", versions="0+", field="errorCode", kafka="0", harrow="25", reason="r"
-    )
+    row = Known(request="OffsetCommit", versions="0+", field="errorCode", kafka="0", harrow="25", reason="r")
     other = replace(WANTED, path="offset")
     before, behind = replace(other, step=-1), replace(other, step=1)
     run = Run(pairs=[FakePair(lambda _: False)], known=[row], versions={}, controller=lambda: 1)
@@ -190,13 +165,26 @@ def test_ids_times_and_ports_are_replaced_and_texts_left_out() -> None:
     import time
 
     found = normal(
-        producerId=12, port=9092, throttleTimeMs=3, errorMessage="no", transactionStartTimeMs=int(time.time() * 1000),
-        topicId="ab" * 16, timestamp=1_700_000_000_000, name="one-w", groupId="g-w7",
-    )  # fmt: skip
+        producerId=12,
+        port=9092,
+        throttleTimeMs=3,
+        errorMessage="no",
+        transactionStartTimeMs=int(time.time() * 1000),
+        topicId="ab" * 16,
+        timestamp=1_700_000_000_000,
+        name="one-w",
+        groupId="g-w7",
+    )
     assert found == {
-        "outcome": "response", "producerId": "producerId#1", "port": 1, "transactionStartTimeMs": "now",
-        "topicId": "id of one~", "timestamp": 1_700_000_000_000, "name": "one~", "groupId": "g%",
-    }  # fmt: skip
+        "outcome": "response",
+        "producerId": "producerId#1",
+        "port": 1,
+        "transactionStartTimeMs": "now",
+        "topicId": "id of one~",
+        "timestamp": 1_700_000_000_000,
+        "name": "one~",
+        "groupId": "g%",
+    }
 
 
 def test_rows_are_paired_by_their_names_and_a_missing_row_is_a_difference() -> None:
@@ -207,6 +195,4 @@ def test_rows_are_paired_by_their_names_and_a_missing_row_is_a_difference() -> N
         ("topics", "(absent)", {"name": "c", "errorCode": 0}),
     ]
     other = {"topics": [{"name": "b", "errorCode": 6}, {"name": "a", "errorCode": 0}]}
-    assert list(walk(kafka, other)) == [("topics.errorCode", 3, 6)], (
-        "the order of rows does not count"
-    )
+    assert list(walk(kafka, other)) == [("topics.errorCode", 3, 6)], "the order of rows does not count"

@@ -36,15 +36,14 @@ def resource(name: str, names: list[str] | None, kind: int = TOPIC) -> Body:
 @base
 def CreateTopics(make: Maker) -> None:  # noqa: N802
     assigned = make.random.random() < 0.6
-    places = [
-        {"partitionIndex": 0, "brokerIds": [1, 2]},
-        {"partitionIndex": 1, "brokerIds": [2, 3]},
-    ]
+    places = [{"partitionIndex": 0, "brokerIds": [1, 2]}, {"partitionIndex": 1, "brokerIds": [2, 3]}]
     row = {
-        "name": NEW, "numPartitions": -1 if assigned else 2, "replicationFactor": -1 if assigned else 3,
+        "name": NEW,
+        "numPartitions": -1 if assigned else 2,
+        "replicationFactor": -1 if assigned else 3,
         "assignments": places if assigned else [],
         "configs": [{"name": "retention.ms", "value": "1000"}, {"name": "cleanup.policy", "value": "delete"}],
-    }  # fmt: skip
+    }
     only = make.random.random() < 0.4
     body = {"topics": [row], "timeoutMs": TIMEOUT_MS, "validateOnly": only}
     make.target("CreateTopics", body, node=make.some_node())
@@ -79,11 +78,7 @@ def CreatePartitions(make: Maker) -> None:  # noqa: N802
 @base
 def ElectLeaders(make: Maker) -> None:  # noqa: N802
     rows = [{"topic": TWO, "partitions": [0, 1]}]
-    body = {
-        "electionType": make.random.choice((0, 0, 1)),
-        "topicPartitions": rows,
-        "timeoutMs": TIMEOUT_MS,
-    }
+    body = {"electionType": make.random.choice((0, 0, 1)), "topicPartitions": rows, "timeoutMs": TIMEOUT_MS}
     make.target("ElectLeaders", body, node=make.some_node())
     make.add(metadata(TWO, role="probe"))
 
@@ -93,43 +88,43 @@ def AlterPartitionReassignments(make: Maker) -> None:  # noqa: N802
     made(make, [[1, 2]])
     replicas = make.random.choice(([1, 2], [2, 1], [1, 3], None))
     rows = [{"name": NEW, "partitions": [{"partitionIndex": 0, "replicas": replicas}]}]
-    make.target(
-        "AlterPartitionReassignments",
-        {"topics": rows, "timeoutMs": TIMEOUT_MS},
-        node=make.some_node(),
-    )
+    make.target("AlterPartitionReassignments", {"topics": rows, "timeoutMs": TIMEOUT_MS}, node=make.some_node())
     remove(make)
 
 
 @base
 def ListPartitionReassignments(make: Maker) -> None:  # noqa: N802
     rows = [{"name": ONE, "partitionIndexes": [0]}]
-    make.target(
-        "ListPartitionReassignments",
-        {"topics": rows, "timeoutMs": TIMEOUT_MS},
-        node=make.some_node(),
-    )
+    make.target("ListPartitionReassignments", {"topics": rows, "timeoutMs": TIMEOUT_MS}, node=make.some_node())
 
 
 @base
 def DescribeConfigs(make: Maker) -> None:  # noqa: N802
     topics = ["retention.ms", "cleanup.policy"]
     forms = (
-        resource(ONE, topics), resource(TWO, None), resource("1", ["log.retention.ms", "num.io.threads"], BROKER),
+        resource(ONE, topics),
+        resource(TWO, None),
+        resource("1", ["log.retention.ms", "num.io.threads"], BROKER),
         resource("", ["background.threads"], BROKER),
-    )  # fmt: skip
+    )
     body = {
-        "resources": [make.random.choice(forms)], "includeDocumentation": False,
+        "resources": [make.random.choice(forms)],
+        "includeDocumentation": False,
         "includeSynonyms": make.random.random() < 0.5,
-    }  # fmt: skip
+    }
     make.target("DescribeConfigs", body)
 
 
 SETTINGS = (
-    ("retention.ms", "5000"), ("cleanup.policy", "compact"), ("max.message.bytes", "1000"),
-    ("segment.bytes", "1048576"), ("min.insync.replicas", "2"), ("compression.type", "gzip"),
-    ("message.timestamp.type", "LogAppendTime"), ("min.cleanable.dirty.ratio", "0.5"),
-)  # fmt: skip
+    ("retention.ms", "5000"),
+    ("cleanup.policy", "compact"),
+    ("max.message.bytes", "1000"),
+    ("segment.bytes", "1048576"),
+    ("min.insync.replicas", "2"),
+    ("compression.type", "gzip"),
+    ("message.timestamp.type", "LogAppendTime"),
+    ("min.cleanable.dirty.ratio", "0.5"),
+)
 
 
 @base

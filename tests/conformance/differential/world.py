@@ -29,16 +29,15 @@ INTERNAL_PARTITIONS = 5
 RECORDS_IN_BATCHES = (1, 2, 3)
 
 
-CHANGES_TOPICS = frozenset({
-    "AlterPartitionReassignments", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs",
-})  # fmt: skip
+CHANGES_TOPICS = frozenset(
+    {"AlterPartitionReassignments", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs"}
+)
 
 
 def is_changed_by(case: Case) -> bool:
     """True when a case may change the topics of its world: what the next cases find there depends on time then."""
     return any(
-        step.role == "target" and step.api in CHANGES_TOPICS and "~" in json.dumps(step.body)
-        for step in case.steps
+        step.role == "target" and step.api in CHANGES_TOPICS and "~" in json.dumps(step.body) for step in case.steps
     )
 
 
@@ -53,9 +52,7 @@ def _topic(name: str, places: list[list[int]], settings: dict[str, str]) -> dict
         "name": name,
         "numPartitions": -1,
         "replicationFactor": -1,
-        "assignments": [
-            {"partitionIndex": index, "brokerIds": nodes} for index, nodes in enumerate(places)
-        ],
+        "assignments": [{"partitionIndex": index, "brokerIds": nodes} for index, nodes in enumerate(places)],
         "configs": [{"name": key, "value": value} for key, value in settings.items()],
     }
 
@@ -101,19 +98,9 @@ def prepared(controller: int, worlds: list[str]) -> Case:
     made = Step(api="CreateTopics", version=7, node=controller, body=body)
     known = [metadata(*every, node=node) for node in (1, 2, 3)]
     led_by_1 = [name for name in PLACES if name != GONE]
-    serving = [
-        _ends([each for name in led_by_1 for each in names[name]], 0, 1),
-        _ends(names[TWO], 1, 2),
-    ]
+    serving = [_ends([each for name in led_by_1 for each in names[name]], 0, 1), _ends(names[TWO], 1, 2)]
     records = [_filled(names[ONE], size) for size in RECORDS_IN_BATCHES]
-    steps = (
-        made,
-        *known,
-        *serving,
-        *records,
-        _filled(names[COMPACT], 1),
-        delete(*names[GONE], node=controller),
-    )
+    steps = (made, *known, *serving, *records, _filled(names[COMPACT], 1), delete(*names[GONE], node=controller))
     return Case(steps=steps)
 
 
@@ -123,10 +110,7 @@ def named(name: str, world: str) -> str:
 
 
 def _ends(names: list[str], partition: int, node: int) -> Step:
-    rows = [
-        {"name": name, "partitions": [{"partitionIndex": partition, "timestamp": -1}]}
-        for name in names
-    ]
+    rows = [{"name": name, "partitions": [{"partitionIndex": partition, "timestamp": -1}]} for name in names]
     return Step(api="ListOffsets", version=7, node=node, body={"replicaId": -1, "topics": rows})
 
 
@@ -135,9 +119,7 @@ def _filled(names: list[str], size: int) -> Step:
     described = {"records": [{"value": f"{size}-{each}"} for each in range(size)]}
     rows = [{"index": 0, "records": {"$batches": [described]}}]
     topics = [{"name": name, "partitionData": rows} for name in names]
-    return Step(
-        api="Produce", version=12, body={"acks": -1, "timeoutMs": 10_000, "topicData": topics}
-    )
+    return Step(api="Produce", version=12, body={"acks": -1, "timeoutMs": 10_000, "topicData": topics})
 
 
 def retired(controller: int, worlds: list[str]) -> Case:

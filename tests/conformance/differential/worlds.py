@@ -84,10 +84,7 @@ class Worlds:
         self._prepare(prepared(self.controller, made))
         self.made += len(made)
         self._ready = [
-            World(
-                name=name, kafka_ids=self._kafka.ids_of(name), harrow_ids=self._harrow.ids_of(name)
-            )
-            for name in made
+            World(name=name, kafka_ids=self._kafka.ids_of(name), harrow_ids=self._harrow.ids_of(name)) for name in made
         ]
 
     def _find_controller(self) -> None:
@@ -101,12 +98,8 @@ class Worlds:
                 codes = set(error_codes(outcome.body)) - {0, TOPIC_EXISTS}
                 if outcome.kind != "response" or (codes and step.role != "cleanup"):
                     found = sorted(codes) or outcome.kind
-                    raise ConnectionError(
-                        f"{session.name} did not prepare a world: {step.api} gave {found}"
-                    )
+                    raise ConnectionError(f"{session.name} did not prepare a world: {step.api} gave {found}")
 
     def _both(self, case: Case) -> list[list[Outcome]]:
-        runs = [
-            self._threads.submit(each.run, case, "", "") for each in (self._kafka, self._harrow)
-        ]
+        runs = [self._threads.submit(each.run, case, "", "") for each in (self._kafka, self._harrow)]
         return [each.result() for each in runs]

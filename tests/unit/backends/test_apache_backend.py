@@ -14,12 +14,7 @@ from harrow.cluster.listeners import Address
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 from harrow.harness.backends.apache.installation import find_kafka
-from harrow.harness.backends.apache.kafka_listeners import (
-    NodeListeners,
-    hosts_file,
-    listener_settings,
-    peer_links,
-)
+from harrow.harness.backends.apache.kafka_listeners import NodeListeners, hosts_file, listener_settings, peer_links
 from harrow.harness.backends.apache.kafka_settings import node_settings, server_properties
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.commands.backends import command
@@ -54,14 +49,13 @@ def test_a_release_is_found_by_the_option_or_by_the_environment(release: Path) -
         ("kafka_2.13-2.8.1.jar", {"KAFKA_HOME": "."}, r"Apache Kafka 2\.8\.1 is too old .* 3\.7 or later"),
         ("kafka_2.13-4.2.0.jar", {"KAFKA_HOME": ".", "PATH": "/nowhere"}, "needs Java, and there is none on the path"),
         (
-            "kafka_2.13-4.2.0.jar", {"KAFKA_HOME": ".", "JAVA_HOME": "/nowhere"},
+            "kafka_2.13-4.2.0.jar",
+            {"KAFKA_HOME": ".", "JAVA_HOME": "/nowhere"},
             "needs Java, and there is none in JAVA_HOME=/nowhere; install a JDK or JRE 17",
         ),
     ],
-)  # fmt: skip
-def test_what_is_missing_is_said_with_its_remedy(
-    tmp_path: Path, jar: str, env: dict[str, str], message: str
-) -> None:
+)
+def test_what_is_missing_is_said_with_its_remedy(tmp_path: Path, jar: str, env: dict[str, str], message: str) -> None:
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / jar).touch()
     here = {name: str(tmp_path) if value == "." else value for name, value in env.items()}
@@ -72,10 +66,12 @@ def test_what_is_missing_is_said_with_its_remedy(
 def test_settings_of_a_test_become_those_of_a_node() -> None:
     found = node_settings(
         {
-            "min.insync.replicas": 2, "zookeeper.session.timeout.ms": 2000, "harrow.tap": True,
+            "min.insync.replicas": 2,
+            "zookeeper.session.timeout.ms": 2000,
+            "harrow.tap": True,
             "auto.create.topics.enable": False,
         }
-    )  # fmt: skip
+    )
     assert found["min.insync.replicas"] == "2"
     assert found["auto.create.topics.enable"] == "false"
     assert found["broker.session.timeout.ms"] == "2000"
@@ -85,10 +81,7 @@ def test_settings_of_a_test_become_those_of_a_node() -> None:
         node_settings({"harrow.power.loss": True})
 
 
-LISTENERS = {
-    node: NodeListeners(*(Address("127.0.0.1", port + node) for port in (90, 70, 10)))
-    for node in (1, 2)
-}
+LISTENERS = {node: NodeListeners(*(Address("127.0.0.1", port + node) for port in (90, 70, 10))) for node in (1, 2)}
 
 
 def test_a_node_is_broker_and_voter() -> None:
@@ -132,9 +125,7 @@ def test_every_backend_has_known_capabilities_only() -> None:
     assert KINDS["local"].capabilities() == set(CAPABILITIES)
 
 
-def test_the_command_says_why_a_backend_cannot_be_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_command_says_why_a_backend_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HARROW_KAFKA", "KAFKA_HOME"):
         monkeypatch.delenv(name, raising=False)
     shown = CliRunner().invoke(command, ["--kafka", str(tmp_path)]).output
@@ -163,30 +154,24 @@ def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_ski
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*backend apache: no Apache Kafka is named: *"])
     result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=docked")
-    result.stderr.fnmatch_lines(
-        ["*--harrow-backend: 'docked': expected one of local, apache, docker, external*"]
-    )
+    result.stderr.fnmatch_lines(["*--harrow-backend: 'docked': expected one of local, apache, docker, external*"])
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*SKIPPED*no Apache Kafka is named*"])
 
 
-def test_a_foreign_process_serves_when_it_says_so_and_its_output_explains_its_end(
-    tmp_path: Path,
-) -> None:
+def test_a_foreign_process_serves_when_it_says_so_and_its_output_explains_its_end(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     folder = tmp_path / "broker-1"
     sleeper = ForeignProcess("node", folder, [sys.executable, "-c", "input()"], serves=ready.exists)
     failing = ForeignProcess(
         "node", folder, [sys.executable, "-c", "print('no licence'); raise SystemExit(3)"], serves=ready.exists
-    )  # fmt: skip
+    )
     with pytest.raises(ClusterError, match="node is not running"):
         sleeper.wait_ready()
     with pytest.raises(ClusterError, match=r"node did not start; see .*\n.*no licence"):
         failing.start()
-    waiting = ForeignProcess(
-        "node", folder, [sys.executable, "-c", "import time; time.sleep(60)"], serves=ready.exists
-    )
+    waiting = ForeignProcess("node", folder, [sys.executable, "-c", "import time; time.sleep(60)"], serves=ready.exists)
     try:
         waiting.begin()
         assert waiting.state == "starting"

@@ -5,13 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 from click.testing import CliRunner
-from harrow.harness.backend_choice import (
-    BACKENDS,
-    ORIGIN_OPTIONS,
-    ORIGINS,
-    BackendChoice,
-    choose_backend,
-)
+from harrow.harness.backend_choice import BACKENDS, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
 from harrow.harness.backends.kinds import KINDS, backend_words
 from harrow.harness.commands.backend_options import backend_options, take_backend
 from harrow.harness.options import MARKER_ARGUMENTS, OPTIONS, make_options
@@ -34,7 +28,7 @@ def test_the_origin_is_the_value_of_the_backends_own_option() -> None:
 def test_the_layer_with_priority_decides_about_each_option() -> None:
     chosen = make_options(
         {"seed": 1, "kafka": "/of/the/ini"}, {"backend": "apache", "kafka": "/of/the/mark"}, {"brokers": 1}
-    )  # fmt: skip
+    )
     assert chosen.backend_choice == BackendChoice("apache", "/of/the/mark")
     assert chosen.brokers == 1
 

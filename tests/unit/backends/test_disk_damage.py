@@ -28,9 +28,13 @@ def killed_log(data: Path, point: int = POINT) -> dict[str, bytes]:
     log = StorageHost().open(str(data / "orders-0"), TOPIC)
     for number in range(RECORDS):
         batch = build_batch(
-            [(b"k", b"%d" % number * 30, ())], timestamp_ms=NOW + number, producer_id=7,
-            producer_epoch=0, base_sequence=number, is_transactional=False,
-        )  # fmt: skip
+            [(b"k", b"%d" % number * 30, ())],
+            timestamp_ms=NOW + number,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=False,
+        )
         log.append_as_leader(batch, LeaderEpoch(0), origin=Origin.CLIENT)
     checkpoint = OffsetCheckpoint(RealDisk(DiskFaults()), str(data / RECOVERY_POINTS))
     checkpoint.write({PARTITION: Offset(point)})
@@ -44,9 +48,7 @@ def contents(data: Path) -> dict[str, bytes]:
 
 def damage(data: Path, *damages: str, seed: str = "1") -> dict[str, str]:
     """The files that were damaged, relative to the data folder."""
-    done = damaged(
-        RealDisk(DiskFaults()), [str(data)], damages=damages, partitions=["orders-0"], seed=seed
-    )
+    done = damaged(RealDisk(DiskFaults()), [str(data)], damages=damages, partitions=["orders-0"], seed=seed)
     return {str(Path(path).relative_to(data)): what for path, what in done["files"].items()}
 
 
@@ -56,9 +58,7 @@ def test_each_damage_has_an_act() -> None:
 
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_a_damage_changes_the_files_that_it_reports_and_no_others(
-    tmp_path: Path, name: str, seed: str
-) -> None:
+def test_a_damage_changes_the_files_that_it_reports_and_no_others(tmp_path: Path, name: str, seed: str) -> None:
     data = tmp_path / "data"
     before = killed_log(data)
     reported = damage(data, name, seed=seed)
@@ -72,9 +72,7 @@ def test_a_damage_changes_the_files_that_it_reports_and_no_others(
 
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_the_log_opens_again_and_has_all_below_the_recovery_point(
-    tmp_path: Path, name: str, seed: str
-) -> None:
+def test_the_log_opens_again_and_has_all_below_the_recovery_point(tmp_path: Path, name: str, seed: str) -> None:
     data = tmp_path / "data"
     killed_log(data)
     damage(data, name, seed=seed)
@@ -110,9 +108,7 @@ def test_a_bit_flips_in_a_batch_at_or_above_the_recovery_point(tmp_path: Path) -
         ((path, what),) = damage(data, "bit-flip", seed=str(seed)).items()
         assert offset_of(Path(path).name, ".log") in unsynced
         old, new = before[path], (data / path).read_bytes()
-        ((at, flipped),) = [
-            (at, a ^ b) for at, (a, b) in enumerate(zip(old, new, strict=True)) if a != b
-        ]
+        ((at, flipped),) = [(at, a ^ b) for at, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
         assert flipped.bit_count() == 1
         assert what == f"bit {flipped.bit_length() - 1} of byte {at}"
         (data / path).write_bytes(old)

@@ -15,20 +15,9 @@ import pytest
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from harrow.faults.errors import CapabilityError
-from harrow.harness.backends.docker.daemon import (
-    MACHINE,
-    OWNER,
-    chosen_image,
-    connect,
-    labels,
-    machine,
-    owner,
-    sweep,
-)
+from harrow.harness.backends.docker.daemon import MACHINE, OWNER, chosen_image, connect, labels, machine, owner, sweep
 
-docker: Any = pytest.importorskip(
-    "docker", reason="the extra pytest-harrow[docker] is not installed"
-)
+docker: Any = pytest.importorskip("docker", reason="the extra pytest-harrow[docker] is not installed")
 
 
 class FakeContainer:
@@ -87,9 +76,7 @@ def node(folder: Path, serves: Callable[[], bool]) -> tuple[Any, FakeContainer]:
     from harrow.harness.backends.docker.node import ContainerNode
 
     made = FakeDescription()
-    found = ContainerNode(
-        "node 1", 1, folder, Address("127.0.0.1", 9092), cast("Any", made), serves
-    )
+    found = ContainerNode("node 1", 1, folder, Address("127.0.0.1", 9092), cast("Any", made), serves)
     return found, made.container
 
 
@@ -102,13 +89,9 @@ def test_an_image_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_image("") == "mine"
 
 
-def test_a_daemon_that_is_not_here_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_daemon_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
-    with pytest.raises(
-        CapabilityError, match=r"DOCKER_HOST=tcp://elsewhere:2375: .* daemon of this machine"
-    ):
+    with pytest.raises(CapabilityError, match=r"DOCKER_HOST=tcp://elsewhere:2375: .* daemon of this machine"):
         connect()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with pytest.raises(CapabilityError, match=r"no Docker daemon answers at .*docker\.sock: "):
@@ -133,9 +116,7 @@ def test_only_containers_of_processes_that_ended_are_swept() -> None:
     client: Any = SimpleNamespace(containers=SimpleNamespace(list=listed))
     assert sweep(client) == ["left", "reused"]
     assert asked == [{"label": [f"{MACHINE}={machine()}"]}]
-    assert [each.status for each in (mine, left, reused, foreign)] == [
-        "running", "removed", "removed", "running"
-    ]  # fmt: skip
+    assert [each.status for each in (mine, left, reused, foreign)] == ["running", "removed", "removed", "running"]
 
 
 def test_a_node_goes_through_the_states_of_a_process(tmp_path: Path) -> None:

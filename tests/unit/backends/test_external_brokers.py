@@ -69,24 +69,12 @@ def api_versions(most: int = 20) -> bytes:
 
 
 def test_an_address_is_a_host_and_a_port() -> None:
-    assert parse_bootstrap("localhost:9092, [::1]:9093") == (
-        Address("localhost", 9092),
-        Address("::1", 9093),
-    )
-    for text in (
-        "localhost",
-        "localhost:",
-        "localhost:0",
-        "localhost:70000",
-        "kafka://a:1",
-        "a b:1",
-    ):
+    assert parse_bootstrap("localhost:9092, [::1]:9093") == (Address("localhost", 9092), Address("::1", 9093))
+    for text in ("localhost", "localhost:", "localhost:0", "localhost:70000", "kafka://a:1", "a b:1"):
         with pytest.raises(CapabilityError, match="is not HOST:PORT"):
             parse_bootstrap(text)
     for text in ("", " , "):
-        with pytest.raises(
-            CapabilityError, match=r"no cluster is named: .*--harrow-bootstrap=localhost:9092"
-        ):
+        with pytest.raises(CapabilityError, match=r"no cluster is named: .*--harrow-bootstrap=localhost:9092"):
             parse_bootstrap(text)
 
 
@@ -94,9 +82,7 @@ def test_an_address_without_a_listener_is_named() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{bound.getsockname()[1]}"
-        with pytest.raises(
-            CapabilityError, match=f"{place} cannot be reached: .*refused.*; {place} cannot"
-        ):
+        with pytest.raises(CapabilityError, match=f"{place} cannot be reached: .*refused.*; {place} cannot"):
             find_brokers(f"{place},{place}")
 
 
@@ -113,18 +99,14 @@ def test_a_listener_for_sasl_is_recognised(listener: Callable[[Answer], Address]
 
 def test_brokers_that_are_too_old_are_named(listener: Callable[[Answer], Address]) -> None:
     address = listener(lambda _: api_versions(most=5))
-    with pytest.raises(
-        CapabilityError, match=r"serves METADATA in versions 0 to 5, and Harrow needs 12; .*2\.8"
-    ):
+    with pytest.raises(CapabilityError, match=r"serves METADATA in versions 0 to 5, and Harrow needs 12; .*2\.8"):
         find_brokers(str(address))
 
 
 def test_settings_that_a_test_asks_for_must_be_there() -> None:
     actual = {"min.insync.replicas": "2", "auto.create.topics.enable": "false"}
     check_settings({"min.insync.replicas": 2, "auto.create.topics.enable": False}, actual)
-    with pytest.raises(
-        CapabilityError, match=r"log\.dirs=/x, and log\.dirs of these brokers is not known"
-    ):
+    with pytest.raises(CapabilityError, match=r"log\.dirs=/x, and log\.dirs of these brokers is not known"):
         check_settings({"log.dirs": "/x"}, actual)
 
 

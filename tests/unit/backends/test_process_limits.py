@@ -18,9 +18,7 @@ def pid() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_after_limits_that_overlap_the_process_has_its_own(
-    pid: int, order: tuple[int, int]
-) -> None:
+def test_after_limits_that_overlap_the_process_has_its_own(pid: int, order: tuple[int, int]) -> None:
     own = resource.prlimit(pid, resource.RLIMIT_DATA)
     limits = [MemoryLimit(pid, spare) for spare in (1 << 20, 2 << 20)]
     assert resource.prlimit(pid, resource.RLIMIT_DATA) != own

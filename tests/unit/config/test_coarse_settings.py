@@ -25,9 +25,7 @@ WEEK_MS = 168 * HOUR_MS
         ({"log.retention.hours": -1}, "log.retention.ms", -1),
     ],
 )
-def test_the_setting_with_the_smallest_unit_wins(
-    given: Mapping[str, object], name: str, expected: int
-) -> None:
+def test_the_setting_with_the_smallest_unit_wins(given: Mapping[str, object], name: str, expected: int) -> None:
     backwards = dict(reversed(list(given.items())))
     assert BrokerConfig.parse(given).number(name) == expected
     assert BrokerConfig.parse(backwards).number(name) == expected
@@ -38,9 +36,7 @@ def test_a_topic_inherits_a_setting_in_hours() -> None:
     assert topic.number("segment.ms") == 3 * HOUR_MS
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("log.roll.hours", 0), ("log.roll.hours", "soon"), ("log.roll.hour", 1)]
-)
+@pytest.mark.parametrize(("name", "value"), [("log.roll.hours", 0), ("log.roll.hours", "soon"), ("log.roll.hour", 1)])
 def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name):
         BrokerConfig.parse({name: value})

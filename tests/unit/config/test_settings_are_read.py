@@ -69,15 +69,10 @@ def test_a_setting_that_only_a_dictionary_names_is_not_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "default"),
-    [("log.preallocate", "true", "false"), ("compression.type", "gzip", "producer")],
+    ("name", "value", "default"), [("log.preallocate", "true", "false"), ("compression.type", "gzip", "producer")]
 )
-def test_a_value_that_no_broker_implements_is_refused_with_the_remedy(
-    name: str, value: str, default: str
-) -> None:
-    with pytest.raises(
-        ConfigError, match=f"{name}={value}: .*do not implement.*set it to {default}"
-    ):
+def test_a_value_that_no_broker_implements_is_refused_with_the_remedy(name: str, value: str, default: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}={value}: .*do not implement.*set it to {default}"):
         BrokerConfig.parse({name: value})
     topic = BY_NAME[name].topic
     assert validate_topic_config({topic: value}), "a topic stores it (docs/compatibility.md)"
@@ -97,20 +92,13 @@ def test_a_setting_that_apache_kafka_does_not_have_is_unknown() -> None:
 def test_tiered_storage_of_a_topic_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"remote\.storage\.enable=true: .*no tiered storage"):
         validate_topic_config({"remote.storage.enable": "true"})
-    assert validate_topic_config({"remote.storage.enable": "false"}) == {
-        "remote.storage.enable": False
-    }
+    assert validate_topic_config({"remote.storage.enable": "false"}) == {"remote.storage.enable": False}
 
 
 def test_topic_settings_without_an_effect_are_those_that_the_page_lists() -> None:
     page = (CLUSTER.parent / "docs" / "compatibility.md").read_text()
     (section,) = re.findall(r"## Topic settings that change nothing\n(.*?)\n## ", page, re.DOTALL)
-    listed = {
-        name
-        for row in section.splitlines()
-        if row.startswith("| `")
-        for name in re.findall(r"`(.+?)`", row)
-    }
+    listed = {name for row in section.splitlines() if row.startswith("| `") for name in re.findall(r"`(.+?)`", row)}
     assert listed == {name for name, row in BY_TOPIC_NAME.items() if row.stored}
 
 

@@ -34,9 +34,7 @@ def test_new_topic_gets_leaders_and_every_broker_receives_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("dead", [1, 2])
-def test_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
-    tmp_path: Path, dead: int
-) -> None:
+def test_dead_leader_is_replaced_whether_or_not_it_was_the_controller(tmp_path: Path, dead: int) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (dead, 3))
@@ -79,9 +77,7 @@ def test_unclean_election_happens_only_if_the_topic_allows_it(tmp_path: Path) ->
         unclean, clean = TopicPartition("u", 0), TopicPartition("c", 0)
         for tp in (unclean, clean):
             await cluster.leader_received(1, tp, 2, 0)
-            data = json.dumps(
-                {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]}
-            )
+            data = json.dumps({"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]})
             await cluster.any_client().set(f"/brokers/topics/{tp.topic}/partitions/0/state", data)
         await cluster.stop(2)
         await cluster.leader_received(1, unclean, 1, 1)
@@ -108,9 +104,7 @@ def test_restart_within_one_session_timeout_counts_as_failure_and_start(tmp_path
     clustered(tmp_path, test)
 
 
-def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(
-    tmp_path: Path,
-) -> None:
+def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 1, 3))
@@ -119,13 +113,7 @@ def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(
         state = await cluster.state("t")
         store = RegistryIsrStore(cluster.nodes[2].host, cluster.nodes[2].registry)
         version = await store.write_isr(
-            T0,
-            NodeId(2),
-            LeaderEpoch(0),
-            (NodeId(2), NodeId(3)),
-            ControllerEpoch(1),
-            state.version,
-            {},
+            T0, NodeId(2), LeaderEpoch(0), (NodeId(2), NodeId(3)), ControllerEpoch(1), state.version, {}
         )
         assert version == state.version + 1
         await cluster.stop(2)
@@ -238,9 +226,7 @@ def test_rebalance_gives_leadership_back_to_preferred_leaders(tmp_path: Path) ->
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
         await cluster.leader_received(1, T0, 1, 0)
-        data = json.dumps(
-            {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 1, "isr": [2, 1]}
-        )
+        data = json.dumps({"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 1, "isr": [2, 1]})
         client = cluster.nodes[2].registry
         await client.set("/brokers/topics/t/partitions/0/state", data)
         note = json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0}]})

@@ -46,9 +46,7 @@ class Sent:
         self.world = world
         self.host = Machine(world, "broker-9", Peer("broker", "9")).boot()
         self.connections: list[tuple[NodeId, Connection]] = []
-        self.channels = Channels(
-            self.host, self._connect, 30_000, LISTENER, self._response, self._moved
-        )
+        self.channels = Channels(self.host, self._connect, 30_000, LISTENER, self._response, self._moved)
 
     def _connect(self, node: NodeId, _host: str, _port: int) -> Connection:
         self.connections.append((node, Connection(self.host)))
@@ -97,9 +95,7 @@ def test_a_registration_that_stays_keeps_its_connection_and_what_waits_there(sen
     assert connection.sent == ["broker 3 is gone", "broker 3 is back", "all brokers"]
 
 
-def test_a_registration_that_is_gone_or_new_gets_nothing_that_was_for_the_old_one(
-    sent: Sent,
-) -> None:
+def test_a_registration_that_is_gone_or_new_gets_nothing_that_was_for_the_old_one(sent: Sent) -> None:
     sent.replace(broker(1, 14), broker(2, 16))
     for node in (1, 2):
         sent.send(node, "first")
@@ -107,9 +103,7 @@ def test_a_registration_that_is_gone_or_new_gets_nothing_that_was_for_the_old_on
     sent.replace(broker(1, 27))
     sent.send(1, "all brokers")
     sent.send(2, "dropped")
-    assert [
-        (node, connection.closed, connection.sent) for node, connection in sent.connections
-    ] == [
+    assert [(node, connection.closed, connection.sent) for node, connection in sent.connections] == [
         (1, True, ["first"]),
         (2, True, ["first"]),
         (1, False, ["all brokers"]),

@@ -156,9 +156,7 @@ def test_broker_that_restarted_during_a_registry_outage_may_lead(tmp_path: Path)
         assert await controller._shut_down(NodeId(2), epoch) == []  # pyright: ignore[reportPrivateUsage]
         begun, back = asyncio.Event(), asyncio.Event()
 
-        async def reload(
-            active: ActiveController,
-        ) -> None:  # as after an outage: nobody has said that it bounced
+        async def reload(active: ActiveController) -> None:  # as after an outage: nobody has said that it bounced
             begun.set()
             await back.wait()
             await active.load()

@@ -27,9 +27,13 @@ def ids(*nodes: int) -> tuple[NodeId, ...]:
 
 def state(leader: int, *isr: int) -> LeaderAndIsr:
     return LeaderAndIsr(
-        leader=NodeId(leader), leader_epoch=EPOCH, isr=ids(*isr),
-        controller_epoch=ControllerEpoch(1), version=7, written=WRITTEN,
-    )  # fmt: skip
+        leader=NodeId(leader),
+        leader_epoch=EPOCH,
+        isr=ids(*isr),
+        controller_epoch=ControllerEpoch(1),
+        version=7,
+        written=WRITTEN,
+    )
 
 
 def live(old: Collection[int], new: Collection[int] = ()) -> dict[NodeId, BrokerEpoch]:
@@ -80,9 +84,7 @@ def test_broker_changes_follow_the_table(name: str) -> None:
 
 
 def test_broker_in_controlled_shutdown_is_not_elected() -> None:
-    after = state_after_broker_changes(
-        ids(1, 2, 3), state(1, 1, 2, 3), live((2, 3)), ids(2), unclean=False
-    )
+    after = state_after_broker_changes(ids(1, 2, 3), state(1, 1, 2, 3), live((2, 3)), ids(2), unclean=False)
     assert after is not None
     assert (after.leader, after.isr) == (3, (2, 3))
 
@@ -92,20 +94,13 @@ nodes = st.sets(st.integers(1, 4))
 
 @given(st.permutations(range(1, 5)), nodes, nodes, nodes, st.data(), st.booleans())
 def test_broker_changes_keep_a_replica_with_the_acknowledged_records(
-    replicas: list[int],
-    isr: set[int],
-    old: set[int],
-    new: set[int],
-    data: st.DataObject,
-    unclean: bool,
+    replicas: list[int], isr: set[int], old: set[int], new: set[int], data: st.DataObject, unclean: bool
 ) -> None:
     isr = isr or {1}
     leader = data.draw(st.sampled_from([-1, *sorted(isr)]))
     before = state(leader, *sorted(isr))
     brokers = live(old, new - old)
-    after = (
-        state_after_broker_changes(ids(*replicas), before, brokers, (), unclean=unclean) or before
-    )
+    after = state_after_broker_changes(ids(*replicas), before, brokers, (), unclean=unclean) or before
     assert after.isr
     if not unclean:
         assert set(after.isr) <= isr
@@ -114,32 +109,27 @@ def test_broker_changes_keep_a_replica_with_the_acknowledged_records(
     assert (after.leader == -1) == (not brokers.keys() & isr and (not unclean or not brokers))
     # once written, the state stays
     written = LeaderAndIsr(
-        leader=after.leader, leader_epoch=after.leader_epoch, isr=after.isr,
-        controller_epoch=after.controller_epoch, version=8, written=WRITTEN + 2,
-    )  # fmt: skip
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=after.isr,
+        controller_epoch=after.controller_epoch,
+        version=8,
+        written=WRITTEN + 2,
+    )
     assert state_after_broker_changes(ids(*replicas), written, brokers, (), unclean=unclean) is None
 
 
-@pytest.mark.parametrize(
-    ("alive", "expected"), [((1, 2, 3), (1, (1, 2, 3))), ((3, 2), (2, (2, 3))), ((4,), None)]
-)
+@pytest.mark.parametrize(("alive", "expected"), [((1, 2, 3), (1, (1, 2, 3))), ((3, 2), (2, (2, 3))), ((4,), None)])
 def test_new_partition_starts_with_its_electable_replicas(
     alive: tuple[int, ...], expected: tuple[int, tuple[int, ...]] | None
 ) -> None:
     found = initial_state(ids(1, 2, 3), ids(*alive), ControllerEpoch(1))
-    assert (found and (found.leader, found.isr, found.leader_epoch)) == (
-        expected and (*expected, 0)
-    )
+    assert (found and (found.leader, found.isr, found.leader_epoch)) == (expected and (*expected, 0))
 
 
 @pytest.mark.parametrize(
     ("leader", "isr", "alive", "expected"),
-    [
-        (2, (1, 2), (1, 2, 3), 1),
-        (1, (1, 2), (1, 2, 3), None),
-        (2, (2, 3), (1, 2, 3), None),
-        (2, (1, 2), (2, 3), None),
-    ],
+    [(2, (1, 2), (1, 2, 3), 1), (1, (1, 2), (1, 2, 3), None), (2, (2, 3), (1, 2, 3), None), (2, (1, 2), (2, 3), None)],
 )
 def test_preferred_leader_is_elected_if_in_sync(
     leader: int, isr: tuple[int, ...], alive: tuple[int, ...], expected: int | None
@@ -161,10 +151,7 @@ def test_preferred_leader_is_elected_if_in_sync(
     ],
 )
 def test_broker_in_shutdown_leaves_the_isr(
-    leader: int,
-    isr: tuple[int, ...],
-    electable: tuple[int, ...],
-    expected: tuple[int, tuple[int, ...]] | None,
+    leader: int, isr: tuple[int, ...], electable: tuple[int, ...], expected: tuple[int, tuple[int, ...]] | None
 ) -> None:
     found = state_after_shutdown(ids(1, 2, 3), state(leader, *isr), NodeId(1), ids(*electable))
     assert (found and (found.leader, found.isr)) == expected

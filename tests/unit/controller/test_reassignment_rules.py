@@ -22,9 +22,13 @@ def ids(*nodes: int) -> tuple[NodeId, ...]:
 
 def state(leader: int, *isr: int) -> LeaderAndIsr:
     return LeaderAndIsr(
-        leader=NodeId(leader), leader_epoch=LeaderEpoch(5), isr=ids(*isr),
-        controller_epoch=ControllerEpoch(1), version=7, written=100,
-    )  # fmt: skip
+        leader=NodeId(leader),
+        leader_epoch=LeaderEpoch(5),
+        isr=ids(*isr),
+        controller_epoch=ControllerEpoch(1),
+        version=7,
+        written=100,
+    )
 
 
 def test_assignment_goes_toward_a_target_and_back() -> None:
@@ -57,9 +61,7 @@ def test_reassignment_ends_only_when_the_whole_target_is_in_sync() -> None:
     ended = state_after_reassignment(way, state(1, 1, 2, 3, 4), everybody)
     assert ended is not None
     assert (ended.leader, ended.isr, ended.leader_epoch) == (3, ids(3, 4), 6)
-    assert (
-        state_after_reassignment(way, state(1, 1, 2, 3, 4), ids(1, 2)) is None
-    )  # no electable target
+    assert state_after_reassignment(way, state(1, 1, 2, 3, 4), ids(1, 2)) is None  # no electable target
     stays = state_after_reassignment(
         ReplicaAssignment(replicas=ids(1, 2)).toward(ids(2, 1, 3)), state(1, 1, 2, 3), everybody
     )
@@ -90,11 +92,7 @@ def test_unclean_election_happens_only_without_a_live_leader() -> None:
 
 def test_topic_node_lists_only_partitions_that_are_reassigned() -> None:
     text = topic_json(
-        None,
-        {
-            0: ReplicaAssignment(replicas=ids(1)),
-            1: ReplicaAssignment(replicas=ids(1)).toward(ids(2)),
-        },
+        None, {0: ReplicaAssignment(replicas=ids(1)), 1: ReplicaAssignment(replicas=ids(1)).toward(ids(2))}
     )
     assert text == (
         '{"version":3,"topic_id":null,"partitions":{"0":[1],"1":[2,1]},'

@@ -19,15 +19,21 @@ def nodes(count: int) -> list[NodeId]:
 def test_five_brokers_and_ten_partitions_give_the_table_of_kafka() -> None:
     # AdminRackAwareTest / AdminUtilsTest: testReplicaAssignment
     expected = {
-        0: [0, 1, 2], 1: [1, 2, 3], 2: [2, 3, 4], 3: [3, 4, 0], 4: [4, 0, 1],
-        5: [0, 2, 3], 6: [1, 3, 4], 7: [2, 4, 0], 8: [3, 0, 1], 9: [4, 1, 2],
-    }  # fmt: skip
+        0: [0, 1, 2],
+        1: [1, 2, 3],
+        2: [2, 3, 4],
+        3: [3, 4, 0],
+        4: [4, 0, 1],
+        5: [0, 2, 3],
+        6: [1, 3, 4],
+        7: [2, 4, 0],
+        8: [3, 0, 1],
+        9: [4, 1, 2],
+    }
     assert assign_replicas(nodes(5), 10, 3, start=0, shift=0) == expected
 
 
-@given(
-    st.integers(1, 7), st.integers(1, 40), st.integers(1, 7), st.integers(0, 50), st.integers(0, 50)
-)
+@given(st.integers(1, 7), st.integers(1, 40), st.integers(1, 7), st.integers(0, 50), st.integers(0, 50))
 def test_replicas_are_distinct_and_leaders_are_spread_evenly(
     brokers: int, partitions: int, factor: int, start: int, shift: int
 ) -> None:
@@ -48,9 +54,7 @@ def test_replicas_are_distinct_and_leaders_are_spread_evenly(
         (0, 1, 1, ErrorCode.invalid_replication_factor),
     ],
 )
-def test_impossible_counts_are_refused(
-    brokers: int, partitions: int, factor: int, code: ErrorCode
-) -> None:
+def test_impossible_counts_are_refused(brokers: int, partitions: int, factor: int, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as raised:
         assign_replicas(nodes(brokers), partitions, factor, start=0, shift=0)
     assert raised.value.code is code
@@ -67,17 +71,18 @@ def test_brokers_are_ordered_with_alternating_racks() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 20), st.integers(1, 4),
-    st.integers(0, 50), st.integers(0, 50),
-)  # fmt: skip
+    st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    st.integers(1, 20),
+    st.integers(1, 4),
+    st.integers(0, 50),
+    st.integers(0, 50),
+)
 def test_replicas_are_placed_on_as_many_racks_as_possible(
     sizes: list[int], partitions: int, factor: int, start: int, shift: int
 ) -> None:
     numbers = iter(range(sum(sizes)))
     rack_of: dict[NodeId, str | None] = {
-        NodeId(next(numbers)): f"rack {rack}"
-        for rack, size in enumerate(sizes)
-        for _ in range(size)
+        NodeId(next(numbers)): f"rack {rack}" for rack, size in enumerate(sizes) for _ in range(size)
     }
     factor = min(factor, len(rack_of))
     found = assign_replicas([*rack_of], partitions, factor, start=start, shift=shift, racks=rack_of)

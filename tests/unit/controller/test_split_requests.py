@@ -17,9 +17,7 @@ ONE, TWO = NodeId(1), NodeId(2)
 def test_a_broker_gets_each_changed_partition_once_in_requests_of_bounded_size() -> None:
     count = 2 * LEADER_AND_ISR_MOST + 1
     partitions = [TopicPartition("orders", number) for number in range(count)]
-    state = LeaderAndIsr(
-        leader=ONE, leader_epoch=LeaderEpoch(0), isr=(ONE,), controller_epoch=ControllerEpoch(1)
-    )
+    state = LeaderAndIsr(leader=ONE, leader_epoch=LeaderEpoch(0), isr=(ONE,), controller_epoch=ControllerEpoch(1))
     endpoint = SimpleNamespace(host="localhost", port=1)
 
     def endpoint_of(_listener: str) -> SimpleNamespace:

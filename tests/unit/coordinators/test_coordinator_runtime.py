@@ -32,9 +32,7 @@ def warnings(bed: CountingCoordinator) -> list[object]:
     return [fields["message"] for event, fields in bed.host.events if event == "log.warning"]
 
 
-def test_write_is_answered_and_applied_once_its_record_is_committed(
-    bed: CountingCoordinator,
-) -> None:
+def test_write_is_answered_and_applied_once_its_record_is_committed(bed: CountingCoordinator) -> None:
     bed.replicas.automatic = False
     request = bed.increment(KEY)
     assert not request.is_answered
@@ -54,9 +52,7 @@ def test_key_of_a_partition_that_is_not_led_is_refused_with_not_coordinator() ->
 
 def test_leadership_of_another_topic_hosts_nothing(bed: CountingCoordinator) -> None:
     partition = bed.replicas.partitions[HOME]
-    partition.topic_partition = partition.topic_partition._replace(
-        topic=OFFSETS.name, partition=1 - HOME
-    )
+    partition.topic_partition = partition.topic_partition._replace(topic=OFFSETS.name, partition=1 - HOME)
     bed.replicas.announce([partition], [])
     assert bed.runtime.hosted(1 - HOME) is None
 
@@ -108,9 +104,7 @@ def test_load_reads_no_record_above_the_high_watermark(bed: CountingCoordinator)
     assert bed.count(KEY) == 1
 
 
-def test_load_that_was_overtaken_by_a_newer_generation_serves_nothing(
-    bed: CountingCoordinator,
-) -> None:
+def test_load_that_was_overtaken_by_a_newer_generation_serves_nothing(bed: CountingCoordinator) -> None:
     assert bed.increment(KEY).count == 1
     bed.replicas.resign(HOME)
     stale = bed.replicas.lead(HOME, high_watermark=0)
@@ -121,11 +115,7 @@ def test_load_that_was_overtaken_by_a_newer_generation_serves_nothing(
     bed.replicas.produces.check_and_complete(stale.topic_partition)
     bed.host.advance(2_000)
     assert bed.count(KEY) == 2
-    assert [machine.life for machine in bed.made] == [
-        ["loaded", "unloaded"],
-        ["unloaded"],
-        ["loaded"],
-    ]
+    assert [machine.life for machine in bed.made] == [["loaded", "unloaded"], ["unloaded"], ["loaded"]]
 
 
 def test_new_leader_epoch_of_one_generation_keeps_the_shard(bed: CountingCoordinator) -> None:
@@ -138,9 +128,7 @@ def test_new_leader_epoch_of_one_generation_keeps_the_shard(bed: CountingCoordin
     assert bed.count(KEY) == 1
 
 
-def test_another_replica_object_of_the_same_generation_number_is_loaded(
-    bed: CountingCoordinator,
-) -> None:
+def test_another_replica_object_of_the_same_generation_number_is_loaded(bed: CountingCoordinator) -> None:
     """The topic was deleted and created again: the new replica counts its generations from the start."""
     assert bed.increment(KEY).count == 1
     before = bed.replicas.partitions[HOME]
@@ -172,9 +160,7 @@ def test_lost_leadership_answers_writes_in_progress_and_drops_the_late_answer_of
     assert bed.made[0].shard.writes_in_progress == 0
 
 
-def test_write_that_was_refused_and_yet_replicated_is_served_after_the_reload(
-    bed: CountingCoordinator,
-) -> None:
+def test_write_that_was_refused_and_yet_replicated_is_served_after_the_reload(bed: CountingCoordinator) -> None:
     bed.replicas.automatic = False
     request = bed.increment(KEY)
     bed.replicas.acknowledge(ErrorCode.request_timed_out)
@@ -211,10 +197,7 @@ def test_write_on_a_loading_shard_is_a_bug_of_the_state_machine() -> None:
     with pytest.raises(AssertionError, match="write while loading"):
         machine.shard.write(
             CoordinatorWrite(
-                records=[(b"apples", b"1")],
-                committed=lambda _offset: None,
-                failed=lambda _error: None,
-                errors={},
+                records=[(b"apples", b"1")], committed=lambda _offset: None, failed=lambda _error: None, errors={}
             )
         )
 
@@ -230,9 +213,7 @@ def test_record_that_the_state_machine_refuses_is_reported_and_skipped() -> None
     assert "record 1 skipped" in str(warnings(bed)[0])
 
 
-def test_log_that_cannot_be_read_leaves_the_partition_without_coordinator(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_log_that_cannot_be_read_leaves_the_partition_without_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     bed = CountingCoordinator()
     log = bed.replicas.logs[HOME] = FakeLog()
     log.append(build_batch([(b"apples", b"4", ())], timestamp_ms=0))
@@ -253,9 +234,7 @@ def test_transactional_records_and_end_markers_are_replayed_with_their_producer(
     log.append(build_batch([(b"apples", b"4", ())], timestamp_ms=0, **transactional))  # type: ignore[arg-type] # one dict
     for commit in (True, False):
         log.append(
-            build_end_txn_marker(
-                commit=commit, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=0
-            )
+            build_end_txn_marker(commit=commit, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=0)
         )
     bed.replicas.lead(HOME)
     (machine,) = bed.made
@@ -264,9 +243,7 @@ def test_transactional_records_and_end_markers_are_replayed_with_their_producer(
     assert machine.counts == {}
 
 
-def test_transactional_write_and_end_marker_carry_their_producer(
-    bed: CountingCoordinator,
-) -> None:
+def test_transactional_write_and_end_marker_carry_their_producer(bed: CountingCoordinator) -> None:
     offsets: list[int] = []
     for records, marker in (([(b"apples", b"4")], None), ([], EndMarker(True, 3))):
         bed.made[0].shard.write(
@@ -281,18 +258,14 @@ def test_transactional_write_and_end_marker_carry_their_producer(
         )
     assert offsets == [0, 1]
     written = [header_at(batch) for batch in bed.replicas.logs[HOME].batches]
-    assert [(h.producer_id, h.producer_epoch, h.is_transactional) for h in written] == [
-        (7, 1, True)
-    ] * 2
+    assert [(h.producer_id, h.producer_epoch, h.is_transactional) for h in written] == [(7, 1, True)] * 2
     assert [h.is_control for h in written] == [False, True]
     bed.replicas.resign(HOME)
     bed.replicas.lead(HOME)
     assert bed.made[1].markers == [(PRODUCER, True)]
 
 
-def test_timer_of_a_key_runs_once_after_its_delay_and_is_replaced_by_a_newer_one(
-    bed: CountingCoordinator,
-) -> None:
+def test_timer_of_a_key_runs_once_after_its_delay_and_is_replaced_by_a_newer_one(bed: CountingCoordinator) -> None:
     bed.increment(KEY)
     bed.host.advance(IDLE_MS - 1)
     bed.increment(KEY)

@@ -15,9 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 KEYS = ("a", "b", "c")
 NUMBERS = st.integers(0, PARTITIONS - 1)
-LOG_ERRORS = st.sampled_from(
-    [ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append]
-)
+LOG_ERRORS = st.sampled_from([ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append])
 REFUSED = {
     ErrorCode.not_coordinator,
     ErrorCode.coordinator_load_in_progress,

@@ -57,33 +57,23 @@ def test_find_coordinator_returns_the_leader_of_the_partition_of_the_key(
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_batched_request_returns_a_result_for_each_key(
-    bed: FindCoordinatorTestBed, version: int
-) -> None:
+def test_batched_request_returns_a_result_for_each_key(bed: FindCoordinatorTestBed, version: int) -> None:
     coordinators = bed.send(version, KEY, "elsewhere").response.coordinators
     assert [(row.key, row.node_id) for row in coordinators] == [(KEY, 2), ("elsewhere", -1)]
     assert coordinators[1].error_code is ErrorCode.coordinator_not_available
 
 
 @ALL_VERSIONS
-def test_missing_topic_is_created_once_with_its_settings(
-    bed: FindCoordinatorTestBed, version: int
-) -> None:
+def test_missing_topic_is_created_once_with_its_settings(bed: FindCoordinatorTestBed, version: int) -> None:
     del bed.cache.topics[OFFSETS.name]
     assert bed.find(version).error_code is ErrorCode.coordinator_not_available
-    settings = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": "104857600",
-    }
+    settings = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
     assert bed.admin.created == [(OFFSETS.name, 50, 3, settings)]
     assert bed.find(version).error_code is ErrorCode.none
     assert len(bed.admin.created) == 1
 
 
-def test_refused_creation_is_reported_and_tried_again_by_the_next_request(
-    bed: FindCoordinatorTestBed,
-) -> None:
+def test_refused_creation_is_reported_and_tried_again_by_the_next_request(bed: FindCoordinatorTestBed) -> None:
     del bed.cache.topics[OFFSETS.name]
     bed.admin.refusal = KafkaError(ErrorCode.invalid_replication_factor, "1 broker is alive")
     assert bed.find(6).error_code is ErrorCode.coordinator_not_available

@@ -34,12 +34,7 @@ def write(folder: Path, suffix: str, data: bytes, name: str = NAME) -> str:
 
 def seed_batch(base_offset: int) -> bytes:
     """Builds a batch of seed 002: 819 records, 16377 bytes."""
-    return build_batch(
-        [(None, b"hello world ", ())] * 819,
-        timestamp_ms=TIME,
-        base_offset=base_offset,
-        leader_epoch=0,
-    )
+    return build_batch([(None, b"hello world ", ())] * 819, timestamp_ms=TIME, base_offset=base_offset, leader_epoch=0)
 
 
 def test_dumping_the_log_of_seed_002_prints_all_fields_in_order(tmp_path: Path) -> None:
@@ -63,9 +58,7 @@ def test_dumping_the_index_of_seed_002_prints_every_entry(tmp_path: Path) -> Non
     entries = [(818, 0), (1637, 16377), (2456, 32754)]
     index = write(tmp_path, ".index", b"".join(struct.pack(">ii", *entry) for entry in entries))
     result = dump_log("--files", index)
-    assert result.stdout.splitlines()[1:] == [
-        f"offset: {offset} position: {position}" for offset, position in entries
-    ]
+    assert result.stdout.splitlines()[1:] == [f"offset: {offset} position: {position}" for offset, position in entries]
     assert result.stderr == ""
     assert dump_log("--verify-index-only", "--files", index).stdout == f"Dumping {index}\n"
 
@@ -93,7 +86,7 @@ def test_index_entries_that_do_not_match_the_log_are_reported_last_first(tmp_pat
         (".txnindex", struct.pack(">hqqqq", 1, 7, 10, 20, 15), "Unexpected aborted transaction version 1"),
         (".snapshot", b"\0", "too few for a version"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_dumped_further_ends_the_command_with_the_reason(
     tmp_path: Path, suffix: str, data: bytes, words: str
 ) -> None:
@@ -103,9 +96,7 @@ def test_a_file_that_cannot_be_dumped_further_ends_the_command_with_the_reason(
     result = dump_log("--deep-iteration", "--files", path)
     assert result.exit_code == 1
     assert words in str(result.exception)
-    assert result.stdout.startswith(f"Dumping {path}\n"), (
-        "the lines before the error must be printed"
-    )
+    assert result.stdout.startswith(f"Dumping {path}\n"), "the lines before the error must be printed"
 
 
 def test_the_sanity_check_refuses_sizes_and_offsets_that_no_index_has(tmp_path: Path) -> None:
@@ -118,9 +109,7 @@ def test_the_sanity_check_refuses_sizes_and_offsets_that_no_index_has(tmp_path: 
         wrong = f"found {size} bytes which is neither positive nor a multiple of {entry}"
         assert wrong in str(refused.exception)
     negative = write(tmp_path, ".index", struct.pack(">ii", -3, 0))
-    assert "last offset is -3" in str(
-        dump_log("--index-sanity-check", "--files", negative).exception
-    )
+    assert "last offset is -3" in str(dump_log("--index-sanity-check", "--files", negative).exception)
 
 
 def test_files_that_are_not_segments_are_ignored_or_refused(tmp_path: Path) -> None:
@@ -136,9 +125,7 @@ def test_files_that_are_not_segments_are_ignored_or_refused(tmp_path: Path) -> N
     assert "No such file" in str(absent.exception)
 
 
-@pytest.mark.parametrize(
-    "decoder", ["cluster-metadata", "remote-log-metadata", "share-group-state"]
-)
+@pytest.mark.parametrize("decoder", ["cluster-metadata", "remote-log-metadata", "share-group-state"])
 def test_an_unsupported_decoder_option_is_refused_with_the_remedy(decoder: str) -> None:
     refused = dump_log(f"--{decoder}-decoder", "--files", "x.log")
     assert refused.exit_code == 2
@@ -164,9 +151,7 @@ def test_decoder_classes_decode_numbers_and_refuse_other_sizes(tmp_path: Path) -
     assert "my.Decoder is not supported" in other.stderr
 
 
-def test_a_header_key_that_is_not_utf8_is_printed_with_replacement_characters(
-    tmp_path: Path,
-) -> None:
+def test_a_header_key_that_is_not_utf8_is_printed_with_replacement_characters(tmp_path: Path) -> None:
     batch = bytearray(build_batch([(b"k", b"v", [("abc", b"")])], timestamp_ms=1))
     at = batch.index(b"abc")
     batch[at : at + 3] = b"a\xffc"
@@ -192,21 +177,14 @@ def test_json_is_written_as_jackson_does() -> None:
     assert json_text("\\u00ff") == '"\\\\u00ff"', "text that looks like an escape must not change"
 
 
-@given(
-    data=st.binary(max_size=300),
-    suffix=st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
-)
+@given(data=st.binary(max_size=300), suffix=st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]))
 @examples(20, 60)
 def test_random_and_damaged_bytes_are_printed_or_refused_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
 ) -> None:
     """The dump prints garbage and damaged batches, or ends with a HarrowError, never with another exception."""
     folder = tmp_path_factory.mktemp("garbage")
-    batch = bytearray(
-        build_batch(
-            [(b"k", b"v", [("h", b"x")])] * 3, timestamp_ms=1, codec=data[0] % 5 if data else 0
-        )
-    )
+    batch = bytearray(build_batch([(b"k", b"v", [("h", b"x")])] * 3, timestamp_ms=1, codec=data[0] % 5 if data else 0))
     for at in data[:3]:
         batch[at % len(batch)] ^= 0x55
     write(folder, ".log", bytes(batch) + data)

@@ -94,9 +94,7 @@ def extension() -> Iterator[None]:
         Role(name="wrong", resolve=wrong),
         Role(name="broken", resolve=broken),
     ]
-    with added(
-        harrow_faults=lambda: [StopShop, KillAgain, NeedsWord], harrow_targets=lambda: roles
-    ):
+    with added(harrow_faults=lambda: [StopShop, KillAgain, NeedsWord], harrow_targets=lambda: roles):
         yield
 
 
@@ -104,8 +102,11 @@ def test_a_fault_and_its_target_are_read_from_a_schedule_file() -> None:
     schedule = in_turn([StopShop(hard=True, seconds=2), kill(Target(role="odd", name="0"))], 3)
     text = schedule.to_json()
     assert json.loads(text)["steps"][0]["fault"] == {
-        "name": "stop_shop", "target": {"role": "service", "name": "shop"}, "hard": True, "seconds": 2,
-    }  # fmt: skip
+        "name": "stop_shop",
+        "target": {"role": "service", "name": "shop"},
+        "hard": True,
+        "seconds": 2,
+    }
     assert Schedule.from_json(text) == schedule
     assert str(schedule.steps[0].fault) == "stop_shop(service('shop'), seconds=2, hard=True)"
 
@@ -113,28 +114,14 @@ def test_a_fault_and_its_target_are_read_from_a_schedule_file() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (
-            {"name": "stop_shoq", "target": {"role": "one"}},
-            r"no fault 'stop_shoq'; did you mean stop_shop\?",
-        ),
-        (
-            {"name": "stop_shop", "target": {"role": "servise"}},
-            r"'servise'; did you mean service\?",
-        ),
-        (
-            {"name": "stop_shop", "target": {"role": "service"}, "hart": 1},
-            r"no parameter 'hart'; did you mean hard\?",
-        ),
+        ({"name": "stop_shoq", "target": {"role": "one"}}, r"no fault 'stop_shoq'; did you mean stop_shop\?"),
+        ({"name": "stop_shop", "target": {"role": "servise"}}, r"'servise'; did you mean service\?"),
+        ({"name": "stop_shop", "target": {"role": "service"}, "hart": 1}, r"no parameter 'hart'; did you mean hard\?"),
         ({"name": "needs_word", "target": {"role": "service"}}, "fault needs_word: .*word"),
-        (
-            {"name": "fault_of_a_stranger", "target": {"role": "one"}},
-            "a fault of an extension needs its distribution",
-        ),
+        ({"name": "fault_of_a_stranger", "target": {"role": "one"}}, "a fault of an extension needs its distribution"),
     ],
 )
-def test_a_schedule_with_a_name_that_no_extension_has_is_refused(
-    raw: dict[str, Any], said: str
-) -> None:
+def test_a_schedule_with_a_name_that_no_extension_has_is_refused(raw: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         fault_from_json(raw)
 
@@ -151,8 +138,7 @@ def test_a_role_gives_brokers_that_run_and_are_not_disturbed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "said"),
-    [("wrong", r"returned \[99\], which are no brokers"), ("broken", r"raised KeyError\('rack'\)")],
+    ("role", "said"), [("wrong", r"returned \[99\], which are no brokers"), ("broken", r"raised KeyError\('rack'\)")]
 )
 def test_a_role_whose_function_is_wrong_is_named(role: str, said: str) -> None:
     with pytest.raises(FaultError, match=f"{role}.*{said}"):
@@ -175,9 +161,7 @@ def test_random_faults_draw_a_kind_of_an_extension_by_its_weight() -> None:
 
 
 def test_a_kind_that_cannot_be_drawn_is_refused_with_the_reason() -> None:
-    with pytest.raises(
-        ConfigError, match=r"stop_shop.*needs_word cannot be drawn, because it needs word"
-    ):
+    with pytest.raises(ConfigError, match=r"stop_shop.*needs_word cannot be drawn, because it needs word"):
         random_schedule(1, ["needs_word"])
     with pytest.raises(ConfigError, match="fault 'disk_error': expected one of kill"):
         random_schedule(1, ["disk_error"])
@@ -187,9 +171,7 @@ def test_kinds_of_extensions_are_drawn_with_random_roles_and_overlapping_too() -
     schedule = random_schedule(5, ["kill_again"], 30, topics=["orders"])
     assert {step.fault.kind for step in schedule.steps} == {"kill_again"}
     assert len({step.fault.target for step in schedule.steps}) > 1
-    mixed = overlapping_schedule(
-        5, duration_ms=9000, session_ms=300, brokers=3, weights={"kill": 1, "stop_shop": 1}
-    )
+    mixed = overlapping_schedule(5, duration_ms=9000, session_ms=300, brokers=3, weights={"kill": 1, "stop_shop": 1})
     assert {step.fault.kind for step in mixed.steps} == {"kill", "stop_shop"}
     assert possible_kinds(["stop_shop", "kill"], frozenset()) == ("stop_shop",)
 
@@ -202,19 +184,12 @@ def turns(nemesis: Nemesis, most: int = 4000) -> None:
 
 def test_the_nemesis_runs_it_beside_faults_of_brokers_and_replays_it() -> None:
     rows: list[dict[str, Any]] = []
-    planned = in_turn(
-        [StopShop(seconds=0.1), kill(Target(role="odd", name="1"), seconds=0.1)], 3, cap=2
-    )
+    planned = in_turn([StopShop(seconds=0.1), kill(Target(role="odd", name="1"), seconds=0.1)], 3, cap=2)
     nemesis = Nemesis(FakeSystem(), planned, write=rows.append)
     turns(nemesis)
     assert nemesis.over
     assert nemesis.problems == []
-    assert [row["event"] for row in rows if row["fault"] == "stop_shop"] == [
-        "inject",
-        "effect",
-        "heal",
-        "healed",
-    ]
+    assert [row["event"] for row in rows if row["fault"] == "stop_shop"] == ["inject", "effect", "heal", "healed"]
     replayed = Nemesis(FakeSystem(), Schedule.from_json(nemesis.schedule.to_json()))
     turns(replayed)
     assert replayed.problems == []
@@ -237,18 +212,14 @@ def test_a_fault_that_raises_is_a_problem_and_the_others_are_healed() -> None:
     nemesis = Nemesis(system, Schedule(steps=steps, cap=2))
     turns(nemesis)
     assert nemesis.over
-    assert any(
-        "breaks" in problem and "ZeroDivisionError" in problem for problem in nemesis.problems
-    )
+    assert any("breaks" in problem and "ZeroDivisionError" in problem for problem in nemesis.problems)
     assert system.undisturbed()
     assert not STATE["down"]
 
 
 def test_a_simulation_refuses_what_lies_outside_of_its_virtual_clock() -> None:
     step = ScheduledFault(id="1", fault=StopShop())
-    with pytest.raises(
-        ConfigError, match=r"stop_shop\(service\('shop'\)\) hits something outside of the cluster"
-    ):
+    with pytest.raises(ConfigError, match=r"stop_shop\(service\('shop'\)\) hits something outside of the cluster"):
         run_schedule(Schedule(steps=(step,), run=RunSettings().to_json()))
     with pytest.raises(ConfigError, match="workload 'shop': a simulation has orders, exactly-once"):
         run_schedule(Schedule(run=RunSettings(workload="shop").to_json()))

@@ -60,9 +60,7 @@ def test_a_relation_is_found_by_its_name() -> None:
     with added(harrow_relations=lambda: {"same": Same()}):
         assert pipeline("same") == Same()
         assert pipeline("identity") is identity
-        with pytest.raises(
-            ConfigError, match=r"relation='sam'\): expected identity.*an extension's \(same\)"
-        ):
+        with pytest.raises(ConfigError, match=r"relation='sam'\): expected identity.*an extension's \(same\)"):
             pipeline("sam")
     with pytest.raises(ConfigError, match=r"relation='same'\): expected identity, mapped\(f\)"):
         pipeline("same")
@@ -87,9 +85,7 @@ def test_a_backend_is_found_by_its_name() -> None:
         assert isinstance(new_source(BackendChoice("racks")), RackedClusters)
         shown = CliRunner().invoke(cli, ["backends"]).output
         assert "racks     Harrow's brokers in racks\n          here: racks of racks" in shown
-        with pytest.raises(
-            ConfigError, match=r"'rack': expected one of local, apache.*, racks; a backend of an"
-        ):
+        with pytest.raises(ConfigError, match=r"'rack': expected one of local, apache.*, racks; a backend of an"):
             check_backend(BackendChoice("rack"))
 
 
@@ -143,44 +139,29 @@ def test_a_test_runs_on_the_backend_of_an_extension(pytester: pytest.Pytester) -
     result.stdout.fnmatch_lines(["harrow: *backend racks*"])
     result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=rucks")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*--harrow-backend: 'rucks': expected one of local, apache*racks*"]
-    )
+    result.stderr.fnmatch_lines(["*--harrow-backend: 'rucks': expected one of local, apache*racks*"])
 
 
 def test_a_workload_is_chosen_by_its_name_and_repeated() -> None:
     with added(harrow_workloads=lambda: {"shop": no_workload}):
-        scenario = drawn_scenario(
-            3, seconds=1, variant="acks-1", brokers=3, repertoire="kill,pause", workload="shop"
-        )
+        scenario = drawn_scenario(3, seconds=1, variant="acks-1", brokers=3, repertoire="kill,pause", workload="shop")
         assert scenario.workload == "shop"
         assert scenario.faults["kinds"] == ("kill", "pause")
-        assert scenario.repeat.endswith(
-            "--variant acks-1 --brokers 3 --faults kill,pause --workload shop"
-        )
+        assert scenario.repeat.endswith("--variant acks-1 --brokers 3 --faults kill,pause --workload shop")
         harrow: Any = type("Run", (), {})()
         with pytest.raises(
-            ConfigError,
-            match=r"'shop' of the extension of this test is .* no __enter__, __exit__, judge",
+            ConfigError, match=r"'shop' of the extension of this test is .* no __enter__, __exit__, judge"
         ):
             new_workload("shop", harrow, harrow, {})
-    assert (
-        drawn_scenario(3, seconds=1, variant="safe", brokers=3, repertoire="usual").workload
-        == "orders"
-    )
-    exactly_once = drawn_scenario(
-        3, seconds=1, variant="exactly-once", brokers=3, repertoire="usual"
-    )
+    assert drawn_scenario(3, seconds=1, variant="safe", brokers=3, repertoire="usual").workload == "orders"
+    exactly_once = drawn_scenario(3, seconds=1, variant="exactly-once", brokers=3, repertoire="usual")
     assert exactly_once.workload == "exactly-once"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["--workload", "shop"],
-            "workload 'shop': expected one of orders, exactly-once; a workload of an extension",
-        ),
+        (["--workload", "shop"], "workload 'shop': expected one of orders, exactly-once; a workload of an extension"),
         (["--faults", "kill,no_such"], "fault 'no_such': expected one of kill"),
         (["--faults", ","], "or one of usual, all"),
         (["--backend", "no-such"], "'no-such': expected one of local, apache"),
@@ -193,10 +174,7 @@ def test_the_command_refuses_names_that_do_not_exist(arguments: list[str], said:
 
 
 def test_the_command_lists_what_each_extension_adds() -> None:
-    with added(
-        harrow_relations=lambda: {"same": Same()},
-        harrow_workloads=lambda: {"shop": no_workload},
-    ):
+    with added(harrow_relations=lambda: {"same": Same()}, harrow_workloads=lambda: {"shop": no_workload}):
         shown = CliRunner().invoke(cli, ["extensions"]).output
     assert shown == "the extension of this test\n    relation  same\n    workload  shop\n"
     assert "no extension is installed here" in CliRunner().invoke(cli, ["extensions"]).output

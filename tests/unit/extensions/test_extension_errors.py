@@ -35,11 +35,7 @@ def test_the_hooks_of_all_distributions_are_merged() -> None:
     shop = module_with(harrow_faults=lambda: ["a", "b"])
     bank = module_with(harrow_faults=lambda: ["c"])
     silent = module_with(harrow_targets=lambda: ["x"])
-    assert set(table(point("shop", shop), point("bank", bank), point("silent", silent))) == {
-        "a",
-        "b",
-        "c",
-    }
+    assert set(table(point("shop", shop), point("bank", bank), point("silent", silent))) == {"a", "b", "c"}
     assert table() == {}
 
 
@@ -85,18 +81,13 @@ def test_a_hook_that_raises_is_named() -> None:
 @pytest.mark.parametrize(
     ("interface", "said"),
     [
-        (
-            None,
-            "does not say for which interface it was written; it must have HARROW_INTERFACE = 1",
-        ),
+        (None, "does not say for which interface it was written; it must have HARROW_INTERFACE = 1"),
         (2, "was written for the interface 2, and this Harrow has 1; upgrade pytest-harrow"),
         (0, "was written for the interface 0, and this Harrow has 1; upgrade the extension"),
         ("1", "was written for the interface '1', and this Harrow has 1; upgrade the extension"),
     ],
 )
-def test_an_interface_of_another_version_is_named_with_what_to_upgrade(
-    interface: object, said: str
-) -> None:
+def test_an_interface_of_another_version_is_named_with_what_to_upgrade(interface: object, said: str) -> None:
     shop = module_with(interface=interface, harrow_faults=nothing)
     assert said in problem(point("shop", shop))
 
@@ -113,8 +104,7 @@ def test_a_hook_with_parameters_that_harrow_does_not_give_is_named() -> None:
 def test_a_misspelt_hook_is_named_with_the_nearest() -> None:
     shop = module_with(harrow_fault=nothing)
     with pytest.raises(
-        ConfigError,
-        match=r"implements 'harrow_fault', which is no hook of Harrow; did you mean harrow_faults\?",
+        ConfigError, match=r"implements 'harrow_fault', which is no hook of Harrow; did you mean harrow_faults\?"
     ):
         Extensions(points(point("shop", shop))).check_hooks()
 

@@ -18,11 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 NAMES = ("a", "b", "c", "d")
 TOPICS = ("orders", "bills")
-FAILURES = (
-    ErrorCode.not_enough_replicas,
-    ErrorCode.request_timed_out,
-    ErrorCode.not_enough_replicas_after_append,
-)
+FAILURES = (ErrorCode.not_enough_replicas, ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append)
 SESSION_MS = 45_000
 
 
@@ -73,9 +69,7 @@ class GroupRuns(RuleBasedStateMachine):
         self.bed.host.advance(by_ms)
         # a client that cannot reach the coordinator for so long gives up its partitions by itself
         for name, client in self.clients.items():
-            if self.bed.host.now_ms - self.heard_ms.get(name, 0) >= min(
-                SESSION_MS / 2, REBALANCE_MS
-            ):
+            if self.bed.host.now_ms - self.heard_ms.get(name, 0) >= min(SESSION_MS / 2, REBALANCE_MS):
                 client.owned, client.epoch = {}, 0
                 client.epochs.clear()
 
@@ -139,11 +133,7 @@ class GroupRuns(RuleBasedStateMachine):
                 client.beat()
                 self.no_partition_has_two_owners()
         subscribed = {topic for client in self.clients.values() for topic in client.topics}
-        wanted = {
-            (topic, number)
-            for topic in subscribed
-            for number in range(self.bed.cache.partition_count(topic))
-        }
+        wanted = {(topic, number) for topic in subscribed for number in range(self.bed.cache.partition_count(topic))}
         held = {p for client in self.clients.values() for p in client.partitions()}
         assert held == wanted
         assert not self.clients or described(self.bed).group_state == "Stable"

@@ -29,12 +29,7 @@ from harrow.cluster.groups.consumer.members import (
     MemberState,
 )
 from harrow.cluster.groups.consumer.record_formats import decode_record, encode_record
-from harrow.cluster.groups.records import (
-    ConsumerKey,
-    OffsetKey,
-    decode_key,
-    decode_offset_value,
-)
+from harrow.cluster.groups.records import ConsumerKey, OffsetKey, decode_key, decode_offset_value
 from harrow.cluster.groups.replayed_groups import ReplayedGroups
 from harrow.cluster.wire.batches import decode_records, headers
 from hypothesis import given
@@ -48,9 +43,7 @@ PARTITION_KINDS = (7, 8)
 texts = st.text(st.characters(codec="utf-8"), max_size=9)
 maybe = st.none() | texts
 i32 = st.integers(-(2**31), 2**31 - 1)
-partitions = st.dictionaries(
-    st.uuids(), st.frozensets(st.integers(0, 300), min_size=1, max_size=4), max_size=3
-)
+partitions = st.dictionaries(st.uuids(), st.frozensets(st.integers(0, 300), min_size=1, max_size=4), max_size=3)
 members = st.builds(
     MemberMetadata,
     instance_id=maybe,
@@ -65,9 +58,7 @@ members = st.builds(
     | st.builds(
         ClassicMetadata,
         session_timeout_ms=i32,
-        protocols=st.lists(
-            st.builds(ClassicProtocol, texts, st.binary(max_size=200)), max_size=3
-        ).map(tuple),
+        protocols=st.lists(st.builds(ClassicProtocol, texts, st.binary(max_size=200)), max_size=3).map(tuple),
     ),
 )
 currents = st.builds(
@@ -79,9 +70,7 @@ currents = st.builds(
     revoking=partitions,
 )
 records: st.SearchStrategy[ConsumerRecord] = st.one_of(
-    st.builds(
-        GroupEpochRecord, st.none() | st.builds(GroupEpoch, i32, st.integers(-(2**63), 2**63 - 1))
-    ),
+    st.builds(GroupEpochRecord, st.none() | st.builds(GroupEpoch, i32, st.integers(-(2**63), 2**63 - 1))),
     st.builds(MemberRecord, texts, st.none() | members),
     st.builds(TargetEpochRecord, st.none() | i32),
     st.builds(TargetRecord, texts, st.none() | partitions),
@@ -89,8 +78,7 @@ records: st.SearchStrategy[ConsumerRecord] = st.one_of(
     st.builds(
         RegexRecord,
         texts,
-        st.none()
-        | st.builds(ResolvedRegex, st.lists(texts, max_size=3).map(tuple), i32, st.integers(-1, 9)),
+        st.none() | st.builds(ResolvedRegex, st.lists(texts, max_size=3).map(tuple), i32, st.integers(-1, 9)),
     ),
 )
 
@@ -113,9 +101,7 @@ def test_invalid_bytes_raise_only_record_format_error(kind: int, data: bytes) ->
 def kafka_records() -> list[Any]:
     """Every record of the partition that Apache Kafka 4.2 wrote."""
     data = memoryview(LOG.read_bytes())
-    return [
-        record for at, size, _ in headers(data) for record in decode_records(data[at : at + size])
-    ]
+    return [record for at, size, _ in headers(data) for record in decode_records(data[at : at + size])]
 
 
 def test_bytes_that_kafka_wrote_are_read_and_written_identically() -> None:
@@ -172,9 +158,7 @@ def test_partition_that_kafka_wrote_loads() -> None:
 
 
 @given(st.lists(records, max_size=30))
-def test_any_order_of_records_replays_and_tombstones_remove_everything(
-    rows: list[ConsumerRecord],
-) -> None:
+def test_any_order_of_records_replays_and_tombstones_remove_everything(rows: list[ConsumerRecord]) -> None:
     """Compaction may have removed any older record, and a tombstone may have nothing to remove."""
     data = GroupData()
     for row in rows:

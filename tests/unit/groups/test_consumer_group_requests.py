@@ -6,13 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from consumer_group_requests import (
-    ModelConsumer,
-    assigned,
-    consumer_heartbeat,
-    consumer_join,
-    described,
-)
+from consumer_group_requests import ModelConsumer, assigned, consumer_heartbeat, consumer_join, described
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets
 from harrow.cluster.errors import ErrorCode
@@ -38,13 +32,7 @@ FULL: dict[str, Any] = {**TIMEOUT, **NAMES, "owned": {}}
         ("a", 0, {**FULL, "rack_id": " "}, "invalid_request", "RackId can't be empty."),
         ("a", 0, {**FULL, "server_assignor": "x"}, "unsupported_assignor", "uniform, range"),
         ("a", 0, {**FULL, "subscribed_topic_regex": "("}, "invalid_regular_expression", "`(`"),
-        (
-            "a",
-            0,
-            {**FULL, "subscribed_topic_regex": "(?=a)b"},
-            "invalid_regular_expression",
-            "perl",
-        ),
+        ("a", 0, {**FULL, "subscribed_topic_regex": "(?=a)b"}, "invalid_regular_expression", "perl"),
     ],
 )
 def test_invalid_heartbeat_is_refused_as_by_kafka(
@@ -56,9 +44,7 @@ def test_invalid_heartbeat_is_refused_as_by_kafka(
     assert described(bed).error_code is ErrorCode.group_id_not_found, "no group was created"
 
 
-def test_second_member_gets_partitions_only_after_the_first_has_revoked_them(
-    bed: GroupTestBed,
-) -> None:
+def test_second_member_gets_partitions_only_after_the_first_has_revoked_them(bed: GroupTestBed) -> None:
     """The steps and epochs are those of the same requests to Apache Kafka."""
     first = consumer_join(bed, "a")
     assert (first.member_epoch, assigned(first, bed)) == (1, {"orders": [0, 1, 2]})
@@ -124,14 +110,17 @@ def test_regular_expression_follows_the_topics(bed: GroupTestBed) -> None:
     assert assigned(less, bed) == {"orders": [0, 1, 2]}
 
 
-def test_an_expression_gives_a_new_epoch_only_where_it_changes_the_topics(
-    bed: GroupTestBed,
-) -> None:
+def test_an_expression_gives_a_new_epoch_only_where_it_changes_the_topics(bed: GroupTestBed) -> None:
     def subscribed(regex: str) -> int:
         epoch: int = consumer_heartbeat(
-            bed, "a", 0, owned={}, rebalance_timeout=timedelta(seconds=3),
-            subscribed_topic_names=("orders",), subscribed_topic_regex=regex,
-        ).member_epoch  # fmt: skip
+            bed,
+            "a",
+            0,
+            owned={},
+            rebalance_timeout=timedelta(seconds=3),
+            subscribed_topic_names=("orders",),
+            subscribed_topic_regex=regex,
+        ).member_epoch
         return epoch
 
     assert consumer_join(bed, "a").member_epoch == 1
@@ -143,9 +132,7 @@ def test_an_expression_gives_a_new_epoch_only_where_it_changes_the_topics(
     assert subscribed("") == 3
 
 
-@pytest.mark.parametrize(
-    "regex", [r"[[:alpha:]]+", r"\pL+", r"\Qorders\E", r"(?i)ORDERS\z", r"o(.)+"]
-)
+@pytest.mark.parametrize("regex", [r"[[:alpha:]]+", r"\pL+", r"\Qorders\E", r"(?i)ORDERS\z", r"o(.)+"])
 def test_regular_expressions_have_the_syntax_of_re2(bed: GroupTestBed, regex: str) -> None:
     joined = consumer_join(bed, "a", regex=regex)
     assert assigned(joined, bed) == {"orders": [0, 1, 2]}
@@ -156,9 +143,7 @@ def test_an_expression_that_repeats_repetitions_takes_linear_time(bed: GroupTest
     assert assigned(consumer_join(bed, "a", regex="(o+)+(o+)+x"), bed) == {}
 
 
-def test_new_partitions_raise_the_group_epoch_and_an_unrelated_topic_does_not(
-    bed: GroupTestBed,
-) -> None:
+def test_new_partitions_raise_the_group_epoch_and_an_unrelated_topic_does_not(bed: GroupTestBed) -> None:
     joined = consumer_join(bed, "a")
     bed.cache.change(unrelated=4)
     assert consumer_heartbeat(bed, "a", 1).member_epoch == 1
@@ -178,9 +163,7 @@ def test_member_without_heartbeats_is_fenced_after_its_session(bed: GroupTestBed
     assert consumer_heartbeat(bed, "a", 1).error_code is ErrorCode.unknown_member_id
 
 
-def test_member_that_does_not_revoke_is_fenced_after_the_rebalance_timeout(
-    bed: GroupTestBed,
-) -> None:
+def test_member_that_does_not_revoke_is_fenced_after_the_rebalance_timeout(bed: GroupTestBed) -> None:
     consumer_join(bed, "a")
     other = ModelConsumer(bed, "b")
     other.beat()
@@ -254,9 +237,7 @@ def test_commit_needs_the_present_member_epoch(bed: GroupTestBed) -> None:
         ("", -1, "unknown_member_id"),
     ],
 )
-def test_fetch_of_offsets_checks_the_member(
-    bed: GroupTestBed, member_id: str | None, epoch: int, error: str
-) -> None:
+def test_fetch_of_offsets_checks_the_member(bed: GroupTestBed, member_id: str | None, epoch: int, error: str) -> None:
     consumer_join(bed, "a")
     group = bed.nested(
         ApiKey.OFFSET_FETCH,
@@ -280,16 +261,9 @@ def test_offsets_by_topic_id(bed: GroupTestBed) -> None:
     def nested(key: int, kind: str, **fields: Any) -> Any:
         return bed.nested(key, 10, kind, **fields)
 
-    row = nested(
-        8,
-        "OffsetCommitRequestPartition",
-        partition_index=0,
-        committed_offset=5,
-        committed_metadata="",
-    )
+    row = nested(8, "OffsetCommitRequestPartition", partition_index=0, committed_offset=5, committed_metadata="")
     topics = tuple(
-        nested(8, "OffsetCommitRequestTopic", topic_id=topic_id, partitions=(row,))
-        for topic_id in (known, unknown)
+        nested(8, "OffsetCommitRequestTopic", topic_id=topic_id, partitions=(row,)) for topic_id in (known, unknown)
     )
     done = bed.send(8, 10, group_id=GROUP, member_id="", topics=topics).response
     assert [(t.topic_id, t.partitions[0].error_code.name) for t in done.topics] == [
@@ -301,9 +275,7 @@ def test_offsets_by_topic_id(bed: GroupTestBed) -> None:
             nested(9, "OffsetFetchRequestTopics", topic_id=topic_id, partition_indexes=(0,))
             for topic_id in (known, unknown)
         )
-        group = nested(
-            9, "OffsetFetchRequestGroup", group_id=GROUP, topics=asked if requested else None
-        )
+        group = nested(9, "OffsetFetchRequestGroup", group_id=GROUP, topics=asked if requested else None)
         found = bed.send(9, 10, groups=(group,)).response.groups[0]
         rows = [(t.topic_id, t.partitions[0].committed_offset) for t in found.topics]
         assert rows == ([(known, 5), (unknown, -1)] if requested else [(known, 5)])
@@ -312,23 +284,17 @@ def test_offsets_by_topic_id(bed: GroupTestBed) -> None:
 # ---- the group as administrators see it ------------------------------------------------------------
 
 
-def test_consumer_group_is_listed_with_its_type_and_is_dead_as_a_classic_group(
-    bed: GroupTestBed,
-) -> None:
+def test_consumer_group_is_listed_with_its_type_and_is_dead_as_a_classic_group(bed: GroupTestBed) -> None:
     consumer_join(bed, "a")
     rows = bed.send(ApiKey.LIST_GROUPS, 5, types_filter=("consumer",)).response.groups
-    assert [(row.group_id, row.group_state, row.group_type) for row in rows] == [
-        (GROUP, "Stable", "consumer")
-    ]
+    assert [(row.group_id, row.group_state, row.group_type) for row in rows] == [(GROUP, "Stable", "consumer")]
     assert not bed.send(ApiKey.LIST_GROUPS, 5, types_filter=("classic",)).response.groups
     classic = bed.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).response.groups[0]
     assert (classic.error_code.name, classic.group_state) == ("group_id_not_found", "Dead")
     assert classic.error_message == f"Group {GROUP} is not a classic group."
 
 
-def test_group_with_members_is_not_deleted_and_an_empty_group_leaves_only_tombstones(
-    bed: GroupTestBed,
-) -> None:
+def test_group_with_members_is_not_deleted_and_an_empty_group_leaves_only_tombstones(bed: GroupTestBed) -> None:
     def delete() -> str:
         response = bed.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,)).response
         return str(response.results[0].error_code.name)

@@ -7,13 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from consumer_group_requests import (
-    ModelConsumer,
-    assigned,
-    consumer_heartbeat,
-    consumer_join,
-    described,
-)
+from consumer_group_requests import ModelConsumer, assigned, consumer_heartbeat, consumer_join, described
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, leave, subscription
 from harrow.cluster.errors import ErrorCode
@@ -35,9 +29,7 @@ def owning(*numbers: int) -> bytes:
 
 def join(bed: GroupTestBed, member_id: str = "", metadata: bytes = ORDERS, **more: Any) -> Any:
     """The response to a JoinGroup; None while it waits."""
-    protocol = bed.nested(
-        ApiKey.JOIN_GROUP, 9, "JoinGroupRequestProtocol", name="range", metadata=metadata
-    )
+    protocol = bed.nested(ApiKey.JOIN_GROUP, 9, "JoinGroupRequestProtocol", name="range", metadata=metadata)
     return bed.send(
         ApiKey.JOIN_GROUP,
         9,
@@ -54,9 +46,7 @@ def join(bed: GroupTestBed, member_id: str = "", metadata: bytes = ORDERS, **mor
 def sync(bed: GroupTestBed, member_id: str, generation: int, **given: bytes) -> Any:
     """The response to a SyncGroup."""
     rows = tuple(
-        bed.nested(
-            ApiKey.SYNC_GROUP, 5, "SyncGroupRequestAssignment", member_id=name, assignment=value
-        )
+        bed.nested(ApiKey.SYNC_GROUP, 5, "SyncGroupRequestAssignment", member_id=name, assignment=value)
         for name, value in given.items()
     )
     return bed.send(
@@ -103,9 +93,7 @@ def test_classic_group_is_upgraded_and_downgraded_with_its_members(bed: GroupTes
     assert described(bed).group_state == "Stable"
     consumer_heartbeat(bed, "new", -1)
     rows = bed.send(ApiKey.LIST_GROUPS, 5).response.groups
-    assert [(row.group_state, row.group_type) for row in rows] == [
-        ("PreparingRebalance", "classic")
-    ]
+    assert [(row.group_state, row.group_type) for row in rows] == [("PreparingRebalance", "classic")]
     assert heartbeat(bed, old, 2) is ErrorCode.rebalance_in_progress
     back = join(bed, old)
     assert (back.generation_id, back.leader, len(back.members)) == (3, old, 1)
@@ -113,9 +101,7 @@ def test_classic_group_is_upgraded_and_downgraded_with_its_members(bed: GroupTes
     assert committed_offsets(bed) == {("orders", 0): 7}
 
 
-def test_cooperative_member_revokes_before_another_member_gets_the_partition(
-    bed: GroupTestBed,
-) -> None:
+def test_cooperative_member_revokes_before_another_member_gets_the_partition(bed: GroupTestBed) -> None:
     old = stable_classic(bed)
     consumer_join(bed, "new")
     joined = join(bed, old, owning(0, 1, 2))
@@ -135,9 +121,7 @@ def test_cooperative_member_revokes_before_another_member_gets_the_partition(
 
 def test_member_that_waits_for_a_rebalance_joins_again_after_the_upgrade(bed: GroupTestBed) -> None:
     old = stable_classic(bed)
-    protocol = bed.nested(
-        ApiKey.JOIN_GROUP, 5, "JoinGroupRequestProtocol", name="range", metadata=ORDERS
-    )
+    protocol = bed.nested(ApiKey.JOIN_GROUP, 5, "JoinGroupRequestProtocol", name="range", metadata=ORDERS)
     fields: dict[str, Any] = {
         "group_id": GROUP,
         "session_timeout": timedelta(seconds=10),
@@ -166,9 +150,7 @@ def test_consumer_member_that_dies_makes_the_group_classic_again(bed: GroupTestB
 
 
 @pytest.mark.parametrize("first_upgrade", [True, False])
-def test_converted_group_survives_its_coordinator(
-    bed: GroupTestBed, *, first_upgrade: bool
-) -> None:
+def test_converted_group_survives_its_coordinator(bed: GroupTestBed, *, first_upgrade: bool) -> None:
     old = stable_classic(bed)
     consumer_join(bed, "new")
     if not first_upgrade:
@@ -310,9 +292,7 @@ def test_sync_of_a_member_that_must_join_begins_its_join_timeout(bed: GroupTestB
 def leave_all(bed: GroupTestBed, *members: tuple[str, str | None]) -> list[tuple[str, ErrorCode]]:
     """The response to a LeaveGroup of several members."""
     rows = tuple(
-        bed.nested(
-            ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name, group_instance_id=instance
-        )
+        bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name, group_instance_id=instance)
         for name, instance in members
     )
     left = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response.members
@@ -324,14 +304,10 @@ def test_leave_group_removes_members_of_the_consumer_protocol(bed: GroupTestBed)
     consumer_join(bed, "b")
     consumer_join(bed, "c", instance_id="k")
     unknown, none = ErrorCode.unknown_member_id, ErrorCode.none
-    assert leave_all(bed, ("a", "j"), ("x", None), ("", "j")) == [
-        ("a", unknown), ("x", unknown), ("", unknown),
-    ]  # fmt: skip
+    assert leave_all(bed, ("a", "j"), ("x", None), ("", "j")) == [("a", unknown), ("x", unknown), ("", unknown)]
     assert leave_all(bed, ("x", "i")) == [("x", ErrorCode.fenced_instance_id)]
     assert len(described(bed).members) == 3
-    assert leave_all(bed, ("", "i"), ("b", None), ("b", None)) == [
-        ("", none), ("b", none), ("b", none),
-    ]  # fmt: skip
+    assert leave_all(bed, ("", "i"), ("b", None), ("b", None)) == [("", none), ("b", none), ("b", none)]
     assert [row.member_id for row in described(bed).members] == ["c"]
     assert leave_all(bed, ("c", "k")) == [("c", none)]
     assert described(bed).group_state == "Empty"
@@ -357,25 +333,24 @@ def test_last_consumer_member_that_joins_by_join_group_makes_the_group_classic_i
 
 def test_static_member_that_takes_over_a_classic_group_leaves_its_epoch(bed: GroupTestBed) -> None:
     classic = join(bed, group_instance_id="i")
-    row = bed.nested(
+    row = bed.nested(ApiKey.SYNC_GROUP, 5, "SyncGroupRequestAssignment", member_id=classic.member_id, assignment=ALL)
+    bed.send(
         ApiKey.SYNC_GROUP,
         5,
-        "SyncGroupRequestAssignment",
+        group_id=GROUP,
+        generation_id=1,
         member_id=classic.member_id,
-        assignment=ALL,
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=(row,),
     )
-    bed.send(
-        ApiKey.SYNC_GROUP, 5, group_id=GROUP, generation_id=1, member_id=classic.member_id,
-        group_instance_id="i", protocol_type="consumer", protocol_name="range", assignments=(row,),
-    )  # fmt: skip
     taken = consumer_join(bed, "b", instance_id="i")
     assert (taken.member_epoch, assigned(taken, bed)) == (1, {"orders": [0, 1, 2]})
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_operations_that_a_client_may_do_to_a_group_are_shown_where_asked(
-    bed: GroupTestBed, *, asked: bool
-) -> None:
+def test_operations_that_a_client_may_do_to_a_group_are_shown_where_asked(bed: GroupTestBed, *, asked: bool) -> None:
     read, delete, describe, describe_configs, alter_configs = 3, 6, 8, 10, 11
     bits = (read, delete, describe, describe_configs, alter_configs)
     may, unasked = sum(1 << bit for bit in bits), -(2**31)

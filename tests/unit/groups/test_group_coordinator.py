@@ -11,13 +11,7 @@ from coordinator_fakes import FakeLog, Sent
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.records import (
-    GroupKey,
-    OffsetKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-)
+from harrow.cluster.groups.records import GroupKey, OffsetKey, decode_group_value, decode_key, decode_offset_value
 from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE
 from harrow.cluster.host.tap import RealTap
 from harrow.cluster.ids import TopicPartition
@@ -36,27 +30,13 @@ def fetched(bed: GroupTestBed, version: int = 7) -> Any:
     """The response's row of orders-0."""
     if version >= 8:
         topic = bed.nested(
-            ApiKey.OFFSET_FETCH,
-            version,
-            "OffsetFetchRequestTopics",
-            name="orders",
-            partition_indexes=(0,),
+            ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestTopics", name="orders", partition_indexes=(0,)
         )
-        group = bed.nested(
-            ApiKey.OFFSET_FETCH,
-            version,
-            "OffsetFetchRequestGroup",
-            group_id=GROUP,
-            topics=(topic,),
-        )
+        group = bed.nested(ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestGroup", group_id=GROUP, topics=(topic,))
         response = bed.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).response.groups[0]
     else:
         topic = bed.nested(
-            ApiKey.OFFSET_FETCH,
-            version,
-            "OffsetFetchRequestTopic",
-            name="orders",
-            partition_indexes=(0,),
+            ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestTopic", name="orders", partition_indexes=(0,)
         )
         response = bed.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).response
     if getattr(response, "error_code", ErrorCode.none) is not ErrorCode.none:
@@ -106,10 +86,7 @@ def test_leave_of_one_or_several_members_reports_an_error_for_each(bed: GroupTes
     member_id, _ = joined(bed)
     old = bed.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id="nobody")
     assert old.response.error_code is ErrorCode.unknown_member_id
-    rows = tuple(
-        bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name)
-        for name in (member_id, "nobody")
-    )
+    rows = tuple(bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name) for name in (member_id, "nobody"))
     response = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response
     errors = [row.error_code for row in response.members]
     assert errors == [ErrorCode.none, ErrorCode.unknown_member_id]
@@ -134,9 +111,7 @@ def test_offset_commit_response_follows_the_replication_and_then_fetch_returns_i
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_offset_fetch_of_every_version_returns_the_committed_offset(
-    bed: GroupTestBed, version: int
-) -> None:
+def test_offset_fetch_of_every_version_returns_the_committed_offset(bed: GroupTestBed, version: int) -> None:
     commit(bed, 41)
     row = fetched(bed, version)
     assert (row.committed_offset, row.metadata, row.error_code) == (41, "m", ErrorCode.none)
@@ -279,9 +254,7 @@ def test_unknown_records_are_skipped_and_reported() -> None:
     assert len(warnings) == 2
 
 
-def test_stable_group_is_described_and_listed_and_an_empty_group_is_deleted(
-    bed: GroupTestBed,
-) -> None:
+def test_stable_group_is_described_and_listed_and_an_empty_group_is_deleted(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     commit(bed, 41, member_id, generation)
     (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).response.groups
@@ -327,17 +300,13 @@ def test_deletion_of_a_group_covers_a_commit_in_progress(bed: GroupTestBed) -> N
 def test_deleted_offset_is_not_returned_by_offset_fetch(bed: GroupTestBed) -> None:
     commit(bed, 41)
     row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
-    topic = bed.nested(
-        ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name="orders", partitions=(row,)
-    )
+    topic = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name="orders", partitions=(row,))
     response = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).response
     assert response.error_code is ErrorCode.none
     assert fetched(bed).committed_offset == -1
 
 
-def test_join_with_a_session_timeout_out_of_bounds_or_an_empty_group_id_is_refused(
-    bed: GroupTestBed,
-) -> None:
+def test_join_with_a_session_timeout_out_of_bounds_or_an_empty_group_id_is_refused(bed: GroupTestBed) -> None:
     strict = GroupTestBed(group_min_session_timeout_ms=20_000)
     strict.lead(HOME)
     assert join(strict).response.error_code is ErrorCode.invalid_session_timeout

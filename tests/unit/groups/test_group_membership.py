@@ -18,12 +18,7 @@ from harrow.cluster.groups.members import (
 )
 from harrow.cluster.groups.membership import Group
 from harrow.cluster.groups.rebalance import GroupLimits
-from harrow.cluster.groups.states import (
-    HEARTBEAT_ERRORS,
-    SYNC_ERRORS,
-    TRANSITIONS,
-    GroupState,
-)
+from harrow.cluster.groups.states import HEARTBEAT_ERRORS, SYNC_ERRORS, TRANSITIONS, GroupState
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -316,9 +311,7 @@ def test_failed_write_of_a_static_member_restores_its_session() -> None:
 
 @pytest.mark.parametrize("first", [ErrorCode.not_coordinator, ErrorCode.none])
 @pytest.mark.parametrize("in_order", [True, False])
-def test_failed_write_of_a_static_member_restores_the_id_that_the_log_has(
-    first: ErrorCode, in_order: bool
-) -> None:
+def test_failed_write_of_a_static_member_restores_the_id_that_the_log_has(first: ErrorCode, in_order: bool) -> None:
     group = static_group()
     replaced_twice = [writes(group.join(join(name, instance="i"), 10))[0] for name in ("b", "c")]
     results = list(zip(replaced_twice, (first, ErrorCode.not_coordinator), strict=True))

@@ -33,9 +33,7 @@ ORDERS = TopicPartition("orders", 2)
 
 def test_offset_commit_record_equals_kafkas_bytes() -> None:
     assert encode_offset_key("g", ORDERS).hex() == "000100016700066f726465727300000002"
-    value = OffsetValue(
-        offset=Offset(258), leader_epoch=LeaderEpoch(7), metadata="m", timestamp_ms=1
-    )
+    value = OffsetValue(offset=Offset(258), leader_epoch=LeaderEpoch(7), metadata="m", timestamp_ms=1)
     golden = "000300000000000001020000000700016d0000000000000001"
     assert encode_offset_value(value).hex() == golden
 
@@ -52,9 +50,7 @@ def test_group_metadata_record_equals_kafkas_bytes() -> None:
         subscription=b"s",
         assignment=b"a",
     )
-    value = GroupValue(
-        protocol_type="p", generation=3, protocol="r", leader="m", since_ms=9, members=(member,)
-    )
+    value = GroupValue(protocol_type="p", generation=3, protocol="r", leader="m", since_ms=9, members=(member,))
     golden = (
         "0003"
         "000170"
@@ -77,12 +73,8 @@ def test_group_metadata_record_equals_kafkas_bytes() -> None:
 
 def test_values_of_older_versions_are_decoded() -> None:
     v1 = bytes.fromhex("00010000000000000005000000000000000000010000000000000002")
-    assert decode_offset_value(v1) == OffsetValue(
-        offset=Offset(5), timestamp_ms=1, expire_timestamp_ms=2
-    )
-    v0 = bytes.fromhex(
-        "000000017000000003ffffffff0000000100016d000163000168000000010000000000000000"
-    )
+    assert decode_offset_value(v1) == OffsetValue(offset=Offset(5), timestamp_ms=1, expire_timestamp_ms=2)
+    v0 = bytes.fromhex("000000017000000003ffffffff0000000100016d000163000168000000010000000000000000")
     (member,) = decode_group_value(v0).members
     assert member.rebalance_timeout_ms == member.session_timeout_ms == 1
 
@@ -96,12 +88,7 @@ def test_keys_round_trip(group: str, topic: str, partition: int) -> None:
 
 @given(I64, I32, TEXT, I64)
 def test_offset_values_round_trip(offset: int, epoch: int, metadata: str, at_ms: int) -> None:
-    value = OffsetValue(
-        offset=Offset(offset),
-        leader_epoch=LeaderEpoch(epoch),
-        metadata=metadata,
-        timestamp_ms=at_ms,
-    )
+    value = OffsetValue(offset=Offset(offset), leader_epoch=LeaderEpoch(epoch), metadata=metadata, timestamp_ms=at_ms)
     assert decode_offset_value(encode_offset_value(value)) == value
 
 
@@ -109,12 +96,7 @@ def test_offset_values_round_trip(offset: int, epoch: int, metadata: str, at_ms:
 def test_offset_value_with_an_expiration_of_its_own_is_stored_as_version_1(
     offset: int, metadata: str, at_ms: int, expires_ms: int
 ) -> None:
-    value = OffsetValue(
-        offset=Offset(offset),
-        metadata=metadata,
-        timestamp_ms=at_ms,
-        expire_timestamp_ms=expires_ms,
-    )
+    value = OffsetValue(offset=Offset(offset), metadata=metadata, timestamp_ms=at_ms, expire_timestamp_ms=expires_ms)
     encoded = encode_offset_value(value)
     assert encoded[:2] == b"\x00\x01"
     assert decode_offset_value(encoded) == value

@@ -31,10 +31,7 @@ def test_a_subscription_is_read_by_us_and_by_kafka_python(
 
 @given(held=PARTITIONS, version=st.integers(0, 3))
 def test_an_assignment_of_kafka_python_is_read(held: dict[str, list[int]], version: int) -> None:
-    rows = [
-        Assignment.TopicPartition(topic=topic, partitions=numbers)
-        for topic, numbers in held.items()
-    ]
+    rows = [Assignment.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in held.items()]
     data = Assignment(assigned_partitions=rows, user_data=b"").encode(version=version)
     assert assigned_in(data) == {topic: tuple(numbers) for topic, numbers in held.items()}
 

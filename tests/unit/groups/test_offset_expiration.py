@@ -7,17 +7,7 @@ from datetime import timedelta
 import pytest
 from coordinator_fakes import FakeLog
 from group_fakes import GroupTestBed
-from group_requests import (
-    GROUP,
-    HOME,
-    commit,
-    committed_offsets,
-    heartbeat,
-    join,
-    joined,
-    leave,
-    subscription,
-)
+from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, join, joined, leave, subscription
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.records import (
     GroupKey,
@@ -83,19 +73,13 @@ def test_offset_of_a_group_without_members_expires_after_its_commit(bed: GroupTe
     assert committed_offsets(bed) == {}
     assert group_state(bed) == "Dead"
     parcels = TopicPartition("parcels", 0)
-    assert tombstones(bed) == [
-        OffsetKey(GROUP, ORDERS),
-        OffsetKey(GROUP, parcels),
-        GroupKey(GROUP),
-    ]
+    assert tombstones(bed) == [OffsetKey(GROUP, ORDERS), OffsetKey(GROUP, parcels), GroupKey(GROUP)]
     reload(bed)
     assert committed_offsets(bed) == {}
     assert group_state(bed) == "Dead"
 
 
-def test_offset_expires_after_the_group_became_empty_not_after_its_commit(
-    bed: GroupTestBed,
-) -> None:
+def test_offset_expires_after_the_group_became_empty_not_after_its_commit(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     commit(bed, 41, member_id, generation)
     keep_alive(bed, member_id, generation, 3 * MINUTE_MS)
@@ -120,13 +104,9 @@ def test_time_at_which_a_group_became_empty_survives_a_failover(bed: GroupTestBe
     assert committed_offsets(bed) == {}
 
 
-def test_commit_time_counts_where_the_stored_group_does_not_say_since_when_it_is_empty(
-    bed: GroupTestBed,
-) -> None:
+def test_commit_time_counts_where_the_stored_group_does_not_say_since_when_it_is_empty(bed: GroupTestBed) -> None:
     now_ms = bed.host.clock.wall_ms()
-    value = GroupValue(
-        protocol_type="consumer", generation=3, protocol=None, leader=None, since_ms=-1
-    )
+    value = GroupValue(protocol_type="consumer", generation=3, protocol=None, leader=None, since_ms=-1)
     offset = OffsetValue(offset=Offset(41), timestamp_ms=now_ms - MINUTE_MS // 2)
     bed.resign(HOME)
     log = bed.replicas.logs[HOME] = FakeLog()
@@ -142,9 +122,7 @@ def test_commit_time_counts_where_the_stored_group_does_not_say_since_when_it_is
     assert committed_offsets(bed) == {}
 
 
-def test_offset_of_a_topic_that_no_member_subscribes_to_expires_in_a_live_group(
-    bed: GroupTestBed,
-) -> None:
+def test_offset_of_a_topic_that_no_member_subscribes_to_expires_in_a_live_group(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed, metadata=subscription("orders"))
     commit(bed, 41, member_id, generation)
     commit(bed, 7, member_id, generation, topic="parcels")
@@ -203,9 +181,7 @@ def test_commit_that_follows_the_tombstone_in_the_log_stays(bed: GroupTestBed) -
     assert committed_offsets(bed) == {("orders", 0): 42}
 
 
-def test_group_that_a_member_joins_while_its_tombstone_is_in_progress_stays(
-    bed: GroupTestBed,
-) -> None:
+def test_group_that_a_member_joins_while_its_tombstone_is_in_progress_stays(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     commit(bed, 41, member_id, generation)
     leave(bed, member_id)
@@ -241,9 +217,7 @@ def test_retention_time_of_an_old_commit_request_replaces_the_brokers(
     assert committed_offsets(bed) == {}
 
 
-def test_empty_group_without_offsets_is_removed_by_a_tombstone_at_the_next_check(
-    bed: GroupTestBed,
-) -> None:
+def test_empty_group_without_offsets_is_removed_by_a_tombstone_at_the_next_check(bed: GroupTestBed) -> None:
     member_id, _ = joined(bed)
     leave(bed, member_id)
     assert group_state(bed) == "Empty"
@@ -254,9 +228,7 @@ def test_empty_group_without_offsets_is_removed_by_a_tombstone_at_the_next_check
     assert tombstones(bed) == [GroupKey(GROUP)]
 
 
-def test_empty_group_that_gave_out_a_member_id_is_kept_until_the_member_joins(
-    bed: GroupTestBed,
-) -> None:
+def test_empty_group_that_gave_out_a_member_id_is_kept_until_the_member_joins(bed: GroupTestBed) -> None:
     member_id = join(bed).response.member_id
     bed.host.advance(2 * CHECK_MS)
     assert join(bed, member_id).response.error_code is ErrorCode.none
@@ -281,9 +253,7 @@ def test_offsets_of_a_deleted_topic_are_removed_and_others_stay(bed: GroupTestBe
     assert committed_offsets(bed) == {("orders", 0): 41}
 
 
-def test_offsets_of_a_deleted_topic_are_removed_from_a_group_with_members(
-    bed: GroupTestBed,
-) -> None:
+def test_offsets_of_a_deleted_topic_are_removed_from_a_group_with_members(bed: GroupTestBed) -> None:
     commit(bed, 41, *joined(bed))
     bed.cache.change(orders=0)
     assert committed_offsets(bed) == {}

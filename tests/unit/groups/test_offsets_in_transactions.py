@@ -31,16 +31,26 @@ def commit_in_transaction(
     bed: GroupTestBed, offset: int, *, version: int = 3, producer: int = PRODUCER, **member: Any
 ) -> Sent:
     row = bed.nested(
-        ApiKey.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitRequestPartition",
-        partition_index=0, committed_offset=offset, committed_metadata="m",
-    )  # fmt: skip
+        ApiKey.TXN_OFFSET_COMMIT,
+        version,
+        "TxnOffsetCommitRequestPartition",
+        partition_index=0,
+        committed_offset=offset,
+        committed_metadata="m",
+    )
     topic = bed.nested(
         ApiKey.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitRequestTopic", name="orders", partitions=(row,)
-    )  # fmt: skip
+    )
     return bed.send(
-        ApiKey.TXN_OFFSET_COMMIT, version, transactional_id="payments", group_id=GROUP,
-        producer_id=producer, producer_epoch=0, topics=(topic,), **member,
-    )  # fmt: skip
+        ApiKey.TXN_OFFSET_COMMIT,
+        version,
+        transactional_id="payments",
+        group_id=GROUP,
+        producer_id=producer,
+        producer_epoch=0,
+        topics=(topic,),
+        **member,
+    )
 
 
 def error_of(sent: Sent) -> ErrorCode:
@@ -51,18 +61,20 @@ def end(bed: GroupTestBed, *, commit: bool, producer: int = PRODUCER) -> list[Er
     """The marker of the transaction; its result, once there is one."""
     results: list[ErrorCode] = []
     marker = Marker(
-        producer_id=producer, producer_epoch=1, coordinator_epoch=3, commit=commit, client_version=2,
+        producer_id=producer,
+        producer_epoch=1,
+        coordinator_epoch=3,
+        commit=commit,
+        client_version=2,
         partitions=(TopicPartition("__consumer_offsets", HOME),),
-    )  # fmt: skip
+    )
     bed.coordinator.end_transaction(HOME, marker, 5, results.append)
     bed.host.run_due()
     return results
 
 
 def stable(bed: GroupTestBed) -> tuple[ErrorCode, int]:
-    topic = bed.nested(
-        ApiKey.OFFSET_FETCH, 7, "OffsetFetchRequestTopic", name="orders", partition_indexes=(0,)
-    )
+    topic = bed.nested(ApiKey.OFFSET_FETCH, 7, "OffsetFetchRequestTopic", name="orders", partition_indexes=(0,))
     sent = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=(topic,), require_stable=True)
     row = sent.response.topics[0].partitions[0]
     return row.error_code, row.committed_offset
@@ -202,9 +214,14 @@ def test_the_tap_has_an_offset_when_its_marker_makes_it_valid(bed: GroupTestBed)
     sent: list[int] = []
 
     def committed(
-        group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
-        by: Committer, kind: int = OFFSET_COMMITTED,
-    ) -> None:  # fmt: skip
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+        by: Committer,
+        kind: int = OFFSET_COMMITTED,
+    ) -> None:
         assert by.producer_id >= 0
         if kind == OFFSET_SENT:
             sent.extend(offset for _, offset in offsets)

@@ -27,24 +27,26 @@ def bed() -> GroupTestBed:
 def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int) -> ErrorCode:
     version, name = 5, ApiKey.TXN_OFFSET_COMMIT
     row = bed.nested(
-        name, version, "TxnOffsetCommitRequestPartition",
-        partition_index=0, committed_offset=5, committed_metadata="",
-    )  # fmt: skip
-    topic = bed.nested(
-        name, version, "TxnOffsetCommitRequestTopic", name="orders", partitions=(row,)
+        name, version, "TxnOffsetCommitRequestPartition", partition_index=0, committed_offset=5, committed_metadata=""
     )
+    topic = bed.nested(name, version, "TxnOffsetCommitRequestTopic", name="orders", partitions=(row,))
     sent = bed.send(
-        name, version, transactional_id="t", group_id=GROUP, producer_id=7, producer_epoch=0,
-        topics=(topic,), member_id=member_id, generation_id=epoch,
-    )  # fmt: skip
+        name,
+        version,
+        transactional_id="t",
+        group_id=GROUP,
+        producer_id=7,
+        producer_epoch=0,
+        topics=(topic,),
+        member_id=member_id,
+        generation_id=epoch,
+    )
     return ErrorCode(sent.response.topics[0].partitions[0].error_code)
 
 
 def delete(bed: GroupTestBed, topic: str) -> tuple[ErrorCode, list[ErrorCode]]:
     row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
-    wanted = bed.nested(
-        ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name=topic, partitions=(row,)
-    )
+    wanted = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name=topic, partitions=(row,))
     response: Any = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(wanted,)).response
     rows = [found.error_code for name in response.topics for found in name.partitions]
     return response.error_code, rows
@@ -73,9 +75,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted(bed: GroupTestBed) -> None
     assert committed_offsets(bed) == {}
 
 
-def test_offsets_that_no_member_subscribes_to_expire_and_an_empty_group_is_removed(
-    bed: GroupTestBed,
-) -> None:
+def test_offsets_that_no_member_subscribes_to_expire_and_an_empty_group_is_removed(bed: GroupTestBed) -> None:
     epoch = consumer_join(bed, "a").member_epoch
     for topic in ("orders", "parcels"):
         commit(bed, 5, "a", epoch, topic=topic)

@@ -5,12 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from harrow.cluster.groups.consumer.assignors import (
-    ASSIGNORS,
-    Subscriber,
-    assign_range,
-    assign_uniform,
-)
+from harrow.cluster.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
 from harrow.cluster.groups.consumer.members import NO_PARTITIONS, Partitions, each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,13 +17,8 @@ subscriptions = st.dictionaries(
 )
 
 
-def members(
-    topics: dict[str, frozenset[UUID]], before: dict[str, Partitions] | None = None
-) -> list[Subscriber]:
-    return [
-        Subscriber(name, None, wanted, (before or {}).get(name, NO_PARTITIONS))
-        for name, wanted in topics.items()
-    ]
+def members(topics: dict[str, frozenset[UUID]], before: dict[str, Partitions] | None = None) -> list[Subscriber]:
+    return [Subscriber(name, None, wanted, (before or {}).get(name, NO_PARTITIONS)) for name, wanted in topics.items()]
 
 
 def count(partitions: Partitions) -> int:
@@ -38,10 +28,7 @@ def count(partitions: Partitions) -> int:
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(topics=counts, first=subscriptions, then=subscriptions)
 def test_each_partition_of_a_subscribed_topic_goes_to_one_subscriber(
-    name: str,
-    topics: dict[UUID, int],
-    first: dict[str, frozenset[UUID]],
-    then: dict[str, frozenset[UUID]],
+    name: str, topics: dict[UUID, int], first: dict[str, frozenset[UUID]], then: dict[str, frozenset[UUID]]
 ) -> None:
     assign = ASSIGNORS[name]
     found = assign(members(then, assign(members(first), topics)), topics)
@@ -54,11 +41,7 @@ def test_each_partition_of_a_subscribed_topic_goes_to_one_subscriber(
     assert all(partitions.keys() <= then[member] for member, partitions in found.items())
 
 
-@given(
-    topics=counts,
-    first=st.sets(st.sampled_from("abcdef")),
-    then=st.sets(st.sampled_from("abcdef"), min_size=1),
-)
+@given(topics=counts, first=st.sets(st.sampled_from("abcdef")), then=st.sets(st.sampled_from("abcdef"), min_size=1))
 def test_uniform_is_balanced_and_moves_no_more_than_balance_needs(
     topics: dict[UUID, int], first: set[str], then: set[str]
 ) -> None:

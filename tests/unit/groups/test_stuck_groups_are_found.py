@@ -108,9 +108,14 @@ NAMES = [scenario.__name__ for scenario, *_ in PLANTED]
 
 @pytest.mark.parametrize(("scenario", "where", "name", "bug"), PLANTED, ids=NAMES)
 def test_a_coordinator_that_waits_for_ever_is_found(
-    bed: GroupTestBed, judge: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, scenario: Scenario,
-    where: object, name: str, bug: Any,
-) -> None:  # fmt: skip
+    bed: GroupTestBed,
+    judge: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Scenario,
+    where: object,
+    name: str,
+    bug: Any,
+) -> None:
     monkeypatch.setattr(where, name, bug)
     for _ in scenario(bed):
         pass

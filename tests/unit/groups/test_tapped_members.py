@@ -50,9 +50,15 @@ def assignment(*partitions: int) -> bytes:
 
 def member(name: str, *partitions: int) -> Member:
     return Member(
-        member_id=name, group_instance_id=None, client_id="app", client_host="", rebalance_timeout_ms=1,
-        session_timeout_ms=1, protocols=(), assignment=assignment(*partitions),
-    )  # fmt: skip
+        member_id=name,
+        group_instance_id=None,
+        client_id="app",
+        client_host="",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        protocols=(),
+        assignment=assignment(*partitions),
+    )
 
 
 def group_of(*members: Member, generation: int = 3, protocol_type: str = "consumer") -> Group:
@@ -103,10 +109,19 @@ def static_group(tap: MemberTap, tapped: TappedMembers) -> Group:
 def replacement(group: Group, member_id: str) -> WriteGroupMetadata:
     """The write for a static member that joins again and gets `member_id`."""
     join = JoinRequest(
-        token=member_id, member_id="", new_member_id=member_id, group_instance_id="i", client_id="app", client_host="",
-        session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=(Protocol("range", b""),),
-        member_id_required=False, can_skip_assignment=True,
-    )  # fmt: skip
+        token=member_id,
+        member_id="",
+        new_member_id=member_id,
+        group_instance_id="i",
+        client_id="app",
+        client_host="",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+        protocol_type="consumer",
+        protocols=(Protocol("range", b""),),
+        member_id_required=False,
+        can_skip_assignment=True,
+    )
     (write,) = (w for w in group.join(join, 0) if isinstance(w, WriteGroupMetadata))
     return write
 
@@ -125,9 +140,7 @@ def test_a_static_member_owns_its_partitions_when_its_replacement_is_committed()
 
 
 @pytest.mark.parametrize("last_result_first", [False, True])
-def test_a_static_member_that_is_replaced_twice_before_a_commit_fails_stays_the_owner(
-    last_result_first: bool,
-) -> None:
+def test_a_static_member_that_is_replaced_twice_before_a_commit_fails_stays_the_owner(last_result_first: bool) -> None:
     tap, tapped = MemberTap(), TappedMembers()
     group = static_group(tap, tapped)
     pending = [replacement(group, name) for name in ("b", "c")]
@@ -145,8 +158,6 @@ def test_assignments_that_the_broker_cannot_read_have_no_owner() -> None:
     damaged = member("a", 0)
     damaged.assignment = b"\0\0\0\0\0\7x"
     tapped.report(tap, group_of(damaged), LEADER_EPOCH)
-    tapped.report(
-        tap, group_of(member("b", 1), generation=4, protocol_type="connect"), LEADER_EPOCH
-    )
+    tapped.report(tap, group_of(member("b", 1), generation=4, protocol_type="connect"), LEADER_EPOCH)
     assert ("a", 3, []) in tap.rows
     assert all(name != "b" for name, _, _ in tap.rows)

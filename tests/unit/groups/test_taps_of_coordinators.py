@@ -30,9 +30,16 @@ class ListedTap(NoTap):
         self.timeouts_ms.add(now.timeout_ms)
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
-        leader_epoch: int = -1, instance: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        group: str,
+        member: str,
+        client: str,
+        *,
+        generation: int,
+        partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1,
+        instance: str | None = None,
+    ) -> None:
         """One call."""
         del group, client, instance
         self.owners.append((member, generation, len(list(partitions)), leader_epoch))
@@ -44,9 +51,7 @@ def tap(bed: GroupTestBed) -> ListedTap:
     return made
 
 
-def test_a_new_coordinator_reports_the_owners_of_a_consumer_group(
-    bed: GroupTestBed, tap: ListedTap
-) -> None:
+def test_a_new_coordinator_reports_the_owners_of_a_consumer_group(bed: GroupTestBed, tap: ListedTap) -> None:
     consumer_join(bed, "a")
     assert tap.owners == [("a", 1, 3, 1)]
     bed.resign(HOME)
@@ -80,9 +85,7 @@ def test_the_tap_has_each_state_of_a_consumer_group(bed: GroupTestBed, tap: List
     assert tap.states[-1] == ("Empty", 4, 0, 1)
 
 
-def test_a_new_coordinator_reports_the_state_that_its_log_has(
-    bed: GroupTestBed, tap: ListedTap
-) -> None:
+def test_a_new_coordinator_reports_the_state_that_its_log_has(bed: GroupTestBed, tap: ListedTap) -> None:
     joined(bed)
     join(bed, join(bed).response.member_id)  # a rebalance, which the log does not have
     assert tap.states[-1] == ("PreparingRebalance", 1, 2, 1)
@@ -106,9 +109,7 @@ def expired(bed: GroupTestBed) -> list[tuple[object, object, object]]:
     ]
 
 
-def test_the_trace_has_a_classic_member_whose_session_timed_out_and_none_that_left(
-    bed: GroupTestBed,
-) -> None:
+def test_the_trace_has_a_classic_member_whose_session_timed_out_and_none_that_left(bed: GroupTestBed) -> None:
     left, _ = joined(bed)
     leave(bed, left)
     member, _ = joined(bed)

@@ -36,9 +36,7 @@ def off_after(faults: ClockFaults, passed_ms: int) -> int:
         ("strobe", {"by_ms": 9, "period_ms": 20}, {0: 9, 19: 9, 20: 0, 39: 0, 40: 9}),
     ],
 )
-def test_a_clock_is_off_by_what_was_set(
-    kind: str, fields: dict[str, Any], off: dict[int, int]
-) -> None:
+def test_a_clock_is_off_by_what_was_set(kind: str, fields: dict[str, Any], off: dict[int, int]) -> None:
     faults = begun(kind, **fields)
     assert {passed: off_after(faults, passed) for passed in off} == off
     [row] = faults.report(START_WALL, START_MONOTONIC)
@@ -46,8 +44,7 @@ def test_a_clock_is_off_by_what_was_set(
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields"),
-    [("leap", {}), ("skew", {"rate": -1}), ("strobe", {"by_ms": 5}), ("jump", {"by_ms": 10**13})],
+    ("kind", "fields"), [("leap", {}), ("skew", {"rate": -1}), ("strobe", {"by_ms": 5}), ("jump", {"by_ms": 10**13})]
 )
 def test_an_error_that_no_clock_has_is_refused(kind: str, fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="clock fault"):

@@ -35,9 +35,7 @@ def test_armed_write_fault_fails_from_the_nth_call_for_count_calls(
 ) -> None:
     file = disk.open(str(tmp_path / "x"))
     faults.arm("write", nth=2, count=2, error="ENOSPC")
-    assert [result_of(file.append, [b"ab"]) for _ in range(5)] == [
-        "ok", "ENOSPC", "ENOSPC", "ok", "ok"
-    ]  # fmt: skip
+    assert [result_of(file.append, [b"ab"]) for _ in range(5)] == ["ok", "ENOSPC", "ENOSPC", "ok", "ok"]
     assert file.read_at(0, 10) == b"ababab"
     assert not faults.live
     (row,) = faults.report()
@@ -100,9 +98,7 @@ def test_armed_fault_fails_each_call_of_its_operation(
     assert {result_of(call) for call in every.values()} == {"ok"}
 
 
-def test_control_operations_arm_report_and_clear_a_fault(
-    faults: DiskFaults, disk: RealDisk
-) -> None:
+def test_control_operations_arm_report_and_clear_a_fault(faults: DiskFaults, disk: RealDisk) -> None:
     operations = faults.operations()
     armed = operations["disk.fail"]({"operation": "rename", "path": "*/no/*", "error": "EROFS"})
     assert result_of(disk.make_folder, "/no/where") == "EROFS"
@@ -113,8 +109,7 @@ def test_control_operations_arm_report_and_clear_a_fault(
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"operation": "seek"}, {"error": "ENOTHING"}, {"nth": 0}, {"error": "", "delay_ms": 0}],
+    "fields", [{"operation": "seek"}, {"error": "ENOTHING"}, {"nth": 0}, {"error": "", "delay_ms": 0}]
 )
 def test_arm_with_an_invalid_field_is_refused(faults: DiskFaults, fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
@@ -131,9 +126,7 @@ def test_lock_is_exclusive_until_released(disk: RealDisk, tmp_path: Path) -> Non
     disk.lock(str(tmp_path / ".lock")).release()
 
 
-def test_region_is_readable_after_its_file_is_closed_and_removed(
-    disk: RealDisk, tmp_path: Path
-) -> None:
+def test_region_is_readable_after_its_file_is_closed_and_removed(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "log"))
     file.append([b"0123456789"])
     region = file.region(2, 5)

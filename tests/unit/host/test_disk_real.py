@@ -33,9 +33,7 @@ def test_append_returns_its_position_and_raises_the_size(disk: RealDisk, tmp_pat
     again.close()
 
 
-def test_append_of_more_parts_than_iov_max_writes_all_of_them(
-    disk: RealDisk, tmp_path: Path
-) -> None:
+def test_append_of_more_parts_than_iov_max_writes_all_of_them(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "log"))
     parts = [bytes([i % 251]) * 3 for i in range(IOV_MAX * 2 + 5)]
     file.append([b"head"])
@@ -44,9 +42,7 @@ def test_append_of_more_parts_than_iov_max_writes_all_of_them(
     file.close()
 
 
-def test_append_continues_a_partial_write(
-    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_append_continues_a_partial_write(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = disk.open(str(tmp_path / "log"))
     file.append([b"before"])
     real = os.pwritev
@@ -101,9 +97,7 @@ def test_replace_leaves_no_temporary_file(disk: RealDisk, tmp_path: Path) -> Non
     assert disk.modified_ms(path) > 1_600_000_000_000
 
 
-def test_folder_operations_work_and_reading_an_absent_file_is_refused(
-    disk: RealDisk, tmp_path: Path
-) -> None:
+def test_folder_operations_work_and_reading_an_absent_file_is_refused(disk: RealDisk, tmp_path: Path) -> None:
     folder = str(tmp_path / "a" / "b")
     disk.make_folder(folder)
     disk.make_folder(folder)

@@ -56,9 +56,7 @@ class Pair:
             made.append(Recorder(link))
             return made[0]
 
-        await self.client.network.connect(
-            Peer("broker", "1"), "127.0.0.1", self.port, make, timeout_ms=timeout_ms
-        )
+        await self.client.network.connect(Peer("broker", "1"), "127.0.0.1", self.port, make, timeout_ms=timeout_ms)
         return made[0]
 
     async def op(self, host: RealHost, op: str, **fields: Any) -> dict[str, Any]:
@@ -128,9 +126,7 @@ def test_frame_in_many_small_pieces_is_reassembled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
-def test_invalid_frame_size_closes_only_its_connection_with_one_log_line(
-    tmp_path: Path, size: int
-) -> None:
+def test_invalid_frame_size_closes_only_its_connection_with_one_log_line(tmp_path: Path, size: int) -> None:
     async def main() -> None:
         async with pair(tmp_path, max_frame_bytes=1000) as p:
             good = await p.connect()
@@ -206,9 +202,7 @@ def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "both"])
-def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(
-    tmp_path: Path, direction: str
-) -> None:
+def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(tmp_path: Path, direction: str) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
@@ -227,10 +221,7 @@ def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(
                 assert [await caller.frames.get() for _ in frames] == frames
             report = await p.op(p.client, "links")
             [link] = report["links"]
-            assert (link["blocked_in"], link["blocked_out"]) == (
-                direction != "out",
-                direction != "in",
-            )
+            assert (link["blocked_in"], link["blocked_out"]) == (direction != "out", direction != "in")
             if direction != "in":
                 assert link["held_out_bytes"] == sum(map(len, frames)) + 4 * len(frames)
                 assert called.frames.empty()
@@ -353,9 +344,7 @@ def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path) -> N
     run(main())
 
 
-def test_accepted_link_with_unread_responses_stops_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accepted_link_with_unread_responses_stops_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1_000_000)
 
     peaks: list[int] = []
@@ -384,9 +373,7 @@ def test_accepted_link_with_unread_responses_stops_reading(
     run(main())
 
 
-def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refused(
-    tmp_path: Path,
-) -> None:
+def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             with pytest.raises(ConfigError, match="brokers"):
@@ -400,9 +387,7 @@ def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refuse
     run(main())
 
 
-def test_close_of_an_acceptor_refuses_connections_while_another_process_holds_the_socket(
-    tmp_path: Path,
-) -> None:
+def test_close_of_an_acceptor_refuses_connections_while_another_process_holds_the_socket(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             sock = socket.socket()

@@ -46,9 +46,7 @@ def file_of(tmp_path: Path, data: bytes) -> RealFile:
     return file
 
 
-def test_buffers_and_regions_of_every_size_are_received_in_order(
-    tmp_path: Path, sent: list[int]
-) -> None:
+def test_buffers_and_regions_of_every_size_are_received_in_order(tmp_path: Path, sent: list[int]) -> None:
     rng = random.Random(7)
     data = rng.randbytes(3_000_000)
     file = file_of(tmp_path, data)
@@ -75,12 +73,7 @@ def test_buffers_and_regions_of_every_size_are_received_in_order(
             assert await ends.read(1) == b""
 
     run(main())
-    large = [
-        len(plain)
-        for frame in frames
-        for sent_part, plain in frame
-        if not isinstance(sent_part, bytes)
-    ]
+    large = [len(plain) for frame in frames for sent_part, plain in frame if not isinstance(sent_part, bytes)]
     assert sum(sent) == sum(size for size in large if size >= REGION_BYTES_LEAST)
 
 

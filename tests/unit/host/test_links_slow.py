@@ -237,9 +237,7 @@ def test_block_of_a_slow_link_holds_due_frames_and_heal_delivers_them() -> None:
     run(main())
 
 
-def test_slow_link_with_many_delayed_bytes_stops_reading_and_continues(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slow_link_with_many_delayed_bytes_stops_reading_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1000)
 
     async def main() -> None:
@@ -254,9 +252,7 @@ def test_slow_link_with_many_delayed_bytes_stops_reading_and_continues(
     run(main())
 
 
-def test_delayed_regions_are_received_in_order_while_rules_change(
-    tmp_path: Path,
-) -> None:
+def test_delayed_regions_are_received_in_order_while_rules_change(tmp_path: Path) -> None:
     async def main() -> None:
         draw = random.Random(11)
         data = draw.randbytes(400_000)
@@ -307,12 +303,10 @@ def test_stop_of_a_host_sends_delayed_frames(tmp_path: Path) -> None:
         with sock:
             link = await host.network.connect(
                 Peer("broker", "1"), "127.0.0.1", sock.getsockname()[1], lambda _: Handler(), timeout_ms=5000
-            )  # fmt: skip
+            )
             there, _ = await asyncio.get_running_loop().sock_accept(sock)
             operation = {"op": "links.slow", "peers": ["broker 1"], "delay_ms": FAR_MS}
-            assert (await host.control.answer(json.dumps(operation).encode()))["links"] == [
-                "broker 1"
-            ]
+            assert (await host.control.answer(json.dumps(operation).encode()))["links"] == ["broker 1"]
             link.send([b"last frame"])
             await host.stop()
             with there:

@@ -29,9 +29,7 @@ def _fail_at_once() -> None:
 FAILURES: dict[str, Callable[[RealHost], object]] = {
     "a task": lambda host: host.tasks.spawn(_fail(), name="a task"),
     "a timer": lambda host: host.tasks.call_later(0, _fail_at_once),
-    "a thread": lambda host: host.tasks.spawn(
-        host.tasks.run_blocking(_fail_at_once), name="a thread"
-    ),
+    "a thread": lambda host: host.tasks.spawn(host.tasks.run_blocking(_fail_at_once), name="a thread"),
 }
 
 
@@ -50,9 +48,7 @@ def test_a_failed_allocation_ends_the_process_and_is_traced(tmp_path: Path, name
 async def _serve(folder: Path, fail: Callable[[RealHost], object]) -> None:
     host = RealHost("broker-1", str(folder))
     fail(host)
-    await asyncio.wait_for(
-        asyncio.get_running_loop().create_future(), 60
-    )  # the process ends before
+    await asyncio.wait_for(asyncio.get_running_loop().create_future(), 60)  # the process ends before
 
 
 def test_no_batch_follows_one_that_a_failed_allocation_left_in_the_file(

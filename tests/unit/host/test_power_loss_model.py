@@ -60,8 +60,7 @@ def tree(folder: Folder, *, durable: bool) -> dict[str, bytes | None]:
 
 def on_disk(root: Path) -> dict[str, bytes | None]:
     return {
-        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
-        for path in sorted(root.rglob("*"))
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))
     }
 
 
@@ -105,11 +104,37 @@ class DiskModel:
         return where, folder, name, file
 
     def step(self) -> None:
-        getattr(self, "do_" + self.rng.choice((
-            "make_folder", "open", "open", "append", "append", "append", "write_at", "truncate", "sync", "sync",
-            "sync_file", "sync_folder", "replace", "rename", "remove", "remove_folder", "map", "scribble",
-            "scribble", "resize", "sync_map", "incarnation", "by_hand",
-        )))()  # fmt: skip
+        getattr(
+            self,
+            "do_"
+            + self.rng.choice(
+                (
+                    "make_folder",
+                    "open",
+                    "open",
+                    "append",
+                    "append",
+                    "append",
+                    "write_at",
+                    "truncate",
+                    "sync",
+                    "sync",
+                    "sync_file",
+                    "sync_folder",
+                    "replace",
+                    "rename",
+                    "remove",
+                    "remove_folder",
+                    "map",
+                    "scribble",
+                    "scribble",
+                    "resize",
+                    "sync_map",
+                    "incarnation",
+                    "by_hand",
+                )
+            ),
+        )()
 
     def bytes(self, most: int = 3000) -> bytes:
         return self.rng.randbytes(self.rng.randint(1, most))
@@ -283,8 +308,7 @@ def may_be_left(found: dict[str, bytes | None], folder: Folder, prefix: str) -> 
         possible.append(dict(possible[-1]))
         put(possible[-1], change)
     return any(
-        set(names) == here
-        and all(node_may_be_left(found, node, prefix + name) for name, node in names.items())
+        set(names) == here and all(node_may_be_left(found, node, prefix + name) for name, node in names.items())
         for names in possible
     )
 
@@ -383,15 +407,7 @@ def test_power_loss_tears_and_zeroes_unsynced_appends_for_some_seed(tmp_path: Pa
         disk.close()
         lose_power(str(folder / "journal"), seed=seed)
         left = (folder / "data" / "log").read_bytes()
-        kind = (
-            empty
-            if not left
-            else zeroed
-            if b"\0" in left
-            else torn
-            if len(left) < 20_000
-            else whole
-        )
+        kind = empty if not left else zeroed if b"\0" in left else torn if len(left) < 20_000 else whole
         kind.add(seed)
     assert whole and zeroed and torn and empty
 

@@ -13,9 +13,7 @@ async def draw(folder: Path) -> int:
     return host.random.getrandbits(128)
 
 
-def test_restarted_host_draws_other_numbers_and_the_next_run_repeats_them(
-    tmp_path: Path,
-) -> None:
+def test_restarted_host_draws_other_numbers_and_the_next_run_repeats_them(tmp_path: Path) -> None:
     """A restarted broker once drew an old topic's id for a new topic, and fetches by id reached the wrong topic."""
     first, second = asyncio.run(draw(tmp_path / "a")), asyncio.run(draw(tmp_path / "a"))
     assert first != second

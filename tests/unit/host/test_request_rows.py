@@ -45,7 +45,7 @@ def broker_of(run: Path) -> Path:
 
 def asked(
     api: int, at: int, *, client: str = "app", error: int = 0, flags: int = 0, subject: str | None = None
-) -> TappedRequest:  # fmt: skip
+) -> TappedRequest:
     return TappedRequest(client, int(api), error, at, at + 5, flags, subject)
 
 
@@ -65,16 +65,21 @@ def test_a_request_has_its_row_and_its_count_at_once(run: Path) -> None:
     )
     found = read_requests(run)
     wanted = ClientRequest(
-        client="app", api="OffsetFetch", error="NOT_COORDINATOR", broker=2, invoked_ns=20, completed_ns=25,
+        client="app",
+        api="OffsetFetch",
+        error="NOT_COORDINATOR",
+        broker=2,
+        invoked_ns=20,
+        completed_ns=25,
         subject="billing",
-    )  # fmt: skip
+    )
     assert found.recorded and not found.cut
     assert [row.api for row in found.rows] == ["FindCoordinator", "OffsetFetch"]
     assert found.rows[1] == wanted
     assert read_requests(run, {"OffsetFetch"}).rows == [wanted]
     assert count_requests(run)[1] == RequestCount(
         client="app", api="OffsetFetch", error="NOT_COORDINATOR", broker=2, count=1, first_ns=20, last_ns=25
-    )  # fmt: skip
+    )
     tap.close()
 
 
@@ -82,9 +87,7 @@ def test_successes_of_hot_requests_are_counted_and_their_errors_have_rows(run: P
     error = int(ErrorCode.offset_out_of_range)
     rows = [asked(ApiKey.FETCH, at) for at in range(0, 50, 10)]
     write(run, *rows, asked(ApiKey.FETCH, 60, error=error)).close()
-    assert [(row.api, row.error) for row in read_requests(run).rows] == [
-        ("Fetch", "OFFSET_OUT_OF_RANGE")
-    ]
+    assert [(row.api, row.error) for row in read_requests(run).rows] == [("Fetch", "OFFSET_OUT_OF_RANGE")]
     counts = {(row.api, row.error): row for row in count_requests(run)}
     assert counts["Fetch", ""].count == 5
     assert (counts["Fetch", ""].first_ns, counts["Fetch", ""].last_ns) == (0, 45)
@@ -96,8 +99,10 @@ def test_flags_say_what_became_of_the_response(run: Path) -> None:
     write(run, *(asked(ApiKey.FETCH, at, flags=flag) for at, flag in enumerate(flags))).close()
     rows = read_requests(run).rows
     assert [(row.lost, row.unanswered, row.hit) for row in rows] == [
-        (True, False, False), (False, True, False), (False, True, True)
-    ]  # fmt: skip
+        (True, False, False),
+        (False, True, False),
+        (False, True, True),
+    ]
 
 
 def test_the_next_process_of_the_broker_continues_the_counts(run: Path) -> None:
@@ -140,9 +145,7 @@ def test_a_full_table_counts_the_rest_together(run: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(request_tap, "COUNTERS_MOST", 3)
     clients = ("a", "b", "c", "d", "a", "e")
     write(run, *(asked(ApiKey.METADATA, at, client=name) for at, name in enumerate(clients)))
-    write(
-        run, asked(ApiKey.METADATA, 50, client="e"), asked(ApiKey.METADATA, 60, client="a")
-    ).close()
+    write(run, asked(ApiKey.METADATA, 50, client="e"), asked(ApiKey.METADATA, 60, client="a")).close()
     counts = {row.client: row for row in count_requests(run)}
     assert {name: row.count for name, row in counts.items()} == {"a": 3, "b": 1, OTHERS_NAME: 4}
     assert counts[OTHERS_NAME].last_ns == 55

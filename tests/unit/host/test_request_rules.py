@@ -108,16 +108,19 @@ def test_a_request_is_read_only_for_a_predicate_and_once_for_several() -> None:
 @pytest.mark.parametrize(
     ("where", "accepted"),
     [
-        ({"topic": "orders"}, True), ({"topic": "ord*"}, True), ({"topic": "order"}, False),
-        ({"topic": "orders", "partition": 0}, True), ({"topic": "orders", "partition": 1}, False),
-        ({"partition": 1}, True), ({"partition": 2}, False),
-        ({"group": "billing", "topic": "bills"}, True), ({"group": "shipping", "topic": "bills"}, False),
+        ({"topic": "orders"}, True),
+        ({"topic": "ord*"}, True),
+        ({"topic": "order"}, False),
+        ({"topic": "orders", "partition": 0}, True),
+        ({"topic": "orders", "partition": 1}, False),
+        ({"partition": 1}, True),
+        ({"partition": 2}, False),
+        ({"group": "billing", "topic": "bills"}, True),
+        ({"group": "shipping", "topic": "bills"}, False),
         ({"transactional_id": "*"}, False),
     ],
-)  # fmt: skip
-def test_all_fields_of_a_predicate_hold_for_the_request(
-    where: dict[str, Any], accepted: bool
-) -> None:
+)
+def test_all_fields_of_a_predicate_hold_for_the_request(where: dict[str, Any], accepted: bool) -> None:
     assert Where.parse(where).accepts(ORDERS) is accepted
     assert Where.parse(where).to_json() == where
 
@@ -137,9 +140,7 @@ def test_a_wrong_predicate_is_refused(where: dict[str, Any], words: str) -> None
         Where.parse(where)
 
 
-@pytest.mark.parametrize(
-    "given", [{"nth": 0}, {"count": 0}, {"probability": 0}, {"probability": 1.1}]
-)
+@pytest.mark.parametrize("given", [{"nth": 0}, {"count": 0}, {"probability": 0}, {"probability": 1.1}])
 def test_wrong_numbers_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(given))}="):
         Bench(given)

@@ -32,8 +32,13 @@ def test_a_rule_that_matches_no_client_reports_who_used_its_api_and_who_did_not(
     rules = RequestRules[RequestRule]()
     ask(rules, client("before"), COMMIT)
     rules.arm(RequestRule(id=1, api_key=COMMIT, nth=1, client="billing*"))
-    for peer, api in ((client("one-0"), COMMIT), (client("two"), FETCH), (client("one-0"), COMMIT),
-                      (client("two"), PRODUCE), (Peer(kind="broker", name="2"), FETCH)):  # fmt: skip
+    for peer, api in (
+        (client("one-0"), COMMIT),
+        (client("two"), FETCH),
+        (client("one-0"), COMMIT),
+        (client("two"), PRODUCE),
+        (Peer(kind="broker", name="2"), FETCH),
+    ):
         assert ask(rules, peer, api) is None
     (row,) = rules.report()
     assert (row["seen"], row["armed"]) == (0, True)

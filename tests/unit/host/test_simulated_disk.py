@@ -234,14 +234,11 @@ def test_power_loss_leaves_a_state_that_the_file_had_since_its_last_sync(
         for candidate in (before + data[:kept], before + bytes(kept))
     ]
     grown = [
-        state
-        + after[len(state) :][:kept]  # a write beyond the end, and an extension, tear the same way
+        state + after[len(state) :][:kept]  # a write beyond the end, and an extension, tear the same way
         for state, after in pairwise(since)
         for kept in range(len(after) + 1)
     ]
     zeroed = [
-        state + bytes(kept)
-        for state, after in pairwise(since)
-        for kept in range(max(0, len(after) - len(state)) + 1)
+        state + bytes(kept) for state, after in pairwise(since) for kept in range(max(0, len(after) - len(state)) + 1)
     ]
     assert left in since or left in torn or left in grown or left in zeroed

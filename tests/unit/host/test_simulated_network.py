@@ -153,9 +153,7 @@ def test_isolated_machine_receives_no_frame_until_heal(pair: Pair, mode: str) ->
         assert len(end.closed) == len(pair.accepted[0].closed) == 1
 
 
-def test_connect_to_an_isolated_machine_times_out_and_to_a_killed_one_is_refused(
-    pair: Pair,
-) -> None:
+def test_connect_to_an_isolated_machine_times_out_and_to_a_killed_one_is_refused(pair: Pair) -> None:
     assert pair.server.host is not None
     pair.server.host.knobs.block(["client *"], "in")
     refused = pair.connecting(timeout_ms=100)

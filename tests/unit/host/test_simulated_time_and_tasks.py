@@ -28,9 +28,7 @@ def boot(world: World, name: str = "one") -> SimHost:
     return Machine(world, name, Peer("broker", name)).boot()
 
 
-def run(
-    world: World, host: SimHost, body: Callable[[], Any], limit_ms: float = 10_000
-) -> list[Any]:
+def run(world: World, host: SimHost, body: Callable[[], Any], limit_ms: float = 10_000) -> list[Any]:
     """Run a coroutine to its end; return its result, or the exception that it raised."""
     ended: list[Any] = []
 
@@ -95,9 +93,7 @@ def test_wait_that_times_out_cancels_the_coroutine_and_runs_its_finally(world: W
     assert seen == ["cleaned"]
 
 
-def test_cancel_ends_a_task_at_its_wait_without_a_timeout_error(
-    world: World,
-) -> None:
+def test_cancel_ends_a_task_at_its_wait_without_a_timeout_error(world: World) -> None:
     host, seen = boot(world), Seen()
 
     async def body() -> None:
@@ -150,16 +146,12 @@ def test_uncaught_exception_is_traced(world: World) -> None:
     host.tasks.spawn(body(), name="broken")
     host.tasks.call_soon(int, "x")
     world.loop.run_for(1)
-    failed = [
-        str(fields["error"]) for _, _, event, fields in world.trace.events if event == "task.failed"
-    ]
+    failed = [str(fields["error"]) for _, _, event, fields in world.trace.events if event == "task.failed"]
     assert failed[0] == "ValueError: oops"
     assert failed[1].startswith("ValueError: invalid literal")
 
 
-def test_paused_incarnation_runs_its_timers_after_resume_and_a_killed_one_does_not(
-    world: World,
-) -> None:
+def test_paused_incarnation_runs_its_timers_after_resume_and_a_killed_one_does_not(world: World) -> None:
     first, other, seen = boot(world, "one"), boot(world, "other"), Seen()
     began = first.clock.monotonic_ms()
 
@@ -200,9 +192,7 @@ def test_finally_in_a_killed_process_has_no_effect(world: World) -> None:
     assert not host.machine.disk.exists("/one/late")
 
 
-def test_a_coroutine_that_never_starts_closes_the_one_it_holds_without_a_warning(
-    world: World,
-) -> None:
+def test_a_coroutine_that_never_starts_closes_the_one_it_holds_without_a_warning(world: World) -> None:
     host = boot(world)
 
     async def inner() -> None:

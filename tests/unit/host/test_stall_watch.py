@@ -36,9 +36,7 @@ def work() -> None:
 
 
 @pytest.mark.parametrize("used", ["little", "much"])
-def test_a_loop_that_stood_still_is_traced_with_the_cpu_time_of_its_process(
-    tmp_path: Path, used: str
-) -> None:
+def test_a_loop_that_stood_still_is_traced_with_the_cpu_time_of_its_process(tmp_path: Path, used: str) -> None:
     async def main() -> None:
         host = RealHost("broker-1", str(tmp_path))
         await host.start()

@@ -23,13 +23,7 @@ from harrow.cluster.host.coordinator_tap import (
     TRANSACTION_ROW,
 )
 from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.seam import (
-    GROUP_STATES,
-    OFFSET_COMMITTED,
-    OFFSET_SENT,
-    Committer,
-    TappedGroup,
-)
+from harrow.cluster.host.seam import GROUP_STATES, OFFSET_COMMITTED, OFFSET_SENT, Committer, TappedGroup
 from harrow.cluster.host.tap import (
     FETCHED,
     FLAG_FILTERED,
@@ -47,15 +41,16 @@ from hypothesis import strategies as st
 
 
 def batch(
-    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20,
-    base_timestamp: int = 1, max_timestamp: int = 2,
-) -> bytes:  # fmt: skip
-    tail = (
-        struct.pack(
-            ">hiqqqhii", attributes, count - 1, base_timestamp, max_timestamp, 900, 3, 50, count
-        )
-        + body
-    )
+    base: int,
+    count: int,
+    *,
+    crc: int = 7,
+    attributes: int = 0,
+    body: bytes = b"r" * 20,
+    base_timestamp: int = 1,
+    max_timestamp: int = 2,
+) -> bytes:
+    tail = struct.pack(">hiqqqhii", attributes, count - 1, base_timestamp, max_timestamp, 900, 3, 50, count) + body
     return struct.pack(">qiibI", base, 4 + 1 + 4 + len(tail), 0, 2, crc) + tail
 
 
@@ -83,9 +78,7 @@ def test_struct_and_dtype_have_the_same_size() -> None:
 def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
     t = tap(tmp_path)
     sent = batch(0, 3, crc=11) + batch(0, 2, crc=0xFFFF_FFFF)
-    t.produced(
-        "app", "orders", 4, base_offset=100, error=0, acks=-1, invoked_ns=5, batches=sent, lost=True
-    )
+    t.produced("app", "orders", 4, base_offset=100, error=0, acks=-1, invoked_ns=5, batches=sent, lost=True)
     t.close()
     rows = read(tmp_path)
     assert rows["kind"].tolist() == [PRODUCED] * 2
@@ -109,9 +102,7 @@ def test_produced_batch_is_created_at_its_base_timestamp(tmp_path: Path) -> None
     t = tap(tmp_path)
     common: dict[str, Any] = {"base_offset": 0, "error": 0, "acks": 1, "lost": False}
     for timestamp in (now_ms - 4_000, now_ms + 10**9, -(2**63), 2**63 - 1):
-        t.produced(
-            "app", "orders", 0, invoked_ns=now_ns, batches=batch(0, 1, base_timestamp=timestamp), **common
-        )  # fmt: skip
+        t.produced("app", "orders", 0, invoked_ns=now_ns, batches=batch(0, 1, base_timestamp=timestamp), **common)
     t.close()
     waited, ahead, ancient, absurd = read(tmp_path)
     assert waited["created_ns"] == pytest.approx(now_ns - 4 * 10**9, abs=2 * 10**9)
@@ -123,9 +114,7 @@ def test_produced_batch_is_created_at_its_base_timestamp(tmp_path: Path) -> None
 def test_rows_keep_the_headers_timestamps_and_when_the_request_was_read(tmp_path: Path) -> None:
     t = tap(tmp_path)
     sent = batch(0, 2, base_timestamp=4, max_timestamp=9)
-    t.produced(
-        "app", "orders", 0, base_offset=0, error=0, acks=1, invoked_ns=5, batches=sent, lost=False
-    )
+    t.produced("app", "orders", 0, base_offset=0, error=0, acks=1, invoked_ns=5, batches=sent, lost=False)
     t.fetched("app", "orders", 0, offset=0, invoked_ns=7, batches=[sent])
     t.close()
     produced, fetched = read(tmp_path)
@@ -147,9 +136,7 @@ def test_refused_batch_has_no_offsets(tmp_path: Path) -> None:
     assert rows["count"].tolist() == [3, 0]
 
 
-def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(
-    tmp_path: Path,
-) -> None:
+def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(tmp_path: Path) -> None:
     t = tap(tmp_path)
     control = batch(14, 1, attributes=0x20)
     whole = [batch(5, 5), batch(10, 4), control, batch(15, 1)]
@@ -157,10 +144,7 @@ def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(
     t.close()
     rows = read(tmp_path)
     assert rows["kind"].tolist() == [FETCHED, FETCHED]
-    assert list(zip(rows["base_offset"].tolist(), rows["last_offset"].tolist(), strict=True)) == [
-        (12, 13),
-        (15, 15),
-    ]
+    assert list(zip(rows["base_offset"].tolist(), rows["last_offset"].tolist(), strict=True)) == [(12, 13), (15, 15)]
 
 
 def test_restart_continues_names_and_rows(tmp_path: Path) -> None:
@@ -187,10 +171,7 @@ def test_committed_offsets_have_a_row_for_each_partition(tmp_path: Path) -> None
     tap(tmp_path).close()
     rows: Any = np.frombuffer((tmp_path / "tap.commits").read_bytes(), dtype=COMMIT_DTYPE)
     text = names(tmp_path)
-    shown = [
-        (text[row["group"]], text[row["topic"]], row["partition"], row["offset"], row["error"])
-        for row in rows
-    ]
+    shown = [(text[row["group"]], text[row["topic"]], row["partition"], row["offset"], row["error"]) for row in rows]
     orders, returns = ("billing", "orders", 1, 7), ("billing", "returns", 0, 2**40)
     assert shown == [(*orders, 0), (*returns, 0), (*orders, 16), (*returns, 16)]
     assert (rows["invoked_ns"] == 5).all()
@@ -225,32 +206,27 @@ def test_a_transaction_has_a_row_for_each_partition(tmp_path: Path) -> None:
     known = names(tmp_path)
     found = [(known[row["topic"]], row["partition"], row["state"]) for row in rows]
     assert found == [("orders", 0, 2), ("bills", 3, 2)]
-    assert [int(rows[0][name]) for name in ("producer_id", "producer_epoch", "timeout_ms")] == [
-        900,
-        -1,
-        60_000,
-    ]
+    assert [int(rows[0][name]) for name in ("producer_id", "producer_epoch", "timeout_ms")] == [900, -1, 60_000]
 
 
 def test_a_member_owns_what_it_was_given_until_it_releases_it(tmp_path: Path) -> None:
     t = tap(tmp_path)
     first, second, third = (TopicPartition("orders", number) for number in range(3))
-    for generation, owned in (
-        (1, (first, second)),
-        (1, (first, second)),
-        (2, (second, third)),
-        (2, ()),
-    ):
+    for generation, owned in ((1, (first, second)), (1, (first, second)), (2, (second, third)), (2, ())):
         t.member("billing", "m", "app", generation=generation, partitions=owned)
     t.close()
     rows = coordinator_rows(tmp_path, "tap.members", MEMBER_DTYPE)
-    found = list(
-        zip(*(rows[name].tolist() for name in ("kind", "generation", "partition")), strict=True)
-    )
+    found = list(zip(*(rows[name].tolist() for name in ("kind", "generation", "partition")), strict=True))
     owns, released = MEMBER_OWNS, MEMBER_RELEASED
     assert found == [
-        (owns, 1, 0), (owns, 1, 1), (released, 1, 0), (owns, 2, 1), (owns, 2, 2), (released, 2, 1), (released, 2, 2)
-    ]  # fmt: skip
+        (owns, 1, 0),
+        (owns, 1, 1),
+        (released, 1, 0),
+        (owns, 2, 1),
+        (owns, 2, 2),
+        (released, 2, 1),
+        (released, 2, 2),
+    ]
 
 
 def test_a_later_coordinator_reports_an_owner_again(tmp_path: Path) -> None:
@@ -262,9 +238,7 @@ def test_a_later_coordinator_reports_an_owner_again(tmp_path: Path) -> None:
         (7, None, [first]),
         (7, "host-1", []),
     ):
-        t.member(
-            "billing", "m", "app", generation=3, partitions=owned, leader_epoch=leader_epoch, instance=instance
-        )  # fmt: skip
+        t.member("billing", "m", "app", generation=3, partitions=owned, leader_epoch=leader_epoch, instance=instance)
     t.close()
     rows = coordinator_rows(tmp_path, "tap.members", MEMBER_DTYPE)
     names_of_fields = ("kind", "leader_epoch", "partition")
@@ -284,8 +258,11 @@ def test_a_group_has_a_row_for_each_change(tmp_path: Path) -> None:
     assert [GROUP_STATES[row["state"]] for row in rows] == ["Reconciling", "Empty"]
     assert rows["members"].tolist() == [2, 0]
     assert [int(rows[0][name]) for name in ("partition", "generation", "leader_epoch", "timeout_ms")] == [
-        3, 7, 5, 45_000
-    ]  # fmt: skip
+        3,
+        7,
+        5,
+        45_000,
+    ]
     assert GROUP_ROW.size == np.dtype(GROUP_DTYPE).itemsize
 
 

@@ -36,9 +36,13 @@ def test_emit_writes_one_json_line_with_time_and_host(tmp_path: Path) -> None:
     assert before <= first["t_ns"] <= time.monotonic_ns()
     assert first["wall_ms"] > 1_600_000_000_000
     assert {k: v for k, v in first.items() if k not in ("t_ns", "wall_ms")} == {
-        "host": "broker-1", "event": "partition.isr", "topic": "ördérs\n", "isr": [1, 2], "odd": [1, 3],
+        "host": "broker-1",
+        "event": "partition.isr",
+        "topic": "ördérs\n",
+        "isr": [1, 2],
+        "odd": [1, 3],
         "raw": "01",
-    }  # fmt: skip
+    }
     assert second["event"] == "broker.ready"
 
 
@@ -74,9 +78,7 @@ def test_repeated_warnings_are_limited_and_counted(tmp_path: Path) -> None:
     for _ in range(20):
         t.log("warning", "closing the link to client 8: invalid frame")
     t.close()
-    lines = [
-        line.split(maxsplit=3)[3] for line in (tmp_path / "broker.log").read_text().splitlines()
-    ]
+    lines = [line.split(maxsplit=3)[3] for line in (tmp_path / "broker.log").read_text().splitlines()]
     closing = [line for line in lines if line.startswith("closing the link")]
     assert len(closing) == 2 * WARNINGS_A_SECOND
     left_out = [line for line in lines if "left out" in line]
@@ -135,12 +137,9 @@ def test_armed_delay_waits_at_the_failpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "action", "nth"),
-    [("no.such", "crash", 1), (AFTER_APPEND, "explode", 1), (AFTER_APPEND, "crash", 0)],
+    ("name", "action", "nth"), [("no.such", "crash", 1), (AFTER_APPEND, "explode", 1), (AFTER_APPEND, "crash", 0)]
 )
-def test_arm_with_an_invalid_argument_is_refused(
-    tmp_path: Path, name: str, action: str, nth: int
-) -> None:
+def test_arm_with_an_invalid_argument_is_refused(tmp_path: Path, name: str, action: str, nth: int) -> None:
     t = trace(tmp_path)
     with pytest.raises(ConfigError):
         RealFailpoints(t).arm(name, action, nth=nth)

@@ -10,12 +10,7 @@ from harrow.cluster.broker_folder import TAP_WATERMARKS
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam import Watermarks
 from harrow.cluster.host.tap import NoTap, RealTap
-from harrow.cluster.host.watermark_tap import (
-    WATERMARK_DTYPE,
-    WATERMARK_ROW,
-    WATERMARKS_FETCHED,
-    WATERMARKS_LISTED,
-)
+from harrow.cluster.host.watermark_tap import WATERMARK_DTYPE, WATERMARK_ROW, WATERMARKS_FETCHED, WATERMARKS_LISTED
 
 Said = tuple[int, int, int, int]
 
@@ -37,16 +32,20 @@ def test_a_fetch_response_has_a_row_with_what_it_says(tmp_path: Path) -> None:
     rows = write(tmp_path, Watermarks("orders", 2, 7, 40, 30, 20, 99))
     assert WATERMARK_ROW.size == rows.dtype.itemsize
     wanted = {
-        "kind": WATERMARKS_FETCHED, "partition": 2, "leader_epoch": 7, "topic_id": 99, "high_watermark": 40,
-        "last_stable_offset": 30, "log_start_offset": 20, "invoked_ns": 5,
-    }  # fmt: skip
+        "kind": WATERMARKS_FETCHED,
+        "partition": 2,
+        "leader_epoch": 7,
+        "topic_id": 99,
+        "high_watermark": 40,
+        "last_stable_offset": 30,
+        "log_start_offset": 20,
+        "invoked_ns": 5,
+    }
     assert {name: int(rows[0][name]) for name in wanted} == wanted
 
 
 def test_a_listing_has_the_high_watermark_or_the_last_stable_offset(tmp_path: Path) -> None:
-    said = [
-        Watermarks.listed("orders", 2, 7, 40, committed=committed) for committed in (False, True)
-    ]
+    said = [Watermarks.listed("orders", 2, 7, 40, committed=committed) for committed in (False, True)]
     rows = write(tmp_path, *said, listed=True)
     assert rows["kind"].tolist() == [WATERMARKS_LISTED] * 2
     assert rows["high_watermark"].tolist() == [40, -1]

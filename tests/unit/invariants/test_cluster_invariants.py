@@ -40,9 +40,10 @@ def replica(cluster: SimulatedCluster, node: int) -> Partition:
 
 def leader_of(cluster: SimulatedCluster) -> int:
     leaders = [
-        node for node, process in cluster.brokers.items()
+        node
+        for node, process in cluster.brokers.items()
         if process.ready and (found := cluster.broker(node).replicas.partition(TP)) and found.is_leader
-    ]  # fmt: skip
+    ]
     return max(leaders, key=lambda node: replica(cluster, node).leader_epoch, default=-1)
 
 
@@ -78,9 +79,7 @@ def append(cluster: SimulatedCluster, count: int = RECORDS) -> None:
 
     def replicated() -> bool:
         return all(
-            replica(cluster, node).high_watermark == end
-            for node, process in cluster.brokers.items()
-            if process.ready
+            replica(cluster, node).high_watermark == end for node, process in cluster.brokers.items() if process.ready
         )
 
     assert cluster.run_until(replicated, 5_000)
@@ -138,16 +137,17 @@ def propose_as_follower(cluster: SimulatedCluster) -> None:
 
 def propose_without_the_leader(cluster: SimulatedCluster) -> None:
     found = replica(cluster, leader_of(cluster))
-    found.isr_state.proposal = proposal_of(
-        found, tuple(node for node in found.isr if node != found.node_id)
-    )
+    found.isr_state.proposal = proposal_of(found, tuple(node for node in found.isr if node != found.node_id))
 
 
 def proposal_of(found: Partition, isr: tuple[NodeId, ...]) -> IsrProposal:
     return IsrProposal(
-        isr=isr, leader_epoch=found.leader_epoch, controller_epoch=found.controller_epoch,
-        expected_version=found.version, cause="by hand",
-    )  # fmt: skip
+        isr=isr,
+        leader_epoch=found.leader_epoch,
+        controller_epoch=found.controller_epoch,
+        expected_version=found.version,
+        cause="by hand",
+    )
 
 
 def propose_an_expired_broker(cluster: SimulatedCluster) -> None:
@@ -210,9 +210,12 @@ def send_a_complete_update_without_topics(cluster: SimulatedCluster) -> None:
     """As a controller that has not loaded the topics."""
     cache = cluster.broker(2).cache
     request = UpdateMetadataRequest(
-        controller_id=cache.controller_id, type=FULL, controller_epoch=cache.controller_epoch, topic_states=(),
+        controller_id=cache.controller_id,
+        type=FULL,
+        controller_epoch=cache.controller_epoch,
+        topic_states=(),
         live_brokers=(),
-    )  # fmt: skip
+    )
     cache.update(request)
 
 
@@ -347,12 +350,8 @@ def row(path: str, data: object, version: int = 0, owner: int = 0) -> NodeRow:
     return NodeRow(path, text, version, 1, 1, 1, 0, owner)
 
 
-def state(
-    leader: int, isr: list[int], *, epoch: int = 0, version: int = 0, controller: int = 1
-) -> NodeRow:
-    data = {
-        "controller_epoch": controller, "leader": leader, "version": 1, "leader_epoch": epoch, "isr": isr,
-    }  # fmt: skip
+def state(leader: int, isr: list[int], *, epoch: int = 0, version: int = 0, controller: int = 1) -> NodeRow:
+    data = {"controller_epoch": controller, "leader": leader, "version": 1, "leader_epoch": epoch, "isr": isr}
     return row("/brokers/topics/orders/partitions/0/state", data, version)
 
 
@@ -442,8 +441,6 @@ def test_ephemeral_node_of_an_ended_session_is_refused() -> None:
         (0, 0, []),
     ],
 )
-def test_epochs_within_a_range_begin_at_its_start(
-    low: int, end: int, expected: list[tuple[int, int]]
-) -> None:
+def test_epochs_within_a_range_begin_at_its_start(low: int, end: int, expected: list[tuple[int, int]]) -> None:
     epochs = [EpochEntry(LeaderEpoch(e), Offset(at)) for e, at in ((1, 0), (3, 10), (7, 25))]
     assert within(epochs, low, end) == expected

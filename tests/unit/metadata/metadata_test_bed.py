@@ -74,9 +74,7 @@ class TreeRegistry:
     async def create(
         self, path: str, data: str = "", *, sequential: bool = False, make_parents: bool = False
     ) -> Created:
-        found: Created = await self._do(
-            Create(path, data, sequential=sequential, make_parents=make_parents)
-        )
+        found: Created = await self._do(Create(path, data, sequential=sequential, make_parents=make_parents))
         return found
 
     async def ensure(self, path: str, data: str = "") -> None:
@@ -123,9 +121,7 @@ def partition(
 def topic(name: str, topic_id: str | None, *rows: Any) -> internal.UpdateMetadataTopicState:
     """One topic as the controller sends it."""
     return internal.UpdateMetadataTopicState(
-        topic_name=name,
-        topic_id=None if topic_id is None else topic_id_of(topic_id),
-        partition_states=rows,
+        topic_name=name, topic_id=None if topic_id is None else topic_id_of(topic_id), partition_states=rows
     )
 
 
@@ -166,14 +162,10 @@ def update(
 class MetadataTestBed:
     """Broker 1, the controller of three brokers."""
 
-    def __init__(
-        self, host: ManualHost | None = None, *, controller_acts: bool = True, **settings: object
-    ) -> None:
+    def __init__(self, host: ManualHost | None = None, *, controller_acts: bool = True, **settings: object) -> None:
         self.host = host or ManualHost()
         self.registry = TreeRegistry()
-        self.config = BrokerConfig.parse(
-            {name.replace("_", "."): v for name, v in settings.items()}
-        )
+        self.config = BrokerConfig.parse({name.replace("_", "."): v for name, v in settings.items()})
         self.listener = CLIENT_LISTENER
         self.cache = MetadataCache(self.host, NodeId(1), "BROKERS")
         self.admin = TopicAdmin(self.host, self.registry, self.cache, self.config)  # type: ignore[arg-type] # parts
@@ -190,20 +182,14 @@ class MetadataTestBed:
         topics: list[Any] = []
         for path, data in nodes.items():
             name = path.removeprefix("/brokers/topics/")
-            if (
-                path.startswith("/brokers/topics/")
-                and self.cache.topic(name) is None
-                and name not in marked
-            ):
+            if path.startswith("/brokers/topics/") and self.cache.topic(name) is None and name not in marked:
                 node = json.loads(data)
                 rows = [partition(int(p), r[0], r) for p, r in node["partitions"].items()]
                 topics.append(topic(name, node["topic_id"], *rows))
         for name in marked:
             known = self.cache.topic(name)
             if known is not None:
-                topics.append(
-                    topic(name, None, *(partition(p, DELETED_LEADER, ()) for p in known.partitions))
-                )
+                topics.append(topic(name, None, *(partition(p, DELETED_LEADER, ()) for p in known.partitions)))
         if topics:
             self.cache.update(update(*topics))
 
@@ -215,9 +201,16 @@ class MetadataTestBed:
         body = messages.encode_request(api_key, version, s.root(**fields))
         answers: list[Any] = []
         request = Request(
-            api_key, version, 1, "test", body, 0, client_context(listener=self.listener), 0,
+            api_key,
+            version,
+            1,
+            "test",
+            body,
+            0,
+            client_context(listener=self.listener),
+            0,
             lambda parts, _on_send: answers.append(parts),
-        )  # fmt: skip
+        )
         try:
             running = self.table[api_key](request)
             if running is not None:

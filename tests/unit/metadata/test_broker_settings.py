@@ -82,9 +82,7 @@ def test_these_dynamic_settings_are_refused(texts: dict[str, str], node: str, pr
     assert problem in refused.value.message
 
 
-def test_a_default_of_all_brokers_that_the_broker_overrides_is_not_compared_with_its_threads() -> (
-    None
-):
+def test_a_default_of_all_brokers_that_the_broker_overrides_is_not_compared_with_its_threads() -> None:
     check_broker_settings({"num.io.threads": "3"}, config(num_io_threads="16"), ALL)
 
 
@@ -129,11 +127,7 @@ def test_an_internal_setting_is_described_only_where_it_is_set() -> None:
 
 # as Apache Kafka 4.2 lists them: names that share a bucket among them
 OF_TOPICS = ["segment.bytes", "retention.ms", "compression.gzip.level", "flush.messages"]
-OF_BROKERS = [
-    "log.cleaner.min.compaction.lag.ms",
-    "offsets.topic.num.partitions",
-    "log.flush.interval.messages",
-]
+OF_BROKERS = ["log.cleaner.min.compaction.lag.ms", "offsets.topic.num.partitions", "log.flush.interval.messages"]
 
 
 def test_entries_have_the_order_of_kafkas_map() -> None:

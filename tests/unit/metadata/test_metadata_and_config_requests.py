@@ -77,7 +77,7 @@ INSIDE = replace(CLIENT_LISTENER, name="INSIDE")
     ("listener", "hostname", "port", "nodes"),
     [(CLIENT_LISTENER, "h", 9000, (1, 2, 3)), (BROKER_LISTENER, "h", 8000, (1, 2, 3)), (INSIDE, "i", 7000, (1, 3))],
     ids=lambda value: getattr(value, "name", None),
-)  # fmt: skip
+)
 def test_brokers_are_listed_with_the_addresses_of_the_requests_listener(
     listener: Listener, hostname: str, port: int, nodes: tuple[int, ...]
 ) -> None:
@@ -88,20 +88,14 @@ def test_brokers_are_listed_with_the_addresses_of_the_requests_listener(
         expected = [(node, hostname, port + node) for node in nodes]
         response = await metadata(bed, 12, "orders")
         assert [(row.node_id, row.host, row.port) for row in response.brokers] == expected
-        described = await bed.request(
-            DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1
-        )
+        described = await bed.request(DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1)
         assert [(row.broker_id, row.host, row.port) for row in described.brokers] == expected
 
     run_on_host(scenario)
 
 
-@pytest.mark.parametrize(
-    ("version", "code"), [(5, "leader_not_available"), (6, "listener_not_found")]
-)
-def test_live_leader_without_the_clients_listener_has_its_own_error(
-    version: int, code: str
-) -> None:
+@pytest.mark.parametrize(("version", "code"), [(5, "leader_not_available"), (6, "listener_not_found")])
+def test_live_leader_without_the_clients_listener_has_its_own_error(version: int, code: str) -> None:
     async def scenario(host: ManualHost) -> None:
         bed = bed_with_orders(host)
         bed.cache.update(update(inside=(1, 3)))
@@ -139,8 +133,7 @@ def test_metadata_by_topic_id_returns_the_topic() -> None:
     async def scenario(host: ManualHost) -> None:
         s = messages.schema(METADATA, 12, "request")
         rows = tuple(
-            s.MetadataRequestTopic(name=None, topic_id=topic_id_of(text))
-            for text in (ID, "BQIDBAUGBwgREhMUFRYXGA")
+            s.MetadataRequestTopic(name=None, topic_id=topic_id_of(text)) for text in (ID, "BQIDBAUGBwgREhMUFRYXGA")
         )
         response = await bed_with_orders(host).request(METADATA, 12, topics=rows)
         assert [(row.name, row.error_code) for row in response.topics] == [
@@ -168,24 +161,9 @@ def test_unknown_topic_is_created_once_for_repeated_requests() -> None:
 def test_auto_creation_needs_permission_brokers_and_a_valid_name() -> None:
     async def scenario(host: ManualHost) -> None:
         for bed, fields, name, code in (
-            (
-                MetadataTestBed(host),
-                {"allow_auto_topic_creation": False},
-                "new",
-                ErrorCode.unknown_topic_or_partition,
-            ),
-            (
-                MetadataTestBed(host, auto_create_topics_enable=False),
-                {},
-                "new",
-                ErrorCode.unknown_topic_or_partition,
-            ),
-            (
-                MetadataTestBed(host, default_replication_factor=4),
-                {},
-                "new",
-                ErrorCode.unknown_topic_or_partition,
-            ),
+            (MetadataTestBed(host), {"allow_auto_topic_creation": False}, "new", ErrorCode.unknown_topic_or_partition),
+            (MetadataTestBed(host, auto_create_topics_enable=False), {}, "new", ErrorCode.unknown_topic_or_partition),
+            (MetadataTestBed(host, default_replication_factor=4), {}, "new", ErrorCode.unknown_topic_or_partition),
             (MetadataTestBed(host), {}, "a b", ErrorCode.invalid_topic_exception),
         ):
             (row,) = (await metadata(bed, 12, name, **fields)).topics
@@ -225,9 +203,7 @@ def test_metadata_is_served_without_the_registry() -> None:
 def test_describe_cluster_returns_brokers_controller_and_cluster_id(version: int) -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        response = await bed.request(
-            DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
-        )
+        response = await bed.request(DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True)
         assert (response.error_code, response.controller_id) == (ErrorCode.none, 1)
         assert [row.broker_id for row in response.brokers] == [1, 2, 3]
         assert response.cluster_authorized_operations == 8096
@@ -243,9 +219,7 @@ def test_describe_cluster_returns_brokers_controller_and_cluster_id(version: int
 def test_all_brokers_load_one_cluster_id() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        bed.registry.apply(
-            Create("/cluster/id", '{"version":"1","id":"theirs"}', make_parents=True)
-        )
+        bed.registry.apply(Create("/cluster/id", '{"version":"1","id":"theirs"}', make_parents=True))
         assert await bed.admin.load_cluster_id() == "theirs"
 
     run_on_host(scenario)
@@ -264,12 +238,7 @@ def test_update_metadata_is_applied_or_refused() -> None:
 
 
 async def describe(
-    bed: MetadataTestBed,
-    version: int,
-    kind: int,
-    name: str,
-    keys: tuple[str, ...] | None = None,
-    **fields: Any,
+    bed: MetadataTestBed, version: int, kind: int, name: str, keys: tuple[str, ...] | None = None, **fields: Any
 ) -> Any:
     s = messages.schema(DESCRIBE_CONFIGS, version, "request")
     row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -318,9 +287,7 @@ def test_broker_settings_are_read_only_and_of_this_broker() -> None:
     run_on_host(scenario)
 
 
-async def incremental(
-    bed: MetadataTestBed, *rows: tuple[str, int, str | None], **fields: Any
-) -> Any:
+async def incremental(bed: MetadataTestBed, *rows: tuple[str, int, str | None], **fields: Any) -> Any:
     s = messages.schema(INCREMENTAL, 1, "request")
     configs = tuple(s.AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in rows)
     row = s.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
@@ -363,9 +330,7 @@ def test_incremental_changes_are_written_and_announced() -> None:
         await incremental(bed, ("retention.ms", 1, None), ("cleanup.policy", 3, "delete"))
         assert overrides(bed) == {"cleanup.policy": "compact"}
         notes = {p: d for p, d in bed.registry.dump().items() if "config_change_" in p}
-        assert [json.loads(data) for data in notes.values()] == [
-            {"version": 2, "entity_path": "topics/orders"}
-        ] * 2
+        assert [json.loads(data) for data in notes.values()] == [{"version": 2, "entity_path": "topics/orders"}] * 2
 
     run_on_host(scenario)
 
@@ -397,9 +362,7 @@ def test_concurrent_changes_of_a_topic_both_take_effect() -> None:
         theirs = '{"version":1,"config":{"retention.ms":"5","flush.ms":"9"}}'
 
         def race(_read: object) -> None:
-            bed.registry.before = lambda _write: bed.registry.apply(
-                Set("/config/topics/orders", theirs)
-            )
+            bed.registry.before = lambda _write: bed.registry.apply(Set("/config/topics/orders", theirs))
 
         bed.registry.before = race
         await incremental(bed, ("segment.bytes", 0, "2000000"))
@@ -414,20 +377,13 @@ def test_alter_configs_replaces_all_overrides() -> None:
         await incremental(bed, ("retention.ms", 0, "5"))
         s = messages.schema(ALTER_CONFIGS, 2, "request")
         topic_row = s.AlterConfigsResource(
-            resource_type=2,
-            resource_name="orders",
-            configs=(s.AlterableConfig(name="flush.ms", value="7"),),
+            resource_type=2, resource_name="orders", configs=(s.AlterableConfig(name="flush.ms", value="7"),)
         )
         broker_row = s.AlterConfigsResource(
-            resource_type=4,
-            resource_name="1",
-            configs=(s.AlterableConfig(name="replica.lag.time.max.ms", value="7"),),
+            resource_type=4, resource_name="1", configs=(s.AlterableConfig(name="replica.lag.time.max.ms", value="7"),)
         )
         response = await bed.request(ALTER_CONFIGS, 2, resources=(topic_row, broker_row))
-        assert [row.error_code for row in response.responses] == [
-            ErrorCode.none,
-            ErrorCode.invalid_request,
-        ]
+        assert [row.error_code for row in response.responses] == [ErrorCode.none, ErrorCode.invalid_request]
         assert overrides(bed) == {"flush.ms": "7"}
 
     run_on_host(scenario)

@@ -9,14 +9,7 @@ from harrow.cluster.wire.internal import FULL
 from harrow.cluster.wire.topic_ids import topic_id_of
 from manual_host import ManualHost
 
-from .metadata_test_bed import (
-    DELETED_LEADER,
-    MetadataTestBed,
-    partition,
-    run_on_host,
-    topic,
-    update,
-)
+from .metadata_test_bed import DELETED_LEADER, MetadataTestBed, partition, run_on_host, topic, update
 
 ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
 
@@ -51,9 +44,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 def test_update_changes_its_partitions_and_all_live_brokers() -> None:
     cache = bed().cache
-    cache.update(
-        update(topic("a", ID_A, partition(0, 2, (1, 2), isr=(2,), epoch=1)), brokers=(2, 3))
-    )
+    cache.update(update(topic("a", ID_A, partition(0, 2, (1, 2), isr=(2,), epoch=1)), brokers=(2, 3)))
     found = cache.partition(TopicPartition("a", 0))
     assert found is not None
     assert (found.leader, found.leader_epoch, found.isr) == (2, 1, (2,))
@@ -65,9 +56,7 @@ def test_partitions_with_the_deletion_leader_are_removed_and_reported() -> None:
     cache = bed().cache
     deletions: list[list[TopicPartition]] = []
     cache.on_deleted.append(deletions.append)
-    deleted = cache.update(
-        update(topic("a", ID_A, partition(0, DELETED_LEADER, ()), partition(1, DELETED_LEADER, ())))
-    )
+    deleted = cache.update(update(topic("a", ID_A, partition(0, DELETED_LEADER, ()), partition(1, DELETED_LEADER, ()))))
     assert deleted == [TopicPartition("a", 0), TopicPartition("a", 1)]
     assert deletions == [deleted]
     assert cache.topic("a") is None
@@ -103,9 +92,7 @@ def test_update_for_an_earlier_registration_is_refused() -> None:
     cache.broker_epoch = BrokerEpoch(20)
     cache.update(update(broker_epoch=20))
     cache.update(update(broker_epoch=-1))
-    cache.update(
-        update(broker_epoch=21)
-    )  # of a newer registration that this broker has not processed yet
+    cache.update(update(broker_epoch=21))  # of a newer registration that this broker has not processed yet
     with pytest.raises(KafkaError) as refused:
         cache.update(update(broker_epoch=19))
     assert refused.value.code is ErrorCode.stale_broker_epoch

@@ -33,9 +33,7 @@ def creatable(version: int = 7, **fields: Any) -> Any:
 async def create(
     bed: MetadataTestBed, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
 ) -> list[Any]:
-    response = await bed.request(
-        CREATE, version, topics=topics, timeout=messages.milliseconds(timeout_ms), **fields
-    )
+    response = await bed.request(CREATE, version, topics=topics, timeout=messages.milliseconds(timeout_ms), **fields)
     return list(response.topics)
 
 
@@ -45,20 +43,10 @@ def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
         bed = MetadataTestBed(host)
         row = creatable(version, configs={"min.insync.replicas": "2"})
         (result,) = await create(bed, row, version=version)
-        assert (result.name, result.error_code, result.error_message) == (
-            "orders",
-            ErrorCode.none,
-            None,
-        )
+        assert (result.name, result.error_code, result.error_message) == ("orders", ErrorCode.none, None)
         nodes = bed.registry.dump()
         node = json.loads(nodes["/brokers/topics/orders"])
-        assert sorted(node) == [
-            "adding_replicas",
-            "partitions",
-            "removing_replicas",
-            "topic_id",
-            "version",
-        ]
+        assert sorted(node) == ["adding_replicas", "partitions", "removing_replicas", "topic_id", "version"]
         assert node["version"] == 3
         assert sorted(node["partitions"]) == ["0", "1"]
         assert all(sorted(replicas) == [1, 2, 3] for replicas in node["partitions"].values())
@@ -82,27 +70,40 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
     ({"name": "x" * 250}, ErrorCode.invalid_topic_exception, "249"),
     ({"num_partitions": 0}, ErrorCode.invalid_partitions, "0"),
     ({"replication_factor": 0}, ErrorCode.invalid_replication_factor, "0"),
-    ({"replication_factor": 4}, ErrorCode.invalid_replication_factor,
-     "Replication factor: 4 larger than available brokers: 3."),
+    (
+        {"replication_factor": 4},
+        ErrorCode.invalid_replication_factor,
+        "Replication factor: 4 larger than available brokers: 3.",
+    ),
     ({"configs": {"min.insync.replica": "1"}}, ErrorCode.invalid_config, "min.insync.replicas"),
     ({"configs": {"segment.bytes": "many"}}, ErrorCode.invalid_config, "segment.bytes"),
     ({"configs": {"segment.bytes": None}}, ErrorCode.invalid_config, "segment.bytes"),
     ({"assignments": {0: [1]}}, ErrorCode.invalid_request, "Both"),
-    ({"assignments": {1: [1]}, "num_partitions": -1, "replication_factor": -1},
-     ErrorCode.invalid_replica_assignment, "consecutive"),
-    ({"assignments": {0: [1, 1]}, "num_partitions": -1, "replication_factor": -1},
-     ErrorCode.invalid_replica_assignment, "duplicate"),
-    ({"assignments": {0: [1, 2], 1: [1]}, "num_partitions": -1, "replication_factor": -1},
-     ErrorCode.invalid_replica_assignment, "1 replicas"),
-    ({"assignments": {0: [1, 9]}, "num_partitions": -1, "replication_factor": -1},
-     ErrorCode.invalid_replica_assignment, "9"),
-]  # fmt: skip
+    (
+        {"assignments": {1: [1]}, "num_partitions": -1, "replication_factor": -1},
+        ErrorCode.invalid_replica_assignment,
+        "consecutive",
+    ),
+    (
+        {"assignments": {0: [1, 1]}, "num_partitions": -1, "replication_factor": -1},
+        ErrorCode.invalid_replica_assignment,
+        "duplicate",
+    ),
+    (
+        {"assignments": {0: [1, 2], 1: [1]}, "num_partitions": -1, "replication_factor": -1},
+        ErrorCode.invalid_replica_assignment,
+        "1 replicas",
+    ),
+    (
+        {"assignments": {0: [1, 9]}, "num_partitions": -1, "replication_factor": -1},
+        ErrorCode.invalid_replica_assignment,
+        "9",
+    ),
+]
 
 
 @pytest.mark.parametrize(("fields", "code", "message"), REFUSALS)
-def test_invalid_topic_is_refused_with_the_code_of_kafka(
-    fields: dict[str, Any], code: ErrorCode, message: str
-) -> None:
+def test_invalid_topic_is_refused_with_the_code_of_kafka(fields: dict[str, Any], code: ErrorCode, message: str) -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
         (result,) = await create(bed, creatable(**fields))
@@ -125,9 +126,7 @@ def test_creation_without_counts_uses_the_settings() -> None:
 def test_manual_assignment_is_written() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        row = creatable(
-            num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]}
-        )
+        row = creatable(num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]})
         (result,) = await create(bed, row)
         assert result.error_code is ErrorCode.none
         node = json.loads(bed.registry.dump()["/brokers/topics/orders"])
@@ -139,9 +138,7 @@ def test_manual_assignment_is_written() -> None:
 def test_each_topic_of_a_request_has_its_own_result() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        results = await create(
-            bed, creatable(name="a"), creatable(name="b!"), creatable(name="c"), creatable(name="c")
-        )
+        results = await create(bed, creatable(name="a"), creatable(name="b!"), creatable(name="c"), creatable(name="c"))
         assert [(row.name, row.error_code) for row in results] == [
             ("a", ErrorCode.none),
             ("b!", ErrorCode.invalid_topic_exception),
@@ -172,10 +169,7 @@ def test_concurrent_creation_changes_neither_topic_nor_settings() -> None:
         (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.topic_already_exists
         nodes = bed.registry.dump()
-        assert (nodes["/brokers/topics/orders"], nodes["/config/topics/orders"]) == (
-            "theirs",
-            "theirs",
-        )
+        assert (nodes["/brokers/topics/orders"], nodes["/config/topics/orders"]) == ("theirs", "theirs")
 
     run_on_host(scenario)
 
@@ -251,9 +245,7 @@ def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
     run_on_host(scenario)
 
 
-async def delete(
-    bed: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000
-) -> list[Any]:
+async def delete(bed: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
     s = messages.schema(DELETE, version, "request")
     response = await bed.request(
         DELETE,
@@ -301,10 +293,7 @@ def test_delete_by_topic_id_deletes_the_topic() -> None:
 def test_deletion_is_refused_if_disabled_and_may_time_out() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host, delete_topic_enable=False)
-        for version, code in (
-            (6, ErrorCode.topic_deletion_disabled),
-            (1, ErrorCode.invalid_request),
-        ):
+        for version, code in ((6, ErrorCode.topic_deletion_disabled), (1, ErrorCode.invalid_request)):
             (result,) = await delete(bed, "orders", version=version)
             assert result.error_code is code
         bed = MetadataTestBed(host)
@@ -320,11 +309,7 @@ def test_deletion_is_refused_if_disabled_and_may_time_out() -> None:
 def test_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        arguments = {
-            "partitions": 5,
-            "replication_factor": 3,
-            "config": {"cleanup.policy": "compact"},
-        }
+        arguments = {"partitions": 5, "replication_factor": 3, "config": {"cleanup.policy": "compact"}}
         bed.cache.update(update(brokers=(1, 2)))
         with pytest.raises(KafkaError) as refused:
             await bed.admin.ensure_topic("__consumer_offsets", **arguments)  # type: ignore[arg-type] # spelled once

@@ -78,9 +78,7 @@ def test_each_broker_above_the_bound_closes_the_least_recently_used_connection()
         assert brokers.accept()
     assert [row.used_ns for row in clients.closed_as_excess] == [3, 4]
     assert (clients.quotas.total, clients.accepting) == (3, False)
-    for _ in range(
-        3
-    ):  # the third finds no connection of a client to close, and is accepted all the same
+    for _ in range(3):  # the third finds no connection of a client to close, and is accepted all the same
         assert brokers.accept()
     assert (len(clients.connections), clients.quotas.total) == (0, 5)
 
@@ -157,9 +155,7 @@ def test_a_connection_above_max_connections_waits_until_one_closes(tmp_path: Pat
     run(main())
 
 
-def test_a_broker_above_max_connections_replaces_the_least_recently_used_client(
-    tmp_path: Path,
-) -> None:
+def test_a_broker_above_max_connections_replaces_the_least_recently_used_client(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             serving(tmp_path, listener="CLIENTS", max_connections=2) as s,
@@ -183,10 +179,7 @@ def test_a_broker_above_max_connections_replaces_the_least_recently_used_client(
 
 def test_a_connection_above_max_connections_per_ip_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with (
-            serving(tmp_path, listener="CLIENTS", max_connections_per_ip=1) as s,
-            Raw(s.port) as first,
-        ):
+        async with serving(tmp_path, listener="CLIENTS", max_connections_per_ip=1) as s, Raw(s.port) as first:
             s.handler = answer
             await first.answered()
             with pytest.raises(ConnectionResetError):  # while connecting, or just after
@@ -205,10 +198,7 @@ def test_a_connection_above_max_connections_per_ip_is_closed(tmp_path: Path) -> 
 def test_a_running_broker_reads_its_changed_bounds() -> None:
     config = BrokerConfig.parse({"max.connections": 5})
     assert connection_bounds(config)["connections_most"] == 5
-    config.dynamic |= {
-        "max.connections": 9,
-        "max.connections.per.ip.overrides": "::1:3, 10.0.0.1:0",
-    }
+    config.dynamic |= {"max.connections": 9, "max.connections.per.ip.overrides": "::1:3, 10.0.0.1:0"}
     assert connection_bounds(config) == {
         "connections_most": 9,
         "per_address_most": INT_MAX,

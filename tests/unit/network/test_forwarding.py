@@ -52,10 +52,7 @@ class FakeBroker:
         self.links: list[FakeLink] = []
         self.serve: Callable[[Request], None] = created
         self.forwarding = Forwarding(host, self, self.connect, lambda: self.is_active)
-        self.rows = {
-            row.api_key: row
-            for row in self.forwarding.rows([ApiRow(CREATE, 2, 7, self._create_topics)])
-        }
+        self.rows = {row.api_key: row for row in self.forwarding.rows([ApiRow(CREATE, 2, 7, self._create_topics)])}
 
     async def _create_topics(self, request: Request) -> None:
         self.seen.append(request)
@@ -79,9 +76,7 @@ class FakeBroker:
         """The response to a CreateTopics of a client with the principal `ALICE`."""
         head = encode_request_header(CREATE, VERSION, 7, "admin")
         body = messages.encode_request(CREATE, VERSION, creation(timeout_ms))
-        context = RequestContext(
-            peer=Peer("client", "admin", "192.0.2.7"), listener=CLIENT_LISTENER, principal=ALICE
-        )
+        context = RequestContext(peer=Peer("client", "admin", "192.0.2.7"), listener=CLIENT_LISTENER, principal=ALICE)
         response = await self.answered(row or self.rows[CREATE], head + body, context)
         return messages.decode_response(CREATE, VERSION, response)
 
@@ -132,9 +127,7 @@ class Trio:
     def __init__(self, controller: int) -> None:
         self.host = ManualHost()
         self.brokers: dict[int, FakeBroker] = {}
-        self.one, self.two, self.three = (
-            FakeBroker(self.host, node, self.brokers) for node in (1, 2, 3)
-        )
+        self.one, self.two, self.three = (FakeBroker(self.host, node, self.brokers) for node in (1, 2, 3))
         self.elect(controller)
         self.begun_ms = self.host.now_ms
 
@@ -159,8 +152,11 @@ def test_another_broker_forwards_with_the_clients_identity() -> None:
     assert trio.one.seen == []
     (request,) = trio.two.seen
     assert (request.client_id, request.principal, request.peer.address, request.from_broker) == (
-        "admin", ALICE, "192.0.2.7", False,
-    )  # fmt: skip
+        "admin",
+        ALICE,
+        "192.0.2.7",
+        False,
+    )
     assert request.decode() == creation()
     assert trio.ask(trio.two) is ErrorCode.none
     assert not trio.two.links, "the controller serves its clients itself"
@@ -189,9 +185,7 @@ def test_each_waiting_request_has_a_connection_of_its_own() -> None:
         await trio.host.tasks.sleep(1_000)
         created(request)
 
-    trio.two.rows = {
-        row.api_key: row for row in trio.two.forwarding.rows([ApiRow(CREATE, 2, 7, slow)])
-    }
+    trio.two.rows = {row.api_key: row for row in trio.two.forwarding.rows([ApiRow(CREATE, 2, 7, slow)])}
     trio.host.run(both())
     assert (len(trio.one.links), trio.took_ms) == (2, 1_000)
 
@@ -204,9 +198,7 @@ def test_an_error_of_the_controller_reaches_the_client_with_its_message() -> Non
 
     trio.two.serve = refuse
     (row,) = trio.host.run(trio.one.ask()).topics
-    assert (row.error_code, row.error_message) == (
-        ErrorCode.invalid_request, "topics are refused here",
-    )  # fmt: skip
+    assert (row.error_code, row.error_message) == (ErrorCode.invalid_request, "topics are refused here")
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
@@ -226,10 +218,12 @@ def named(api_key: int, version: int, *rows: Mapping[str, Any]) -> Any:
         topics = {"topic_partitions": tuple(s.TopicPartitions(topic=r["name"]) for r in rows)}
     else:
         kinds = {
-            ApiKey.CREATE_TOPICS: "CreatableTopic", ApiKey.CREATE_PARTITIONS: "CreatePartitionsTopic",
-            ApiKey.DELETE_TOPICS: "DeleteTopicState", ApiKey.ALTER_PARTITION_REASSIGNMENTS: "ReassignableTopic",
+            ApiKey.CREATE_TOPICS: "CreatableTopic",
+            ApiKey.CREATE_PARTITIONS: "CreatePartitionsTopic",
+            ApiKey.DELETE_TOPICS: "DeleteTopicState",
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: "ReassignableTopic",
             ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignmentsTopics",
-        }  # fmt: skip
+        }
         topics = {"topics": tuple(getattr(s, kinds[ApiKey(api_key)])(**row) for row in rows)}
     return s.root(timeout=messages.milliseconds(0), **topics)
 
@@ -253,9 +247,7 @@ def reached(api_key: int, version: int, *rows: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("api_key", sorted(FORWARDED))
-def test_a_request_without_time_is_served_when_it_names_nothing_or_is_about_reassignments(
-    api_key: int,
-) -> None:
+def test_a_request_without_time_is_served_when_it_names_nothing_or_is_about_reassignments(api_key: int) -> None:
     version = messages.versions_known(api_key)[-1]
     lists = api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS
     assert reached(api_key, version)
@@ -265,26 +257,25 @@ def test_a_request_without_time_is_served_when_it_names_nothing_or_is_about_reas
 ID = UUID(int=7)
 ROWS: Mapping[int, Callable[[str], Mapping[str, Any]]] = {
     ApiKey.CREATE_TOPICS: lambda name: {
-        "name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": (),
+        "name": name,
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": (),
+        "configs": (),
     },
     ApiKey.CREATE_PARTITIONS: lambda name: {"name": name, "count": 2, "assignments": None},
     ApiKey.DELETE_TOPICS: lambda name: {"name": name, "topic_id": None},
     ApiKey.ELECT_LEADERS: lambda name: {"name": name},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda name: {"name": name, "partitions": ()},
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda name: {"name": name, "partition_indexes": ()},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [
-        (ApiKey.CREATE_TOPICS, 7), (ApiKey.CREATE_PARTITIONS, 3), (ApiKey.DELETE_TOPICS, 5),
-        (ApiKey.DELETE_TOPICS, 6),
-    ],
-)  # fmt: skip
-def test_a_request_without_time_is_served_when_it_names_each_topic_twice(
-    api_key: int, version: int
-) -> None:
+    [(ApiKey.CREATE_TOPICS, 7), (ApiKey.CREATE_PARTITIONS, 3), (ApiKey.DELETE_TOPICS, 5), (ApiKey.DELETE_TOPICS, 6)],
+)
+def test_a_request_without_time_is_served_when_it_names_each_topic_twice(api_key: int, version: int) -> None:
     a, b = ROWS[api_key]("a"), ROWS[api_key]("b")
     assert reached(api_key, version, a, a)
     assert reached(api_key, version, a, b, b, a)
@@ -326,9 +317,7 @@ def test_a_broker_that_is_controller_no_more_is_asked_again_until_another_is(ask
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-def test_a_broker_whose_session_expired_serves_nothing_though_its_metadata_names_it(
-    asked: int,
-) -> None:
+def test_a_broker_whose_session_expired_serves_nothing_though_its_metadata_names_it(asked: int) -> None:
     trio = Trio(controller=2)
     trio.two.is_active = False
     trio.host.tasks.call_later(500, trio.elect, 3)

@@ -54,9 +54,7 @@ def test_a_watch_that_was_stopped_or_has_no_bound_closes_nothing() -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["no request", "a request waits"])
-def test_the_connection_of_a_client_is_closed_and_that_of_a_broker_is_not(
-    tmp_path: Path, waits: bool
-) -> None:
+def test_the_connection_of_a_client_is_closed_and_that_of_a_broker_is_not(tmp_path: Path, waits: bool) -> None:
     """Apache Kafka 4.2, too, closes a connection whose request waits at the broker."""
 
     async def main() -> None:

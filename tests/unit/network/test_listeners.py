@@ -22,9 +22,7 @@ THREE = {
 
 
 def parsed(**settings: str) -> object:
-    return parse_listeners(
-        BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()})
-    )
+    return parse_listeners(BrokerConfig.parse({name.replace("_", "."): value for name, value in settings.items()}))
 
 
 def test_defaults_are_a_listener_for_clients_and_one_for_brokers() -> None:
@@ -58,10 +56,7 @@ def test_three_listeners_are_read_with_their_bind_and_advertised_addresses() -> 
         ({"listeners": "CLIENTS://:1,BROKERS://h:2"}, "binds every interface"),
         ({"advertised_listeners": "OTHER://h:1"}, "none of listeners CLIENTS, BROKERS"),
         ({"advertised_listeners": "BROKERS://0.0.0.0:1"}, "binds every interface"),
-        (
-            {"listeners": "BROKERS://h:9093", "advertised_listeners": "BROKERS://h:0"},
-            "needs a port from 1",
-        ),
+        ({"listeners": "BROKERS://h:9093", "advertised_listeners": "BROKERS://h:0"}, "needs a port from 1"),
         ({"advertised_listeners": "CLIENTS://h:1"}, "one of the advertised listeners CLIENTS"),
         ({"listener_security_protocol_map": "CLIENTS"}, "is not NAME:PROTOCOL"),
         ({"listener_security_protocol_map": "CLIENTS:PLAINTEXT"}, "BROKERS has no security"),
@@ -69,9 +64,7 @@ def test_three_listeners_are_read_with_their_bind_and_advertised_addresses() -> 
         ({"listener_security_protocol_map": "CLIENTS:SSL,BROKERS:SSL"}, "not served here; use P"),
     ],
 )
-def test_settings_that_cannot_be_used_raise_an_error_with_the_remedy(
-    settings: dict[str, str], words: str
-) -> None:
+def test_settings_that_cannot_be_used_raise_an_error_with_the_remedy(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parsed(**settings)
 

@@ -21,10 +21,7 @@ def test_pipelined_requests_get_their_own_responses_in_any_order(tmp_path: Path)
         async with serving(tmp_path) as s:
             client = s.client()
             body = messages.encode_request(HEARTBEAT, 4, heartbeat(4, "g"))
-            calls = [
-                asyncio.create_task(client.request_parts(HEARTBEAT, 4, (body,), 5000))
-                for _ in range(20)
-            ]
+            calls = [asyncio.create_task(client.request_parts(HEARTBEAT, 4, (body,), 5000)) for _ in range(20)]
             asked = [await s.requests.get() for _ in range(20)]
             assert len({request.correlation_id for request in asked}) == 20
             assert {request.peer for request in asked} == {Peer("broker", "2")}
@@ -38,9 +35,7 @@ def test_pipelined_requests_get_their_own_responses_in_any_order(tmp_path: Path)
     run(main())
 
 
-def test_a_request_without_a_response_in_time_closes_the_link_and_the_next_opens_one(
-    tmp_path: Path,
-) -> None:
+def test_a_request_without_a_response_in_time_closes_the_link_and_the_next_opens_one(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()

@@ -90,10 +90,7 @@ def test_a_full_queue_stops_reading_clients_and_not_brokers(tmp_path: Path) -> N
             assert "third" not in begun
             gate.set_result(None)
             for raw in (one, two):
-                assert [(await raw.frame())[:4] for _ in range(2)] == [
-                    b"\0\0\0\1",
-                    b"\0\0\0\2",
-                ]
+                assert [(await raw.frame())[:4] for _ in range(2)] == [b"\0\0\0\1", b"\0\0\0\2"]
             assert (await third.frame())[:4] == b"\0\0\0\3"
             assert "third" in begun
 

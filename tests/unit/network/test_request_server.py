@@ -63,9 +63,7 @@ def test_responses_leave_in_the_order_of_requests(tmp_path: Path) -> None:
     run(main())
 
 
-def test_the_next_request_waits_for_a_coroutine_and_not_for_a_response(
-    tmp_path: Path,
-) -> None:
+def test_the_next_request_waits_for_a_coroutine_and_not_for_a_response(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s, Raw(s.port) as raw:
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -115,9 +113,7 @@ def breaks(request: Request) -> None:
         (breaks_later, ErrorCode.unknown_server_error),
     ],
 )
-def test_the_error_of_a_handler_is_the_response(
-    tmp_path: Path, handler: Handler, code: ErrorCode
-) -> None:
+def test_the_error_of_a_handler_is_the_response(tmp_path: Path, handler: Handler, code: ErrorCode) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = handler
@@ -242,12 +238,8 @@ def write_markers(listener: str, authorizer: RecordingAuthorizer | None, folder:
     marker = s.WritableTxnMarker(
         producer_id=1, producer_epoch=0, transaction_result=True, topics=(row,), coordinator_epoch=0
     )
-    body = messages.encode_request(
-        ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=(marker,))
-    )
-    row_of_table = ApiRow(
-        ApiKey.WRITE_TXN_MARKERS, 1, 1, lambda request: request.fail(ErrorCode.none)
-    )
+    body = messages.encode_request(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=(marker,)))
+    row_of_table = ApiRow(ApiKey.WRITE_TXN_MARKERS, 1, 1, lambda request: request.fail(ErrorCode.none))
     answers: list[ErrorCode] = []
 
     async def main() -> None:
@@ -334,9 +326,7 @@ def test_a_blocked_brokers_first_request_takes_no_effect_before_healing(tmp_path
     run(main())
 
 
-def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
-    tmp_path: Path,
-) -> None:
+def test_a_lost_response_resets_the_connection_after_the_request_took_effect(tmp_path: Path) -> None:
     sent: list[Fate] = []
 
     def handler(request: Request) -> None:
@@ -466,12 +456,8 @@ def test_a_connection_stops_reading_at_its_bound_of_unanswered_bytes(tmp_path: P
     run(main())
 
 
-def test_after_a_large_request_a_connection_reads_no_other_until_it_has_responded(
-    tmp_path: Path,
-) -> None:
-    padding = messages.encode_request(HEARTBEAT, 0, heartbeat(0, "a")) + bytes(
-        UNANSWERED_BYTES_MOST
-    )
+def test_after_a_large_request_a_connection_reads_no_other_until_it_has_responded(tmp_path: Path) -> None:
+    padding = messages.encode_request(HEARTBEAT, 0, heartbeat(0, "a")) + bytes(UNANSWERED_BYTES_MOST)
     large = framed(HEARTBEAT, 0, 0, "app", padding)
 
     async def main() -> None:

@@ -11,12 +11,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.request import Request
-from harrow.harness.histories.request_rows import (
-    ClientRequest,
-    count_requests,
-    read_connections,
-    read_requests,
-)
+from harrow.harness.histories.request_rows import ClientRequest, count_requests, read_connections, read_requests
 from served_listener import HEARTBEAT, Raw, answer, frame, framed, next_turn, run, serving
 
 SYNC = int(ApiKey.SYNC_GROUP)
@@ -53,12 +48,7 @@ async def closed(tmp_path: Path, count: int = 1) -> None:
 
 
 def said(row: ClientRequest) -> tuple[object, ...]:
-    return (
-        row.api,
-        row.error,
-        row.subject,
-        *(name for name in ("lost", "unanswered", "hit") if getattr(row, name)),
-    )
+    return (row.api, row.error, row.subject, *(name for name in ("lost", "unanswered", "hit") if getattr(row, name)))
 
 
 def test_a_served_request_has_a_row_with_its_times_before_the_response(tmp_path: Path) -> None:
@@ -82,9 +72,7 @@ def test_heartbeats_are_counted_and_a_refused_one_has_a_row(tmp_path: Path) -> N
                 await raw.answered(number)
             s.handler = in_rebalance
             await raw.answered(4)
-            assert [said(row) for row in read_requests(tmp_path).rows] == [
-                ("Heartbeat", "REBALANCE_IN_PROGRESS", "x")
-            ]
+            assert [said(row) for row in read_requests(tmp_path).rows] == [("Heartbeat", "REBALANCE_IN_PROGRESS", "x")]
             assert {(row.error, row.count) for row in count_requests(tmp_path)} == {
                 ("", 3),
                 ("REBALANCE_IN_PROGRESS", 1),
@@ -205,9 +193,7 @@ def test_requests_of_brokers_have_no_rows(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_response_whose_row_cannot_be_written_is_withheld(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_response_whose_row_cannot_be_written_is_withheld(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with listening(tmp_path) as s, Raw(s.port) as raw:
 

@@ -88,10 +88,15 @@ def test_a_request_is_traced_when_it_is_late_and_again_while_it_stays() -> None:
     watched.look(1)
     assert watched.machine.events == [
         {
-            "event": "request.unanswered", "api": "FETCH", "client": "app", "correlation_id": 7, "invoked_ns": 5,
-            "timeout_ms": 500, "looks": LATE,
+            "event": "request.unanswered",
+            "api": "FETCH",
+            "client": "app",
+            "correlation_id": 7,
+            "invoked_ns": 5,
+            "timeout_ms": 500,
+            "looks": LATE,
         }
-    ]  # fmt: skip
+    ]
     watched.look(AGAIN_S)
     assert [event["looks"] for event in watched.machine.events] == [LATE, LATE + AGAIN_S]
 
@@ -115,25 +120,25 @@ def test_a_watch_that_is_stopped_looks_no_more() -> None:
 def join(version: int = 9) -> Waiting:
     s = messages.schema(ApiKey.JOIN_GROUP, version, "request")
     entity = s.JoinGroupRequest(
-        group_id="billing", session_timeout=timedelta(seconds=10), rebalance_timeout=timedelta(seconds=60),
-        member_id="", protocol_type="consumer", protocols=(), group_instance_id=None, reason=None,
-    )  # fmt: skip
+        group_id="billing",
+        session_timeout=timedelta(seconds=10),
+        rebalance_timeout=timedelta(seconds=60),
+        member_id="",
+        protocol_type="consumer",
+        protocols=(),
+        group_instance_id=None,
+        reason=None,
+    )
     return Waiting(ApiKey.JOIN_GROUP, version, entity)
 
 
-@pytest.mark.parametrize(
-    ("request_", "wanted"), [(fetch(250), 250), (join(), 60_000)], ids=["fetch", "join"]
-)
+@pytest.mark.parametrize(("request_", "wanted"), [(fetch(250), 250), (join(), 60_000)], ids=["fetch", "join"])
 def test_a_request_may_wait_as_long_as_its_own_fields_say(request_: Waiting, wanted: int) -> None:
     assert waiting_ms(request_) == wanted
 
 
 def test_the_head_of_a_produce_is_enough() -> None:
-    produce = Waiting(
-        ApiKey.PRODUCE,
-        9,
-        produce_request("t", 0, ["x" * 5_000], acks=-1, version=9, timeout_ms=700),
-    )
+    produce = Waiting(ApiKey.PRODUCE, 9, produce_request("t", 0, ["x" * 5_000], acks=-1, version=9, timeout_ms=700))
     produce.frame = produce.frame[:64]
     assert waiting_ms(produce) == 700
 

@@ -34,9 +34,7 @@ def test_ids_records_and_rows_of_a_series_are_elements(tmp_path: Path) -> None:
     assert written.ordered
 
 
-def test_a_large_expectation_is_written_in_chunks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_expectation_is_written_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expectations, "CHUNK_ROWS", 4)
     written = write_expectations(range(10), ORDER, tmp_path)
     assert [(chunk.start, chunk.rows) for chunk in written.chunks] == [(0, 4), (4, 4), (8, 2)]
@@ -46,10 +44,17 @@ def test_a_large_expectation_is_written_in_chunks(
 @pytest.mark.parametrize(
     ("expected", "ordered"),
     [
-        ([1], True), ((1,), True), (range(2), True), ({1: "a"}, True), ({1: "a"}.keys(), True), (iter({1}), True),
-        ({1}, False), (frozenset({1}), False), ({1: "a"}.items(), False),
+        ([1], True),
+        ((1,), True),
+        (range(2), True),
+        ({1: "a"}, True),
+        ({1: "a"}.keys(), True),
+        (iter({1}), True),
+        ({1}, False),
+        (frozenset({1}), False),
+        ({1: "a"}.items(), False),
     ],
-)  # fmt: skip
+)
 def test_sets_have_no_order(expected: Iterable[object], ordered: bool) -> None:
     assert is_ordered(expected) is ordered
 
@@ -63,14 +68,15 @@ def test_values_that_are_no_elements_are_refused(expected: object) -> None:
 @pytest.mark.parametrize(
     ("element", "said"),
     [
-        ({"ordre": 1}, "no such field"), ({"order": None}, "is null"), (None, "there is no id"),
-        (object(), "cannot be compared"), ({"order": object()}, "cannot be compared"),
+        ({"ordre": 1}, "no such field"),
+        ({"order": None}, "is null"),
+        (None, "there is no id"),
+        (object(), "cannot be compared"),
+        ({"order": object()}, "cannot be compared"),
     ],
-)  # fmt: skip
+)
 def test_an_element_without_an_id_is_named(tmp_path: Path, element: object, said: str) -> None:
-    with pytest.raises(
-        ExpectationError, match=f"element 1 of expected= has no record id: .*{said}"
-    ):
+    with pytest.raises(ExpectationError, match=f"element 1 of expected= has no record id: .*{said}"):
         write_expectations([0, element], ORDER, tmp_path)
 
 

@@ -71,11 +71,20 @@ def test_an_order_key_adds_ordered_to_the_default_guarantee_only() -> None:
 @pytest.mark.parametrize(
     ("value", "number"),
     [
-        (b"3", 3), (b"1732586400000", 1732586400000), (b"\x03", 3), ((3).to_bytes(4, "big"), 3),
-        ((1732586400000).to_bytes(8, "big"), 1732586400000), ((1732586400000).to_bytes(6, "big"), 1732586400000),
-        (b"-1", -1), (b"\xff", -1), (b"", None), (None, None), (b"soon, or later", None), (b"9" * 30, None),
+        (b"3", 3),
+        (b"1732586400000", 1732586400000),
+        (b"\x03", 3),
+        ((3).to_bytes(4, "big"), 3),
+        ((1732586400000).to_bytes(8, "big"), 1732586400000),
+        ((1732586400000).to_bytes(6, "big"), 1732586400000),
+        (b"-1", -1),
+        (b"\xff", -1),
+        (b"", None),
+        (None, None),
+        (b"soon, or later", None),
+        (b"9" * 30, None),
     ],
-)  # fmt: skip
+)
 def test_numbers_in_headers_are_text_or_big_endian(value: bytes | None, number: int | None) -> None:
     assert number_of([("other", b"9"), ("n", b"8"), ("n", value)], "n") == number
     assert number_of([], "n") is None

@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 VALUES = PLAIN | st.floats(allow_nan=False) | st.lists(PLAIN, max_size=2) | st.binary(max_size=2)
 OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
-ORDERS = st.fixed_dictionaries(
-    {"order": st.integers() | st.text(max_size=3)}, optional={"a": VALUES}
-)
+ORDERS = st.fixed_dictionaries({"order": st.integers() | st.text(max_size=3)}, optional={"a": VALUES})
 OUTPUTS = st.lists(ORDERS | OBJECTS | VALUES, max_size=5) | st.lists(ORDERS, max_size=5)
 Outputs = list[Any]
 
@@ -30,9 +28,12 @@ Outputs = list[Any]
 def chunk(decoded: Sequence[Any]) -> ChunkRows:
     count = len(decoded)
     return ChunkRows(
-        partition=np.zeros(count, np.int32), offset=np.arange(count), keys=[None] * count, decoded=decoded,
+        partition=np.zeros(count, np.int32),
+        offset=np.arange(count),
+        keys=[None] * count,
+        decoded=decoded,
         make=lambda rows: (row_record({"given": decoded[row]}, number=row) for row in rows),
-    )  # fmt: skip
+    )
 
 
 def sum_of(record: Record) -> Any:
@@ -55,21 +56,15 @@ def by_order(relation: Relation, *, loose: bool = False) -> Pairing:
 @example(outputs=[{"order": 1, "a": 1.0}, {"a": 2, "order": "x"}], loose=False, by_value=False)
 @example(outputs=[{"order": 1}, {"order": 2}], loose=True, by_value=False)
 @example(outputs=[{}, {}], loose=False, by_value=True)
-def test_the_units_of_a_chunk_are_those_of_its_records(
-    outputs: Outputs, loose: bool, by_value: bool
-) -> None:
+def test_the_units_of_a_chunk_are_those_of_its_records(outputs: Outputs, loose: bool, by_value: bool) -> None:
     source = chunk(outputs)
-    pairing = Pairing(
-        relation=mapped(sum_of), record_id=None if by_value else "order", rows=Rows(loose=loose)
-    )
+    pairing = Pairing(relation=mapped(sum_of), record_id=None if by_value else "order", rows=Rows(loose=loose))
     found = usual_units(pairing, source)
     assert found is None or list(zip(*found, strict=True)) == units_of_each(pairing, source)
 
 
 @given(outputs=st.lists(st.lists(ORDERS, max_size=3), max_size=5))
-def test_the_units_of_several_outputs_of_a_record_have_their_numbers(
-    outputs: list[Outputs],
-) -> None:
+def test_the_units_of_several_outputs_of_a_record_have_their_numbers(outputs: list[Outputs]) -> None:
     source, pairing = chunk(outputs), by_order(flat_mapped(sum_of))
     found = usual_units(pairing, source)
     assert found is None or list(zip(*found, strict=True)) == units_of_each(pairing, source)
@@ -110,9 +105,7 @@ def test_an_exception_of_the_users_function_is_left_to_the_way_record_by_record(
 
 
 @given(
-    values=st.lists(
-        st.fixed_dictionaries({"a": st.fixed_dictionaries({"b": VALUES})}) | OBJECTS, max_size=4
-    ),
+    values=st.lists(st.fixed_dictionaries({"a": st.fixed_dictionaries({"b": VALUES})}) | OBJECTS, max_size=4),
     source=st.sampled_from(["a", "a.b", "a.b.c"]),
 )
 def test_the_ids_of_a_chunk_are_those_of_its_records(values: Outputs, source: IdSource) -> None:

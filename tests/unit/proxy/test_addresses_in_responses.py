@@ -9,12 +9,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.listeners import Address
 from harrow.cluster.proxy.addresses import IDS, rewrite, walk_of
-from harrow.cluster.proxy.apis import (
-    CONTROLLER_APIS,
-    check_passes,
-    cut_api_versions,
-    passing_versions,
-)
+from harrow.cluster.proxy.apis import CONTROLLER_APIS, check_passes, cut_api_versions, passing_versions
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from hypothesis import HealthCheck, given, settings
@@ -27,12 +22,16 @@ SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 REWRITTEN = [
     (int(key), version)
     for key, versions in {
-        ApiKey.PRODUCE: range(10, 14), ApiKey.FETCH: range(16, 19), ApiKey.METADATA: range(14),
-        ApiKey.FIND_COORDINATOR: range(7), ApiKey.DESCRIBE_CLUSTER: range(3),
-        SHARE_FETCH: (1, 2), SHARE_ACKNOWLEDGE: (1, 2),
+        ApiKey.PRODUCE: range(10, 14),
+        ApiKey.FETCH: range(16, 19),
+        ApiKey.METADATA: range(14),
+        ApiKey.FIND_COORDINATOR: range(7),
+        ApiKey.DESCRIBE_CLUSTER: range(3),
+        SHARE_FETCH: (1, 2),
+        SHARE_ACKNOWLEDGE: (1, 2),
     }.items()
     for version in versions
-]  # fmt: skip
+]
 """Every response with brokers' addresses. A list and no search: each worker imports this module, and a search
 imports all of kio's responses."""
 SLOW_OR_LARGE = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -51,9 +50,7 @@ def replaced(value: Any) -> Any:
         return tuple(replaced(item) for item in items)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    new: dict[str, Any] = {
-        field.name: replaced(getattr(value, field.name)) for field in dataclasses.fields(value)
-    }
+    new: dict[str, Any] = {field.name: replaced(getattr(value, field.name)) for field in dataclasses.fields(value)}
     identity = next((name for name in IDS if name in new), "")
     if identity and {"host", "port"} <= new.keys():
         address = address_of(new[identity], Address(new["host"], new["port"]))
@@ -123,8 +120,9 @@ def test_an_unknown_tagged_field_and_an_unknown_error_code_pass() -> None:
     entity = s.MetadataResponse(
         brokers=(s.MetadataResponseBroker(node_id=1, host="far", port=9092, rack=None),),
         topics=(s.MetadataResponseTopic(error_code=ErrorCode.none, name="t", partitions=()),),
-        cluster_id="c", controller_id=1,
-    )  # fmt: skip
+        cluster_id="c",
+        controller_id=1,
+    )
     body = bytearray(kio_bytes(entity))
     assert body[-1] == 0
     body[-1:] = b"\1\x63\3abc"  # tag 99 with three bytes
@@ -140,10 +138,7 @@ def test_an_unknown_tagged_field_and_an_unknown_error_code_pass() -> None:
 
 def api_versions(version: int, rows: dict[int, tuple[int, int]]) -> bytes:
     s = messages.schema(ApiKey.API_VERSIONS, version, "response")
-    keys = tuple(
-        s.ApiVersion(api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in rows.items()
-    )
+    keys = tuple(s.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in rows.items())
     return b"\0\0\0\1" + kio_bytes(s.ApiVersionsResponse(error_code=ErrorCode.none, api_keys=keys))
 
 
@@ -155,32 +150,44 @@ def advertised(version: int, frame: bytes) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("version", range(5))
 def test_ranges_are_cut_to_the_versions_that_the_proxy_can_read(version: int) -> None:
     rows = {
-        0: (0, 99), 1: (0, 18), 3: (5, 20), 10: (0, 3), 17: (0, 1), 36: (0, 2), 55: (0, 2), 52: (0, 2),
-        18: (0, 9), 71: (0, 0), 99: (0, 3), 2: (90, 91),
-    }  # fmt: skip
+        0: (0, 99),
+        1: (0, 18),
+        3: (5, 20),
+        10: (0, 3),
+        17: (0, 1),
+        36: (0, 2),
+        55: (0, 2),
+        52: (0, 2),
+        18: (0, 9),
+        71: (0, 0),
+        99: (0, 3),
+        2: (90, 91),
+    }
     found = advertised(version, cut_api_versions(version, api_versions(version, rows), 4))
-    assert found == {
-        0: (0, 13), 1: (4, 18), 3: (5, 13), 10: (0, 3), 55: (0, 1), 18: (0, 4), 71: (0, 0)
-    }  # fmt: skip
+    assert found == {0: (0, 13), 1: (4, 18), 3: (5, 13), 10: (0, 3), 55: (0, 1), 18: (0, 4), 71: (0, 0)}
 
 
 def test_the_refusal_of_a_version_of_api_versions_has_the_body_of_version_0() -> None:
     s = messages.schema(ApiKey.API_VERSIONS, 0, "response")
     row = s.ApiVersion(api_key=18, min_version=0, max_version=7)
-    frame = b"\0\0\0\1" + kio_bytes(
-        s.ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=(row,))
-    )
+    frame = b"\0\0\0\1" + kio_bytes(s.ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=(row,)))
     assert advertised(0, cut_api_versions(4, frame, 4)) == {18: (0, 4)}
 
 
 @pytest.mark.parametrize(
     ("api_key", "version", "reason"),
-    [(17, 1, "SASL"), (36, 0, "SASL"), (52, 0, "does not pass"), (3, 14, "0 to 13, not 14"), (0, 2, "3 to 13, not 2"),
-     (4, 7, "does not pass"), (32_000, 0, "does not pass"), (55, 2, "0 to 1, not 2")],
-)  # fmt: skip
-def test_a_request_that_does_not_pass_is_refused_with_the_reason(
-    api_key: int, version: int, reason: str
-) -> None:
+    [
+        (17, 1, "SASL"),
+        (36, 0, "SASL"),
+        (52, 0, "does not pass"),
+        (3, 14, "0 to 13, not 14"),
+        (0, 2, "3 to 13, not 2"),
+        (4, 7, "does not pass"),
+        (32_000, 0, "does not pass"),
+        (55, 2, "0 to 1, not 2"),
+    ],
+)
+def test_a_request_that_does_not_pass_is_refused_with_the_reason(api_key: int, version: int, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         check_passes(api_key, version)
     assert not CONTROLLER_APIS & {key for key, _ in PASSING}

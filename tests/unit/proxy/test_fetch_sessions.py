@@ -8,9 +8,7 @@ from harrow.cluster.proxy.fetch_sessions import SESSIONS_MOST, Asked, FetchSessi
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest
 
 
-def fetch(
-    session_id: int, epoch: int, *rows: tuple[str, int, int], forgotten: Any = ()
-) -> FetchRequest:
+def fetch(session_id: int, epoch: int, *rows: tuple[str, int, int], forgotten: Any = ()) -> FetchRequest:
     partitions = [FetchPartition(t, p, -1, offset, -1, -1, 1024) for t, p, offset in rows]
     return FetchRequest(-1, -1, 0, 1, 1, 0, session_id, epoch, partitions, list(forgotten), "")
 

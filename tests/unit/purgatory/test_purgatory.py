@@ -109,9 +109,7 @@ def test_a_completion_that_completes_another_operation_of_its_key_completes_both
         first.ready = True
         purgatory.check_and_complete("k")
 
-    second.on_done = (
-        finish_first  # the same call has already tried `first`, whose condition did not hold
-    )
+    second.on_done = finish_first  # the same call has already tried `first`, whose condition did not hold
     assert purgatory.check_and_complete("k") == 1
     assert first.log == second.log == ["complete"]
     assert purgatory.watched == 0

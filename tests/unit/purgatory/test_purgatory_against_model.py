@@ -72,9 +72,7 @@ class WatchedOperation(DelayedOperation):
 
     __slots__ = ("endings", "host", "model", "op")
 
-    def __init__(
-        self, op: ModelOperation, model: Model, host: ManualHost, endings: list[Ending]
-    ) -> None:
+    def __init__(self, op: ModelOperation, model: Model, host: ManualHost, endings: list[Ending]) -> None:
         super().__init__(op.deadline_ms)
         self.op, self.model, self.host, self.endings = op, model, host, endings
 
@@ -119,9 +117,7 @@ def test_random_actions_complete_the_same_operations_as_the_model(
     for number, (action, *rest) in enumerate(steps):
         if action == "arrive":
             keys, needed, delay = cast("tuple[frozenset[str], int, int]", tuple(rest))
-            op = ModelOperation(
-                number, keys, needed + sum(model.events[k] for k in keys), host.now_ms + delay
-            )
+            op = ModelOperation(number, keys, needed + sum(model.events[k] for k in keys), host.now_ms + delay)
             model.arrive(op)
             watched = WatchedOperation(op, model, host, endings)
             done = purgatory.try_complete_else_watch(watched, keys)

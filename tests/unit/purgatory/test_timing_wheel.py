@@ -21,9 +21,7 @@ STEPS = st.lists(
 
 @examples(50, 150)
 @given(STEPS, st.integers(0, 10_000), st.sampled_from([2, 4, 64]))
-def test_random_actions_return_the_same_entries_as_a_sorted_list(
-    steps: list[WheelAction], now: int, size: int
-) -> None:
+def test_random_actions_return_the_same_entries_as_a_sorted_list(steps: list[WheelAction], now: int, size: int) -> None:
     wheel = TimingWheel(now, wheel_size=size)
     waiting: list[TimerEntry] = []
     for action, number in steps:
@@ -53,9 +51,7 @@ def test_random_actions_return_the_same_entries_as_a_sorted_list(
 
 @examples(20, 60)
 @given(st.lists(st.integers(1, 500_000), max_size=40))
-def test_advancing_to_each_bucket_expiry_returns_every_entry_at_its_deadline(
-    delays: list[int],
-) -> None:
+def test_advancing_to_each_bucket_expiry_returns_every_entry_at_its_deadline(delays: list[int]) -> None:
     wheel = TimingWheel(0, wheel_size=8)
     for delay in delays:
         assert wheel.add(TimerEntry(delay))

@@ -77,9 +77,7 @@ def test_parents_sequential_nodes_and_trees_are_created_and_deleted(on_each: Run
         await client.create("/p/q/r", "deep", make_parents=True)
         await client.ensure("/p/q/r")
         assert (await client.get("/p"))[0] == ""
-        names = [
-            (await client.create("/p/n_", str(number), sequential=True)).path for number in range(3)
-        ]
+        names = [(await client.create("/p/n_", str(number), sequential=True)).path for number in range(3)]
         assert names == sorted(names)
         assert all(len(name) == len("/p/n_") + 10 for name in names)
         tree = await client.read_tree("/p")
@@ -100,36 +98,23 @@ def test_refused_multi_changes_nothing_and_names_the_operation(on_each: Run) -> 
         )
         assert epoch.czxid == created.czxid == deep.czxid
         assert (await client.get("/t/0/state"))[1].czxid == deep.czxid
-        results = await client.multi(
-            [Check("/epoch", 0), Set("/a", "y", 0), Set("/t/0/state", "z", 0)]
-        )
+        results = await client.multi([Check("/epoch", 0), Set("/a", "y", 0), Set("/t/0/state", "z", 0)])
         assert results[0] is None
         assert [stat.version for stat in results[1:]] == [1, 1]
-        await refused(
-            BadVersionError, client.multi([Check("/epoch", 5), Set("/a", "no")]), "/epoch", 0
-        )
+        await refused(BadVersionError, client.multi([Check("/epoch", 5), Set("/a", "no")]), "/epoch", 0)
         by_czxid: list[WriteOperation] = [Set("/a", "no"), Check("/epoch", created=epoch.czxid + 1)]
         await refused(BadVersionError, client.multi(by_czxid), "/epoch", 1)
         gone: list[WriteOperation] = [Set("/a", "no"), Check("/gone", created=epoch.czxid)]
         await refused(NoNodeError, client.multi(gone), "/gone", 1)
         await client.multi([Check("/epoch", created=epoch.czxid)])
-        await refused(
-            BadVersionError,
-            client.multi([Set("/a", "no"), Set("/t/0/state", "no", 0)]),
-            "/t/0/state",
-            1,
-        )
+        await refused(BadVersionError, client.multi([Set("/a", "no"), Set("/t/0/state", "no", 0)]), "/t/0/state", 1)
         assert (await client.get("/a"))[0] == "y"
         many: list[WriteOperation] = [Create("/b"), Create("/t/0/state", make_parents=True)]
         await refused(NodeExistsError, client.multi(many), "/t/0/state", 1)
         assert await client.exists("/b") is None
-        await client.multi(
-            [Check("/epoch", 0), DeleteTree("/t"), DeleteTree("/none"), Delete("/a", 1)]
-        )
+        await client.multi([Check("/epoch", 0), DeleteTree("/t"), DeleteTree("/none"), Delete("/a", 1)])
         assert await client.exists("/t") is None
-        assert await client.children("/") == sorted(
-            {"epoch"} | set(await client.children("/")) - {"a", "t"}
-        )
+        assert await client.children("/") == sorted({"epoch"} | set(await client.children("/")) - {"a", "t"})
 
     on_each(test)
 
@@ -139,10 +124,7 @@ def test_refused_multi_creates_no_parents(on_each: Run) -> None:
         client = await registry.client()
         await client.create("/epoch")
         await client.set("/epoch", "2")
-        stale: list[Check | Create] = [
-            Check("/epoch", 0),
-            Create("/topics/t/state", make_parents=True),
-        ]
+        stale: list[Check | Create] = [Check("/epoch", 0), Create("/topics/t/state", make_parents=True)]
         await refused(BadVersionError, client.multi(stale), "/epoch", 0)
         assert await client.exists("/topics") is None
 
@@ -157,9 +139,7 @@ def test_events_arrive_before_later_responses(on_each: Run) -> None:
         for value in range(1, 40):
             await reader.get("/a", watch=recorder)
             await writer.set("/a", str(value))
-            while (await reader.get("/a"))[0] != str(
-                value
-            ):  # another server of an ensemble may lag
+            while (await reader.get("/a"))[0] != str(value):  # another server of an ensemble may lag
                 assert len(recorder.events) < value
             assert len(recorder.events) == value
 

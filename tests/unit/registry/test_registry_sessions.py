@@ -66,10 +66,7 @@ def test_multi_over_a_link_is_all_or_nothing(tmp_path: Path) -> None:
 def test_lost_link_keeps_the_session_and_missed_watches_fire(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         host = await registry.host("cut-off")
-        cut_off, writer = (
-            await registry.client("broker 1", host=host),
-            await registry.client("broker 2"),
-        )
+        cut_off, writer = (await registry.client("broker 1", host=host), await registry.client("broker 2"))
         session = cut_off.session_id
         await cut_off.create("/mine", ephemeral=True)
         await writer.create("/a")
@@ -93,9 +90,7 @@ def test_lost_link_keeps_the_session_and_missed_watches_fire(tmp_path: Path) -> 
     run(tmp_path, test)
 
 
-def test_operation_without_a_link_fails_and_says_whether_it_may_be_applied(
-    tmp_path: Path,
-) -> None:
+def test_operation_without_a_link_fails_and_says_whether_it_may_be_applied(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         host = await registry.host("cut-off")
         client = await registry.client(host=host)
@@ -186,9 +181,13 @@ def test_newer_link_of_a_session_replaces_the_older_link(tmp_path: Path) -> None
         client.on_state.append(states)
         reader, writer = await asyncio.open_connection("127.0.0.1", registry.port)
         hello: dict[str, Any] = {
-            "op": "hello", "name": "broker 1", "session": client.session_id, "zxid": 0,
-            "timeout_ms": 5000, "watches": {},
-        }  # fmt: skip
+            "op": "hello",
+            "name": "broker 1",
+            "session": client.session_id,
+            "zxid": 0,
+            "timeout_ms": 5000,
+            "watches": {},
+        }
         body = json.dumps(hello).encode()
         writer.write(len(body).to_bytes(4, "big") + body)
         size = int.from_bytes(await reader.readexactly(4), "big")
@@ -201,9 +200,7 @@ def test_newer_link_of_a_session_replaces_the_older_link(tmp_path: Path) -> None
     run(tmp_path, test)
 
 
-@pytest.mark.parametrize(
-    "frame", [b"not json", b"[]", b'{"op":"hello"}', b'{"op":"get","path":"/"}', b"{}"]
-)
+@pytest.mark.parametrize("frame", [b"not json", b"[]", b'{"op":"hello"}', b'{"op":"get","path":"/"}', b"{}"])
 def test_malformed_frame_closes_only_its_link(tmp_path: Path, frame: bytes) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
@@ -223,9 +220,7 @@ def test_unreachable_server_raises_an_error_with_its_address(tmp_path: Path) -> 
             bound.bind(("127.0.0.1", 0))
             host = RealHost("lonely", str(tmp_path))
             await host.start()
-            client = RegistryClient(
-                host, bound.getsockname(), "broker 1", 100, connection_timeout_ms=50
-            )
+            client = RegistryClient(host, bound.getsockname(), "broker 1", 100, connection_timeout_ms=50)
             with pytest.raises(RegistryUnavailableError, match="did not respond within 50 ms"):
                 await client.start()
             await client.close()
@@ -331,12 +326,14 @@ sys.exit(run(json.loads(sys.argv[1]), 1))
 @contextlib.contextmanager
 def _process(folder: Path, port: int) -> Generator[subprocess.Popen[bytes], None, None]:
     options = {
-        "role": "registry", "name": "registry", "folder": str(folder), "seed": 0,
-        "listeners": {"registry": port}, "control": str(folder / "control.sock"),
-    }  # fmt: skip
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, json.dumps(options)], stdout=subprocess.PIPE
-    )
+        "role": "registry",
+        "name": "registry",
+        "folder": str(folder),
+        "seed": 0,
+        "listeners": {"registry": port},
+        "control": str(folder / "control.sock"),
+    }
+    child = subprocess.Popen([sys.executable, "-c", _CHILD, json.dumps(options)], stdout=subprocess.PIPE)
     assert child.stdout is not None
     with child:
         try:
@@ -374,10 +371,7 @@ async def check_after_kill(tmp_path: Path, port: int) -> None:
         await client.until_connected()
         assert client.session_id == session
         data, stat = await client.get("/count")
-        assert int(data) in (
-            acknowledged,
-            acknowledged + 1,
-        )  # the result of the last write is unknown
+        assert int(data) in (acknowledged, acknowledged + 1)  # the result of the last write is unknown
         assert stat.version == int(data)
         assert await client.exists("/mine") is not None
         await client.close()

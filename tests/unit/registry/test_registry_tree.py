@@ -101,9 +101,7 @@ writes = st.one_of(
     st.builds(DeleteTree, paths),
 )
 multis = st.lists(writes, min_size=1, max_size=4).map(lambda parts: Multi(tuple(parts)))
-steps = st.lists(
-    st.tuples(st.sampled_from(("first", "second", "end")), st.one_of(writes, multis)), max_size=30
-)
+steps = st.lists(st.tuples(st.sampled_from(("first", "second", "end")), st.one_of(writes, multis)), max_size=30)
 
 
 @examples(100, 300)
@@ -183,9 +181,7 @@ REFUSED: list[tuple[Any, type[NodeError]]] = [
 
 
 @pytest.mark.parametrize(("operation", "error"), REFUSED, ids=str)
-def test_refused_operation_raises_its_error_and_changes_nothing(
-    operation: Any, error: type[NodeError]
-) -> None:
+def test_refused_operation_raises_its_error_and_changes_nothing(operation: Any, error: type[NodeError]) -> None:
     tree = RegistryTree()
     session = opened(tree)
     for path in ("/a", "/a/x"):
@@ -226,9 +222,7 @@ WATCHES: list[tuple[Any, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("read", "write", "expected"), WATCHES, ids=str)
-def test_watch_fires_once_and_missed_change_fires_on_resume(
-    read: Any, write: Any, expected: list[str]
-) -> None:
+def test_watch_fires_once_and_missed_change_fires_on_resume(read: Any, write: Any, expected: list[str]) -> None:
     for present in (True, False):
         tree = RegistryTree()
         writer, watcher = opened(tree), opened(tree)

@@ -6,14 +6,7 @@ from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.host.simulated.disk import SimDisk
-from harrow.cluster.ids import (
-    BrokerEpoch,
-    ControllerEpoch,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-    TopicPartition,
-)
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, Offset, TopicPartition
 from harrow.cluster.replication import LeaderAndIsr, Partition
 from harrow.cluster.replication.truncation import STRATEGIES, TruncationStrategy, latest_epoch
 from harrow.cluster.storage import AppendInfo, LeaderEpochs, Origin
@@ -65,11 +58,7 @@ class Replica:
     """A partition over a `ListLog`, which does what a fetcher and a fetch handler do."""
 
     def __init__(
-        self,
-        node: int,
-        rule: str = "kip-320",
-        config: dict[str, object] | None = None,
-        silence_ms: int = 0,
+        self, node: int, rule: str = "kip-320", config: dict[str, object] | None = None, silence_ms: int = 0
     ) -> None:
         self.node = node
         self.silence_ms = silence_ms
@@ -79,9 +68,14 @@ class Replica:
 
     def _open(self, checkpoint: int) -> Partition:
         return Partition(
-            TP, cast("Any", self.log), node_id=NodeId(self.node), topic_id=UUID(int=1),
-            lag_time_max_ms=LAG_MS, silence_max_ms=self.silence_ms, high_watermark=checkpoint,
-        )  # fmt: skip
+            TP,
+            cast("Any", self.log),
+            node_id=NodeId(self.node),
+            topic_id=UUID(int=1),
+            lag_time_max_ms=LAG_MS,
+            silence_max_ms=self.silence_ms,
+            high_watermark=checkpoint,
+        )
 
     @property
     def leo(self) -> int:
@@ -109,9 +103,7 @@ class Replica:
         point = self.rule.start(self.partition)
         self.partition.truncate_to(point.offset)
         while not point.done and self.rule.asks:
-            end = leader.log.epochs.end_offset_for(
-                LeaderEpoch(epoch_in_question), leader.log.log_end_offset
-            )
+            end = leader.log.epochs.end_offset_for(LeaderEpoch(epoch_in_question), leader.log.log_end_offset)
             point = self.rule.answered(self.partition, *end)
             self.partition.truncate_to(point.offset)
             epoch_in_question = latest_epoch(self.partition)
@@ -133,15 +125,13 @@ class Replica:
 
 
 def state(
-    leader: int,
-    epoch: int,
-    isr: tuple[int, ...],
-    *,
-    version: int = 0,
-    replicas: tuple[int, ...] = (),
+    leader: int, epoch: int, isr: tuple[int, ...], *, version: int = 0, replicas: tuple[int, ...] = ()
 ) -> LeaderAndIsr:
     return LeaderAndIsr(
-        leader=NodeId(leader), leader_epoch=LeaderEpoch(epoch), isr=tuple(map(NodeId, isr)),
-        version=version, replicas=tuple(map(NodeId, replicas or (1, 2, 3))),
+        leader=NodeId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=tuple(map(NodeId, isr)),
+        version=version,
+        replicas=tuple(map(NodeId, replicas or (1, 2, 3))),
         controller_epoch=ControllerEpoch(1),
-    )  # fmt: skip
+    )

@@ -15,21 +15,26 @@ from .simulation import ORDERS, SimPromise, Simulation
 class Consumer:
     """A consumer that fetches `tp` from broker `node`."""
 
-    def __init__(
-        self, sim: Simulation, node: int = 1, version: int = 12, tp: TopicPartition = ORDERS
-    ) -> None:
+    def __init__(self, sim: Simulation, node: int = 1, version: int = 12, tp: TopicPartition = ORDERS) -> None:
         self.sim, self.node, self.version, self.tp = sim, node, version, tp
 
     def send(self, offset: int, *, wait: int = 100, min_bytes: int = 1, **row: int) -> SimPromise:
         topic: Any = self.tp.topic if self.version < 13 else self.sim.topic_id(self.tp.topic)
         epoch, last = row.get("epoch", -1), row.get("last_epoch", -1)
-        part = FetchPartition(
-            topic, self.tp.partition, epoch, offset, last, -1, row.get("size", 1 << 20)
-        )
+        part = FetchPartition(topic, self.tp.partition, epoch, offset, last, -1, row.get("size", 1 << 20))
         fetch = FetchRequest(
-            row.get("replica", -1), row.get("incarnation", -1), wait, min_bytes, 1 << 20,
-            row.get("isolation", 0), 0, -1, [part], [], "",
-        )  # fmt: skip
+            row.get("replica", -1),
+            row.get("incarnation", -1),
+            wait,
+            min_bytes,
+            1 << 20,
+            row.get("isolation", 0),
+            0,
+            -1,
+            [part],
+            [],
+            "",
+        )
         body = encode_fetch_request(self.version, fetch)
         promise = self.sim.loop_promise()
         target = self.sim.brokers[self.node]

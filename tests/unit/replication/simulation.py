@@ -28,11 +28,7 @@ from harrow.cluster.storage import LogManager
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiTable
 from harrow.cluster.wire.batches import headers
-from harrow.cluster.wire.internal import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
-)
+from harrow.cluster.wire.internal import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from harrow.cluster.wire.records import build_batch
 from harrow.cluster.wire.request import ARRIVES, OnSend, Request
 from harrow.cluster.wire.topic_ids import UUID
@@ -114,9 +110,7 @@ class ListTap:
         self.rows.append(("committed", {"group": group, "offsets": list(offsets), **fields}))
 
     def transaction(self, transactional_id: str, partitions: Any, **fields: Any) -> None:
-        self.rows.append(
-            ("transaction", {"id": transactional_id, "on": list(partitions), **fields})
-        )
+        self.rows.append(("transaction", {"id": transactional_id, "on": list(partitions), **fields}))
 
     def member(self, group: str, member: str, client: str, **fields: Any) -> None:
         row = {"group": group, "member": member, "client": client, **fields}
@@ -280,9 +274,7 @@ class SimPeer:
 class Simulation:
     """A cluster of replica managers, a registry, and a scripted controller."""
 
-    def __init__(
-        self, brokers: int = 3, *, seed: int = 0, config: dict[str, object] | None = None
-    ) -> None:
+    def __init__(self, brokers: int = 3, *, seed: int = 0, config: dict[str, object] | None = None) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.world = World(seed)
@@ -372,9 +364,7 @@ class Simulation:
                 api_key, version, 1, client_id, body, 0, broker_context(client_id),
                 target.host.clock.monotonic_ns(), complete,
             )  # fmt: skip
-            cast("SimNetwork", target.host.network).deferred_calls.run(
-                partial(target.serve, request)
-            )
+            cast("SimNetwork", target.host.network).deferred_calls.run(partial(target.serve, request))
 
         def complete(parts: Sequence[Part] | None, on_send: OnSend | None) -> None:
             if on_send is not None:
@@ -455,9 +445,7 @@ class Simulation:
         for name, value in changed.items():
             (top if name in top else fields)[name] = value
         row = LeaderAndIsrPartitionState(**fields)
-        topic = LeaderAndIsrTopicState(
-            topic_name=tp.topic, topic_id=self.topic_id(tp.topic), partition_states=(row,)
-        )
+        topic = LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=self.topic_id(tp.topic), partition_states=(row,))
         return LeaderAndIsrRequest(topic_states=(topic,), **top)
 
     # --- clients
@@ -486,12 +474,6 @@ class Simulation:
         while offset < log.log_end_offset:
             data = b"".join(log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True).parts)
             for position, size, header in headers(data):
-                found.append(
-                    (
-                        header.base_offset,
-                        header.leader_epoch,
-                        bytes(data[position + 16 : position + size]),
-                    )
-                )
+                found.append((header.base_offset, header.leader_epoch, bytes(data[position + 16 : position + size])))
                 offset = header.last_offset + 1
         return found

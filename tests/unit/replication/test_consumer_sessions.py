@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.replication.consumer_sessions import (
-    EVICTION_MS,
-    ConsumerFetch,
-    ConsumerSessions,
-)
+from harrow.cluster.replication.consumer_sessions import EVICTION_MS, ConsumerFetch, ConsumerSessions
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest
 from harrow.cluster.wire.fetch_response import FetchAnswer
 from manual_host import ManualHost
@@ -18,9 +14,7 @@ from manual_host import ManualHost
 Row = tuple[str, int]
 
 
-def fetch(
-    *named: Row, session: int = 0, epoch: int = 0, forgotten: tuple[str, ...] = ()
-) -> FetchRequest:
+def fetch(*named: Row, session: int = 0, epoch: int = 0, forgotten: tuple[str, ...] = ()) -> FetchRequest:
     rows = [FetchPartition(topic, 0, -1, offset, -1, -1, 100) for topic, offset in named]
     lost: list[tuple[Any, int]] = [(topic, 0) for topic in forgotten]
     return FetchRequest(-1, -1, 0, 1, 1_000, 0, session, epoch, rows, lost, "")
@@ -48,9 +42,7 @@ class Consumer:
 
     def next(self, *named: Row, forgotten: tuple[str, ...] = ()) -> ConsumerFetch:
         self.epoch += 1
-        return self.accepted(
-            fetch(*named, session=self.session, epoch=self.epoch, forgotten=forgotten)
-        )
+        return self.accepted(fetch(*named, session=self.session, epoch=self.epoch, forgotten=forgotten))
 
 
 def sessions_of(slots: int = 10) -> tuple[ManualHost, ConsumerSessions]:

@@ -11,12 +11,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, Offset
 from harrow.cluster.replication import LeaderAndIsr, Partition
-from harrow.cluster.replication.delete_records import (
-    DelayedDeleteRecords,
-    DeleteRecordsResult,
-    Results,
-    delete_before,
-)
+from harrow.cluster.replication.delete_records import DelayedDeleteRecords, DeleteRecordsResult, Results, delete_before
 from harrow.cluster.replication.partition_directory import PartitionDirectory
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -37,9 +32,13 @@ class Leader:
         log = StorageHost().open(folder, topic)
         self.dead: set[NodeId] = set()
         self.partition = Partition(
-            TP, log, node_id=NodeId(1), topic_id=UUID(int=5), lag_time_max_ms=1_000,
+            TP,
+            log,
+            node_id=NodeId(1),
+            topic_id=UUID(int=5),
+            lag_time_max_ms=1_000,
             alive=lambda node: node not in self.dead,
-        )  # fmt: skip
+        )
         self.lead(LeaderEpoch(1))
         log.append_as_leader(build_batch([(b"k", b"v", ())] * 10, timestamp_ms=1), LeaderEpoch(1))
         for node in ALL[1:]:
@@ -47,9 +46,13 @@ class Leader:
 
     def state(self, epoch: LeaderEpoch, leader: NodeId) -> LeaderAndIsr:
         return LeaderAndIsr(
-            leader=leader, leader_epoch=epoch, isr=tuple(ALL), version=epoch,
-            replicas=tuple(ALL), controller_epoch=ControllerEpoch(1),
-        )  # fmt: skip
+            leader=leader,
+            leader_epoch=epoch,
+            isr=tuple(ALL),
+            version=epoch,
+            replicas=tuple(ALL),
+            controller_epoch=ControllerEpoch(1),
+        )
 
     def lead(self, epoch: LeaderEpoch) -> None:
         self.partition.become_leader(self.state(epoch, NodeId(1)), 0)
@@ -61,15 +64,11 @@ class Leader:
         """Return the delete operation for `offset` after one attempt, and the list that receives its results."""
         required = delete_before(self.partition, offset)
         result = DeleteRecordsResult(
-            error=ErrorCode.none,
-            required=required,
-            leadership_generation=self.partition.leadership_generation,
+            error=ErrorCode.none, required=required, leadership_generation=self.partition.leadership_generation
         )
         manager = SimpleNamespace(partition={TP: self.partition}.get)
         responses: list[Results] = []
-        operation = DelayedDeleteRecords(
-            cast("PartitionDirectory", manager), 100, {TP: result}, responses.append
-        )
+        operation = DelayedDeleteRecords(cast("PartitionDirectory", manager), 100, {TP: result}, responses.append)
         operation.try_complete()
         return operation, responses
 

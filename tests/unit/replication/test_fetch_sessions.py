@@ -8,12 +8,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode, StorageError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batches import build_batch
-from harrow.cluster.wire.fetch import (
-    FetchPartition,
-    FetchRequest,
-    decode_fetch,
-    encode_fetch_request,
-)
+from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, decode_fetch, encode_fetch_request
 from harrow.cluster.wire.fetch_response import FetchResponse, decode_fetch_response
 from harrow.cluster.wire.request import Request
 
@@ -43,9 +38,16 @@ class FetchRecorder:
             request.respond_parts(parts, on_send=on_send)
 
         recorded = Request(
-            request.api_key, request.version, request.correlation_id, request.client_id, request.frame,
-            request.body_at, request.context, request.received_ns, complete,
-        )  # fmt: skip
+            request.api_key,
+            request.version,
+            request.correlation_id,
+            request.client_id,
+            request.frame,
+            request.body_at,
+            request.context,
+            request.received_ns,
+            complete,
+        )
         self._serve(recorded)
 
     def of(self, node: int) -> list[tuple[FetchRequest, FetchResponse]]:
@@ -91,9 +93,7 @@ def test_idle_partitions_stay_in_sync() -> None:
     for tp in TPS:
         sim.produce(1, tp, [b"a"], acks=1)
         remotes = [sim.partition(1, tp).remote(node) for node in (2, 3)]
-        assert [remote.log_end_offset for remote in remotes] == [0, 0], (
-            "no fetch has named the partition since"
-        )
+        assert [remote.log_end_offset for remote in remotes] == [0, 0], "no fetch has named the partition since"
         assert all(sim.loop.now_ms - remote.last_caught_up_ms <= 502 for remote in remotes)
     sim.loop.run_for(3 * LAG_MS)
     assert [sim.registry.states[tp].isr for tp in TPS] == [[1, 2, 3]] * len(TPS)
@@ -204,9 +204,7 @@ SESSION_FETCH = FetchRequest(-1, -1, 0, 0, 1000, 0, 7, 1, [], [], "")
         ({"replica_id": 2, "wrong": "row"}, ErrorCode.fetch_session_id_not_found),
     ],
 )
-def test_fetch_that_is_not_the_next_of_its_session_is_refused(
-    changed: dict[str, Any], code: ErrorCode
-) -> None:
+def test_fetch_that_is_not_the_next_of_its_session_is_refused(changed: dict[str, Any], code: ErrorCode) -> None:
     sim = cluster()
     recorder = FetchRecorder(sim.brokers[1])
     produced(sim, TPS[0])
@@ -240,9 +238,7 @@ def test_failed_log_ends_the_session() -> None:
 
 
 @pytest.mark.parametrize("data", [True, False])
-def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
-    data: bool,
-) -> None:
+def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(data: bool) -> None:
     """The fetch advances one HW; the acknowledged producer then makes another partition's log fail."""
     sim = cluster()
     recorder = FetchRecorder(sim.brokers[1])
@@ -262,9 +258,7 @@ def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
     for node in (2, 3):
         ended = [response for _, response in recorder.of(node) if response.error]
         assert [response.error for response in ended] == [ErrorCode.fetch_session_id_not_found]
-    served = [
-        row for _, response in recorder.fetches for row in response.partitions if not row.error
-    ]
+    served = [row for _, response in recorder.fetches for row in response.partitions if not row.error]
     assert not [row for row in served if row.partition == 3 and len(row.records)]
     for tp in (TPS[1], TPS[2]):
         produced(sim, tp)
@@ -293,9 +287,7 @@ def test_a_restarted_follower_without_its_last_records_keeps_the_lag_time() -> N
     sim.loop.run_for(20 * LAG_MS)
     last = recorder.of(3)[-1][0]
     row = ROW._replace(topic=sim.topic_id("orders"), partition=1, current_leader_epoch=0)
-    full = last._replace(
-        session_id=0, session_epoch=0, replica_epoch=last.replica_epoch + 1, partitions=[row]
-    )
+    full = last._replace(session_id=0, session_epoch=0, replica_epoch=last.replica_epoch + 1, partitions=[row])
     sim.send(sim.brokers[1], 1, 17, encode_fetch_request(17, full), "3", sim.loop_promise())
     remote = sim.partition(1, TPS[1]).remote(3)
     assert sim.loop.run_until(lambda: remote.broker_epoch == full.replica_epoch, 100)

@@ -13,14 +13,10 @@ ANY = BrokerEpoch(1)
 
 
 def fetched(leader: Replica, node: int, offset: int, now: int, epoch: int = 1) -> bool:
-    return leader.partition.follower_fetched(
-        NodeId(node), Offset(offset), Offset(0), now, BrokerEpoch(epoch)
-    )
+    return leader.partition.follower_fetched(NodeId(node), Offset(offset), Offset(0), now, BrokerEpoch(epoch))
 
 
-def leading(
-    count: int, isr: tuple[int, ...] = (1, 2, 3), now: int = 0, **config: object
-) -> Replica:
+def leading(count: int, isr: tuple[int, ...] = (1, 2, 3), now: int = 0, **config: object) -> Replica:
     leader = Replica(1, config=config)
     for number in range(count):
         leader.log.put(0, str(number))

@@ -39,9 +39,7 @@ def test_smaller_isr_advances_the_high_watermark_and_completes_produces() -> Non
     partition = sim.partition(1, TP)
     assert (partition.isr, partition.version, partition.proposal) == ((1,), 1, None)
     traced = sim.brokers[1].traced
-    assert [(row["isr"], row["cause"]) for row in traced("partition.isr")] == [
-        ([1], "leader-and-isr")
-    ]
+    assert [(row["isr"], row["cause"]) for row in traced("partition.isr")] == [([1], "leader-and-isr")]
     assert traced("partition.hw")[-1]["cause"] == "isr"
 
 

@@ -11,11 +11,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.replication import Partition
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.internal import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaTopicState,
-)
+from harrow.cluster.wire.internal import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 
 from .sim_clients import Consumer, list_offset, result_of, three
 from .simulation import Simulation
@@ -40,12 +36,9 @@ def test_list_offsets_returns_latest_earliest_and_by_timestamp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
-    [(4, ErrorCode.leader_not_available), (7, ErrorCode.offset_not_available)],
+    ("version", "expected"), [(4, ErrorCode.leader_not_available), (7, ErrorCode.offset_not_available)]
 )
-def test_list_offsets_latest_is_not_available_while_a_new_leader_is_behind(
-    version: int, expected: ErrorCode
-) -> None:
+def test_list_offsets_latest_is_not_available_while_a_new_leader_is_behind(version: int, expected: ErrorCode) -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     result_of(sim, sim.produce(1, TP, [b"a"]))
     for node in (2, 3):
@@ -78,9 +71,7 @@ def test_offset_for_leader_epoch_returns_the_end_of_each_epoch() -> None:
 
 def test_leader_and_isr_of_an_older_controller_is_refused() -> None:
     sim = three()
-    response = sim.call(
-        1, 4, 7, sim.leader_and_isr(TP, 1, controller_epoch=0, leader=2, leader_epoch=9)
-    )
+    response = sim.call(1, 4, 7, sim.leader_and_isr(TP, 1, controller_epoch=0, leader=2, leader_epoch=9))
     assert response.error_code is ErrorCode.stale_controller_epoch
     assert sim.partition(1, TP).is_leader
 
@@ -88,9 +79,7 @@ def test_leader_and_isr_of_an_older_controller_is_refused() -> None:
 def test_leader_and_isr_for_another_registration_is_refused() -> None:
     sim = three()
     epoch = sim.brokers[1].epoch
-    old = sim.call(
-        1, 4, 7, sim.leader_and_isr(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9)
-    )
+    old = sim.call(1, 4, 7, sim.leader_and_isr(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9))
     assert old.error_code is ErrorCode.stale_broker_epoch
     later = sim.request(1, 4, 7, sim.leader_and_isr(TP, 1, broker_epoch=epoch + 9, leader_epoch=9))
     sim.loop.run_for(100)
@@ -118,10 +107,7 @@ def test_leadership_hooks_get_leaders_and_followers() -> None:
     seen: list[tuple[list[int], list[int]]] = []
     sim.brokers[1].replicas.on_leadership.append(
         lambda leaders, followers: seen.append(
-            (
-                [partition.leader_epoch for partition in leaders],
-                [partition.leader_epoch for partition in followers],
-            )
+            ([partition.leader_epoch for partition in leaders], [partition.leader_epoch for partition in followers])
         )
     )
     sim.elect(TP, 2)
@@ -134,10 +120,17 @@ def test_leadership_hooks_get_leaders_and_followers() -> None:
 def stop_replica(sim: Simulation, node: int, *, delete: bool) -> Any:
     row = StopReplicaPartitionState(partition_index=0, delete_partition=delete)
     topic = StopReplicaTopicState(topic_name=TP.topic, partition_states=(row,))
-    return sim.call(node, 5, 4, StopReplicaRequest(
-        controller_id=sim.brokers[1].node_id, controller_epoch=ControllerEpoch(1),
-        broker_epoch=BrokerEpoch(sim.brokers[node].epoch), topic_states=(topic,),
-    ))  # fmt: skip
+    return sim.call(
+        node,
+        5,
+        4,
+        StopReplicaRequest(
+            controller_id=sim.brokers[1].node_id,
+            controller_epoch=ControllerEpoch(1),
+            broker_epoch=BrokerEpoch(sim.brokers[node].epoch),
+            topic_states=(topic,),
+        ),
+    )
 
 
 def test_stop_replica_deletes_the_log_and_fails_waiting_operations() -> None:

@@ -19,9 +19,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(2)]
 def described(sim: Simulation, *requested: tuple[str, tuple[int, ...]], version: int = 4) -> Any:
     """Return broker 1's only data folder with the requested partitions, or with all partitions if none is named."""
     s = messages.schema(DESCRIBE_LOG_DIRS, version, "request")
-    rows = tuple(
-        s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in requested
-    )
+    rows = tuple(s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in requested)
     entity = s.DescribeLogDirsRequest(topics=rows or None)
     (folder,) = sim.call(1, DESCRIBE_LOG_DIRS, version, entity).results
     return folder
@@ -29,9 +27,7 @@ def described(sim: Simulation, *requested: tuple[str, tuple[int, ...]], version:
 
 def sizes(folder: Any) -> dict[tuple[str, int], int]:
     return {
-        (topic.name, row.partition_index): row.partition_size
-        for topic in folder.topics
-        for row in topic.partitions
+        (topic.name, row.partition_index): row.partition_size for topic in folder.topics for row in topic.partitions
     }
 
 
@@ -47,21 +43,14 @@ def sim() -> Simulation:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_describe_log_dirs_returns_every_partition_with_its_size(
-    sim: Simulation, version: int
-) -> None:
+def test_describe_log_dirs_returns_every_partition_with_its_size(sim: Simulation, version: int) -> None:
     folder = described(sim, version=version)
-    assert (folder.error_code, folder.log_dir) == (
-        ErrorCode.none,
-        sim.brokers[1].logs.folders[0].path,
-    )
+    assert (folder.error_code, folder.log_dir) == (ErrorCode.none, sim.brokers[1].logs.folders[0].path)
     assert sizes(folder) == {("orders", 0): 0, ("orders", 1): sim.partition(1, ORDERS[1]).log.size}
     assert all((r.offset_lag, r.is_future_key) == (0, False) for r in folder.topics[0].partitions)
 
 
-def test_describe_log_dirs_returns_only_requested_partitions_of_this_broker(
-    sim: Simulation,
-) -> None:
+def test_describe_log_dirs_returns_only_requested_partitions_of_this_broker(sim: Simulation) -> None:
     folder = described(sim, ("orders", (1, 7)), ("nothing", (0,)))
     assert list(sizes(folder)) == [("orders", 1)]
 
@@ -80,9 +69,7 @@ def test_describe_log_dirs_reports_an_offline_folder(sim: Simulation) -> None:
     assert (folder.log_dir, folder.topics) == (logs.folders[0].path, ())
 
 
-def test_alter_replica_log_dirs_keeps_replicas_and_refuses_folders_that_cannot_be_used(
-    sim: Simulation,
-) -> None:
+def test_alter_replica_log_dirs_keeps_replicas_and_refuses_folders_that_cannot_be_used(sim: Simulation) -> None:
     logs = sim.brokers[1].logs
     folder = logs.folders[0]
     other = LogFolder(sim.brokers[1].host, f"{folder.path}-2")

@@ -39,26 +39,18 @@ def test_fetch_waiting_at_a_follower_completes_when_its_high_watermark_moves() -
     began = sim.loop.now_ms
     sim.produce(1, TP, [b"hello"])
     assert b"hello" in bytes(consumer.response(promise).records)
-    assert sim.loop.now_ms - began < 2_000, (
-        "completes when the second fetch round carries the high watermark"
-    )
+    assert sim.loop.now_ms - began < 2_000, "completes when the second fetch round carries the high watermark"
 
 
 @pytest.mark.parametrize(
     ("version", "epoch", "error"),
     [
-        (
-            10,
-            -1,
-            ErrorCode.not_leader_or_follower,
-        ),  # before version 11 only the leader serves consumers
+        (10, -1, ErrorCode.not_leader_or_follower),  # before version 11 only the leader serves consumers
         (11, 0, ErrorCode.none),
         (12, 1, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_fetch_from_a_follower_depends_on_version_and_epoch(
-    version: int, epoch: int, error: ErrorCode
-) -> None:
+def test_fetch_from_a_follower_depends_on_version_and_epoch(version: int, epoch: int, error: ErrorCode) -> None:
     response = Consumer(three(**PATIENT), node=2, version=version).fetch(0, epoch=epoch, wait=0)
     assert response.error == error
 

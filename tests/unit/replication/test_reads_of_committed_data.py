@@ -19,8 +19,8 @@ READ_COMMITTED = 1
 def write(sim: Simulation, producer_id: int, sequence: int, *values: bytes) -> int:
     """Append a batch to `producer_id`'s open transaction; return its offset."""
     appended = sim.produce(
-        1, TP, values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True,
-    )  # fmt: skip
+        1, TP, values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+    )
     return committed(sim, appended)
 
 
@@ -28,14 +28,10 @@ def end(sim: Simulation, producer_id: int, *, commit: bool) -> int:
     """Append the marker as the transaction coordinator does; return its offset."""
     marker = build_end_txn_marker(
         commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
-    )  # fmt: skip
+    )
     appended: list[Any] = []
     sim.brokers[1].replicas.append(
-        {TP: marker},
-        acks=-1,
-        timeout_ms=5_000,
-        done=lambda results: appended.append(results[TP]),
-        internal=True,
+        {TP: marker}, acks=-1, timeout_ms=5_000, done=lambda results: appended.append(results[TP]), internal=True
     )
     return committed(sim, appended)
 
@@ -84,11 +80,7 @@ def test_read_committed_fetch_completes_at_the_marker_not_at_the_data(
     end(sim, 7, commit=commit)
     response = consumer.response(waiting)
     assert sim.loop.now_ms - began < 2_000
-    assert (response.high_watermark, response.last_stable_offset, response.aborted) == (
-        3,
-        3,
-        aborted,
-    )
+    assert (response.high_watermark, response.last_stable_offset, response.aborted) == (3, 3, aborted)
     assert b"b" in bytes(response.records), "the consumer drops the aborted records"
 
 

@@ -13,9 +13,7 @@ from .simulation import Simulation
 
 SILENCE_MS = LAG_MS // 4
 TP = TopicPartition("t", 0)
-LAG, SILENCE, WAIT = (
-    "replica.lag.time.max.ms", "harrow.replica.silence.max.ms", "replica.fetch.wait.max.ms"
-)  # fmt: skip
+LAG, SILENCE, WAIT = ("replica.lag.time.max.ms", "harrow.replica.silence.max.ms", "replica.fetch.wait.max.ms")
 
 
 def leader_with_a_follower(silence_ms: int) -> Replica:
@@ -124,8 +122,6 @@ def test_a_harness_cluster_has_kafkas_lag_time_and_a_short_silence() -> None:
         ({LAG: 60_000, SILENCE: 300}, 300),
     ],
 )
-def test_who_sets_the_lag_time_gets_kafkas_rule_alone(
-    given: dict[str, object], silence_ms: int
-) -> None:
+def test_who_sets_the_lag_time_gets_kafkas_rule_alone(given: dict[str, object], silence_ms: int) -> None:
     config = BrokerConfig.parse(cluster_defaults(3, given) | given)
     assert config.number(SILENCE) == silence_ms

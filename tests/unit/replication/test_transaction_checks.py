@@ -83,11 +83,7 @@ class Bed:
     ) -> ErrorCode:
         """The error of a batch; `none`: it may be appended."""
         data = batch(
-            ["a"],
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            is_transactional=True,
+            ["a"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
         )
         unverified = self.checks.unverified({HERE: data}, version)
         if not unverified:
@@ -224,9 +220,7 @@ def test_after_a_refusal_a_later_batch_does_not_pass_an_unknown_producer() -> No
 def test_an_unknown_producer_of_version_2_begins_with_sequence_0() -> None:
     bed = Bed()
     assert bed.produce(VERSION_2, sequence=4) is Code.out_of_order_sequence_number
-    assert bed.produce(VERSION_1, sequence=4) is Code.out_of_order_sequence_number, (
-        "the first question decides"
-    )
+    assert bed.produce(VERSION_1, sequence=4) is Code.out_of_order_sequence_number, "the first question decides"
     assert bed.produce(VERSION_1, sequence=0) is Code.none
     assert Bed().produce(VERSION_1, sequence=4) is Code.none, "its older batches may be deleted"
 
@@ -257,9 +251,7 @@ def test_a_marker_ends_what_was_asked_before() -> None:
     assert bed.produce(VERSION_1, sequence=4) is Code.none
 
 
-def test_what_was_asked_is_remembered_of_a_bounded_number_of_producers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_asked_is_remembered_of_a_bounded_number_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_checks, "REMEMBERED_MOST", 1)
     bed = Bed()
     assert bed.produce(sequence=3) is Code.none
@@ -279,9 +271,7 @@ def test_what_was_asked_is_remembered_of_a_bounded_number_of_producers(
         (Code.invalid_producer_id_mapping, 11, Code.invalid_producer_id_mapping),
     ],
 )
-def test_refusals_have_codes_that_the_client_knows(
-    answer: ErrorCode, version: int, wanted: ErrorCode
-) -> None:
+def test_refusals_have_codes_that_the_client_knows(answer: ErrorCode, version: int, wanted: ErrorCode) -> None:
     bed = Bed()
     bed.coordinator.answer = answer
     assert bed.produce(version) is wanted
@@ -299,8 +289,6 @@ def test_refusals_have_codes_that_the_client_knows(
         (5, 2, 0, False),
     ],
 )
-def test_a_late_marker_cannot_end_the_next_transaction(
-    open_at: int, epoch: int, version: int, accepted: bool
-) -> None:
+def test_a_late_marker_cannot_end_the_next_transaction(open_at: int, epoch: int, version: int, accepted: bool) -> None:
     entry = ProducerEntry(7, epoch=3, txn_first_offset=open_at)
     assert entry.accepts_marker(epoch, version) is accepted

@@ -68,30 +68,18 @@ def epochs_of(replica: Replica, *records: int) -> None:
 @pytest.mark.parametrize(
     ("rule", "epoch", "end", "expected"),
     [
-        (
-            "kip-101",
-            -1,
-            -1,
-            TruncationPoint(offset=3, done=True),
-        ),  # unknown at the leader: truncates to the HW
+        ("kip-101", -1, -1, TruncationPoint(offset=3, done=True)),  # unknown at the leader: truncates to the HW
         ("kip-101", 1, 12, TruncationPoint(offset=12, done=True)),
         ("kip-101", 3, 50, TruncationPoint(offset=20, done=True)),
         ("kip-279", -1, -1, TruncationPoint(offset=3, done=True)),
-        (
-            "kip-279",
-            1,
-            12,
-            TruncationPoint(offset=10, done=True),
-        ),  # the head's worked example
+        ("kip-279", 1, 12, TruncationPoint(offset=10, done=True)),  # the head's worked example
         ("kip-279", 2, 15, TruncationPoint(offset=15, done=True)),
         ("kip-279", 2, 50, TruncationPoint(offset=20, done=True)),
         ("kip-279", 0, 5, TruncationPoint(offset=0, done=True)),
         ("kip-320", 1, 12, TruncationPoint(offset=10, done=True)),
     ],
 )
-def test_truncation_point_of_each_strategy(
-    rule: str, epoch: int, end: int, expected: TruncationPoint
-) -> None:
+def test_truncation_point_of_each_strategy(rule: str, epoch: int, end: int, expected: TruncationPoint) -> None:
     follower = Replica(2)
     epochs_of(follower, *[1] * 10, *[2] * 10)
     follower.partition.append_as_follower(None, 3, 0)

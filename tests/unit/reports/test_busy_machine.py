@@ -37,16 +37,12 @@ def leads(seconds: float, isr: Sequence[int], partition: int = 0, topic: str = "
 
 def isr(
     seconds: float, members: Sequence[int], cause: str = "shrink", *, partition: int = 0, topic: str = "orders"
-) -> Row:  # fmt: skip
-    return row(
-        "partition.isr", seconds, 1, topic=topic, partition=partition, isr=list(members), cause=cause
-    )  # fmt: skip
+) -> Row:
+    return row("partition.isr", seconds, 1, topic=topic, partition=partition, isr=list(members), cause=cause)
 
 
 def stalled(seconds: float, process: int | str, late_s: float, cpu_s: float) -> Row:
-    return row(
-        "process.stalled", seconds, process, late_ms=round(late_s * 1000), cpu_ms=round(cpu_s * 1000)
-    )  # fmt: skip
+    return row("process.stalled", seconds, process, late_ms=round(late_s * 1000), cpu_ms=round(cpu_s * 1000))
 
 
 def session_lost(seconds: float, node: int) -> list[Row]:
@@ -66,9 +62,7 @@ LEFT = "broker 2 left the ISR of orders-0 at 3.10 s although no fault was active
 SHRUNK = [leads(0, [1, 2, 3]), isr(3.1, [1, 3])]
 
 
-def test_a_broker_that_left_an_isr_while_its_process_stood_still_is_noted_with_the_measure() -> (
-    None
-):
+def test_a_broker_that_left_an_isr_while_its_process_stood_still_is_noted_with_the_measure() -> None:
     expected = (
         f"{LEFT}: the machine was too busy, or something other than Harrow stopped processes (the process of broker 2 "
         "did not advance for 1.9 s, with 0.1 s of CPU time meanwhile)"
@@ -99,10 +93,7 @@ def test_partitions_of_one_broker_are_one_note_and_internal_topics_come_last() -
     events: list[Row] = []
     for partition in range(5):
         events += [leads(0, [1, 2], partition), isr(3.1, [1], partition=partition)]
-    events += [
-        leads(0, [1, 2], topic="__consumer_offsets"),
-        isr(2, [1], topic="__consumer_offsets"),
-    ]
+    events += [leads(0, [1, 2], topic="__consumer_offsets"), isr(2, [1], topic="__consumer_offsets")]
     (note,) = notes(events)
     assert note.startswith(
         "broker 2 left the ISR of orders-0, orders-1, orders-2 and 3 other partitions at 2.00 s although"
@@ -128,18 +119,14 @@ def test_a_session_that_ended_while_its_broker_lived_is_noted() -> None:
         [*SHRUNK, row("registry.expired", 3, "registry", name="broker-2")],
         [*SHRUNK, row("registry.expired", 50, "registry", name="broker-2")],
     ],
-    ids=[
-        "by the controller", "grew", "unknown before", "no change", "died", "died later"
-    ],
-)  # fmt: skip
+    ids=["by the controller", "grew", "unknown before", "no change", "died", "died later"],
+)
 def test_what_is_no_departure_of_a_live_broker_gives_no_note(events: list[Row]) -> None:
     assert notes(events) == []
 
 
 @pytest.mark.parametrize("window", [(3.0, 3.2), (1.0, 3.0), (0.5, 1.0), (2.0, ALWAYS_S)])
-def test_a_departure_during_or_soon_after_a_fault_gives_no_note(
-    window: tuple[float, float],
-) -> None:
+def test_a_departure_during_or_soon_after_a_fault_gives_no_note(window: tuple[float, float]) -> None:
     assert notes([*SHRUNK, stalled(3.0, 2, 1.9, 0.1)], window) == []
 
 
@@ -174,26 +161,24 @@ def test_events_are_read_from_the_traces_of_brokers_and_registry(tmp_path: Path)
 # ------------------------------------------------------------------- causes
 
 
-def caused(
-    name: str, error: str, *, idempotent: bool = False, last_s: float = 4.0, **more: Any
-) -> tuple[str, ...]:
-    anomaly = Anomaly(
-        name=name, topic="orders", partition=0, offsets=(1,), operations=(), explanation="", records=1
-    )  # fmt: skip
+def caused(name: str, error: str, *, idempotent: bool = False, last_s: float = 4.0, **more: Any) -> tuple[str, ...]:
+    anomaly = Anomaly(name=name, topic="orders", partition=0, offsets=(1,), operations=(), explanation="", records=1)
     refusals = [
         {
-            "topic": "orders", "error": error, "without_idempotence": not idempotent, "records": 87,
-            "first_ns": at(3.2), "last_ns": at(last_s),
+            "topic": "orders",
+            "error": error,
+            "without_idempotence": not idempotent,
+            "records": 87,
+            "first_ns": at(3.2),
+            "last_ns": at(last_s),
         }
-    ]  # fmt: skip
+    ]
     fields: dict[str, Any] = {"machine": [*SHRUNK, stalled(3.0, 2, 1.9, 1.5)], "refusals": refusals}
     evidence = RunEvidence(started_ns=at(0), **{**fields, **more})
     return causes([anomaly], evidence).get(name, ())
 
 
-def test_doubled_records_after_an_isr_that_shrank_without_a_fault_have_the_machine_as_cause() -> (
-    None
-):
+def test_doubled_records_after_an_isr_that_shrank_without_a_fault_have_the_machine_as_cause() -> None:
     expected = (
         f"{LEFT}: the machine was too busy (the process of broker 2 did not advance for 1.9 s, with 1.5 s of CPU time "
         "meanwhile); brokers refused 87 records of orders with NOT_ENOUGH_REPLICAS_AFTER_APPEND from 3.20 s to 4.00 s; "
@@ -204,9 +189,7 @@ def test_doubled_records_after_an_isr_that_shrank_without_a_fault_have_the_machi
 
 def test_records_that_were_refused_and_given_up_have_the_machine_as_cause() -> None:
     found = caused("missing", "NOT_ENOUGH_REPLICAS", idempotent=True)
-    assert any(
-        "although no fault was active" in text and "all the same" not in text for text in found
-    )
+    assert any("although no fault was active" in text and "all the same" not in text for text in found)
 
 
 @pytest.mark.parametrize(
@@ -222,16 +205,20 @@ def test_records_that_were_refused_and_given_up_have_the_machine_as_cause() -> N
             {
                 "faults": [
                     RecordedFault(
-                        id="1", kind="isolate", label="isolate", nodes=(2,), begin_ns=at(1), effect_ns=at(1),
-                        end_ns=None, skipped=None,
+                        id="1",
+                        kind="isolate",
+                        label="isolate",
+                        nodes=(2,),
+                        begin_ns=at(1),
+                        effect_ns=at(1),
+                        end_ns=None,
+                        skipped=None,
                     )
                 ]
             },
         ),
     ],
     ids=["other error", "other anomaly", "refused before", "nothing left", "during a fault"],
-)  # fmt: skip
-def test_the_machine_is_no_cause_without_evidence(
-    name: str, error: str, more: dict[str, Any]
-) -> None:
+)
+def test_the_machine_is_no_cause_without_evidence(name: str, error: str, more: dict[str, Any]) -> None:
     assert not any("no fault was active" in text for text in caused(name, error, **more))

@@ -23,21 +23,36 @@ def at(seconds: float) -> int:
 def anomaly(name: str, *operations: Row, records: int = 1) -> Anomaly:
     return Anomaly(
         name=name, topic="orders", partition=0, offsets=(1,), operations=operations, explanation="", records=records
-    )  # fmt: skip
+    )
 
 
 def fault(kind: str, node: int, begin_s: float, end_s: float | None) -> RecordedFault:
     return RecordedFault(
-        id="1", kind=kind, label=kind, nodes=(node,), begin_ns=at(begin_s), effect_ns=at(begin_s),
-        end_ns=None if end_s is None else at(end_s), skipped=None,
-    )  # fmt: skip
+        id="1",
+        kind=kind,
+        label=kind,
+        nodes=(node,),
+        begin_ns=at(begin_s),
+        effect_ns=at(begin_s),
+        end_ns=None if end_s is None else at(end_s),
+        skipped=None,
+    )
 
 
 def lost(**fields: Any) -> Row:
     return {
-        "fact": "acknowledged-and-lost", "topic": "orders", "partition": 0, "broker": 3, "acks": 1, "records": 31,
-        "first_ns": at(0.2), "last_ns": at(4.1), "first_offset": 100, "last_offset": 130, **fields,
-    }  # fmt: skip
+        "fact": "acknowledged-and-lost",
+        "topic": "orders",
+        "partition": 0,
+        "broker": 3,
+        "acks": 1,
+        "records": 31,
+        "first_ns": at(0.2),
+        "last_ns": at(4.1),
+        "first_offset": 100,
+        "last_offset": 130,
+        **fields,
+    }
 
 
 def event(name: str, seconds: float, broker: int, **fields: Any) -> Row:
@@ -85,19 +100,12 @@ def test_the_fault_that_takes_the_leadership_is_named_before_a_slow_link() -> No
     (found,) = cause("lost-write", facts=[lost()], faults=faults)
     assert found.startswith("broker 3 was isolated from 0.14 s")
     (found,) = cause("lost-write", facts=[lost(acks=0)], faults=faults[1:])
-    assert found.startswith(
-        "broker 3 had slow links from 0.30 s to 4.00 s; with acks=0 it appended 31"
-    )
+    assert found.startswith("broker 3 had slow links from 0.30 s to 4.00 s; with acks=0 it appended 31")
 
 
 @pytest.mark.parametrize(
     "faults",
-    [
-        [fault("isolate", 2, 0.14, 4.16)],
-        [fault("isolate", 3, 4.5, 5)],
-        [fault("kill", 3, 0.01, 0.1)],
-        [],
-    ],
+    [[fault("isolate", 2, 0.14, 4.16)], [fault("isolate", 3, 4.5, 5)], [fault("kill", 3, 0.01, 0.1)], []],
     ids=["another broker", "after the next leader", "before the first acknowledgement", "none"],
 )
 def test_a_fault_that_cannot_have_caused_the_loss_is_not_named(faults: list[RecordedFault]) -> None:
@@ -120,7 +128,7 @@ def test_another_record_at_the_same_offset_names_the_leader_that_wrote_it() -> N
     )
 
 
-DOUBLE: Row = {"topic": "orders", "partition": 0, "records": 12, "first_ns": at(0.52), "last_ns": at(0.52)}  # fmt: skip
+DOUBLE: Row = {"topic": "orders", "partition": 0, "records": 12, "first_ns": at(0.52), "last_ns": at(0.52)}
 
 
 def test_a_lost_response_names_the_producer_and_the_time() -> None:
@@ -133,9 +141,7 @@ def test_a_lost_response_names_the_producer_and_the_time() -> None:
 
 
 def test_a_failed_response_names_the_producer_and_the_error() -> None:
-    fact = {
-        **DOUBLE, "fact": "response-failed", "broker": 2, "client": 1, "error": 7, "idempotent": False
-    }  # fmt: skip
+    fact = {**DOUBLE, "fact": "response-failed", "broker": 2, "client": 1, "error": 7, "idempotent": False}
     (found,) = cause("duplicate", facts=[fact], clients=["x", "shop"])
     assert found == (
         "a producer without idempotence (shop) sent 12 records of orders-0 again, after broker 2 had appended them and "
@@ -156,9 +162,7 @@ def test_an_append_without_answer_names_the_fault_of_that_leader() -> None:
 def test_copies_that_were_all_acknowledged_are_the_clients_own() -> None:
     fact = {**DOUBLE, "fact": "acknowledged-twice", "clients": [0]}
     (found,) = cause("duplicate", facts=[fact], clients=["shop"])
-    assert found.startswith(
-        "the brokers acknowledged every copy of these records at 0.52 s: the client (shop) sent"
-    )
+    assert found.startswith("the brokers acknowledged every copy of these records at 0.52 s: the client (shop) sent")
 
 
 def test_copies_by_record_id_that_were_all_acknowledged_are_the_applications_own() -> None:
@@ -176,13 +180,7 @@ def test_copies_by_record_id_that_were_all_acknowledged_are_the_applications_own
 
 def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only() -> None:
     times = {"first_ns": at(1), "last_ns": at(5)}
-    error = {
-        "topic": "orders",
-        "error": "_MSG_TIMED_OUT",
-        "refused": False,
-        "records": 2_775,
-        **times,
-    }
+    error = {"topic": "orders", "error": "_MSG_TIMED_OUT", "refused": False, "records": 2_775, **times}
     refusal = {"topic": "orders", "error": "NOT_ENOUGH_REPLICAS", "records": 40, **times}
     other = {**error, "topic": "bills", "records": 9}
     assert cause("missing", delivery_errors=[error, other], refusals=[refusal]) == (
@@ -192,9 +190,13 @@ def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only()
 
 
 COMMIT: Row = {
-    "operation": "commit", "client": "billing-1", "group": "audit", "reading_group": "billing", "offset": 7,
+    "operation": "commit",
+    "client": "billing-1",
+    "group": "audit",
+    "reading_group": "billing",
+    "offset": 7,
     "completed_ns": at(1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -205,16 +207,10 @@ COMMIT: Row = {
         ({}, "by OffsetCommit: its group.id is not that of the consumer"),
     ],
     ids=["another member", "no member", "another client"],
-)  # fmt: skip
+)
 def test_offsets_for_another_group_name_how_they_were_committed(row: Row, expected: str) -> None:
     later = {**COMMIT, **row, "completed_ns": at(2)}
-    state = {
-        "event": "group.state",
-        "group": "billing",
-        "state": "PreparingRebalance",
-        "t_ns": at(1.5),
-        "broker": 1,
-    }
+    state = {"event": "group.state", "group": "billing", "state": "PreparingRebalance", "t_ns": at(1.5), "broker": 1}
     (found,) = cause("commit-for-other-group", {**COMMIT, **row}, later, events=[state])
     assert found.startswith("billing-1 committed 2 offsets for group audit from 1.00 s to 2.00 s ")
     assert expected in found
@@ -223,9 +219,19 @@ def test_offsets_for_another_group_name_how_they_were_committed(row: Row, expect
 
 def test_missing_records_name_batches_that_a_broker_took_for_retries() -> None:
     fact = {
-        "fact": "sequence-used-again", "topic": "orders", "partition": 0, "broker": 2, "client": 0, "batches": 1,
-        "records": 3, "producer_id": 7, "base_sequence": 5, "base_offset": 12, "first_ns": at(1), "last_ns": at(1),
-    }  # fmt: skip
+        "fact": "sequence-used-again",
+        "topic": "orders",
+        "partition": 0,
+        "broker": 2,
+        "client": 0,
+        "batches": 1,
+        "records": 3,
+        "producer_id": 7,
+        "base_sequence": 5,
+        "base_offset": 12,
+        "first_ns": at(1),
+        "last_ns": at(1),
+    }
     (found,) = cause("missing", facts=[fact, {**fact, "topic": "bills"}], clients=["franz"])
     assert found == (
         "broker 2 acknowledged 1 batch of franz without appending, at 1.00 s, because the log had another batch under "
@@ -236,26 +242,10 @@ def test_missing_records_name_batches_that_a_broker_took_for_retries() -> None:
 
 
 def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None:
-    commit = {
-        "operation": "commit",
-        "group": "billing",
-        "topic": "orders",
-        "partition": 1,
-        "offset": 240,
-    }
+    commit = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1, "offset": 240}
     states = [
-        {
-            "event": "group.state",
-            "group": "billing",
-            "state": state,
-            "t_ns": at(seconds),
-            "broker": 1,
-        }
-        for seconds, state in (
-            (0.5, "PreparingRebalance"),
-            (1.4, "Stable"),
-            (1.5, "PreparingRebalance"),
-        )
+        {"event": "group.state", "group": "billing", "state": state, "t_ns": at(seconds), "broker": 1}
+        for seconds, state in ((0.5, "PreparingRebalance"), (1.4, "Stable"), (1.5, "PreparingRebalance"))
     ]
     timed = {**commit, "completed_ns": at(1.3)}
     (found,) = cause("commit-before-output", timed, records=31, events=states)
@@ -273,12 +263,7 @@ def test_commits_of_one_group_and_partition_are_one_sentence() -> None:
         anomaly("missing-output", {**commit, "offset": offset, "completed_ns": at(seconds)})
         for offset, seconds in ((58, 2.1), (3, 1.3), (40, 2.0))
     ]
-    refused = {
-        "topic": "bills",
-        "error": "NOT_ENOUGH_REPLICAS",
-        "records": 1,
-        "without_idempotence": True,
-    }
+    refused = {"topic": "bills", "error": "NOT_ENOUGH_REPLICAS", "records": 1, "without_idempotence": True}
     refusals = [{**refused, "first_ns": at(1.2), "last_ns": at(1.2)}]
     found = causes(early, RunEvidence(started_ns=0, refusals=refusals))["missing-output"]
     assert found[0] == (
@@ -294,9 +279,7 @@ def test_sentences_are_ordered_by_records_and_bounded() -> None:
     assert [text.split("orders-")[1][0] for text in found] == ["8", "7", "6"]
 
 
-ABORTED = {
-    "transactional_id": "billing", "topic": "bills", "transactions": 3, "first_ns": at(1), "last_ns": at(2.5),
-}  # fmt: skip
+ABORTED = {"transactional_id": "billing", "topic": "bills", "transactions": 3, "first_ns": at(1), "last_ns": at(2.5)}
 
 
 def test_missing_outputs_name_aborted_transactions_and_the_producer_that_fenced_them() -> None:
@@ -337,10 +320,18 @@ def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
 
 def offset_row(kind: int, broker: int, offset: int, seconds: float, **fields: Any) -> Row:
     return {
-        "kind": kind, "error": 0, "node": broker, "group": "billing", "topic": "orders", "partition": 1,
-        "client": f"biller-{broker}", "offset": offset, "invoked_ns": at(seconds), "completed_ns": at(seconds + 0.01),
+        "kind": kind,
+        "error": 0,
+        "node": broker,
+        "group": "billing",
+        "topic": "orders",
+        "partition": 1,
+        "client": f"biller-{broker}",
+        "offset": offset,
+        "invoked_ns": at(seconds),
+        "completed_ns": at(seconds + 0.01),
         **fields,
-    }  # fmt: skip
+    }
 
 
 COMMITTED_BY_2 = offset_row(OFFSET_COMMITTED, 2, 6, 1.0)
@@ -369,23 +360,19 @@ def test_doubled_outputs_name_the_replaced_coordinator_that_returned_an_old_offs
         [{**COMMITTED_BY_2, "group": "other"}, READ_FROM_3, COMMITTED_LATER],
         [offset_row(OFFSET_SENT, 2, 6, 1.0), READ_FROM_3, COMMITTED_LATER],
     ],
-    ids=[
-        "same-coordinator",
-        "not-older",
-        "nothing-after",
-        "failed",
-        "other-group",
-        "not-committed",
-    ],
+    ids=["same-coordinator", "not-older", "nothing-after", "failed", "other-group", "not-committed"],
 )
 def test_a_read_that_does_not_show_a_replaced_coordinator_is_not_named(rows: list[Row]) -> None:
     assert old_offset_reads(rows) == []
 
 
 ELECTED: Row = {
-    "operation": "broker 2 became leader", "completed_ns": at(1.78), "broker": 2, "leader_epoch": 1,
+    "operation": "broker 2 became leader",
+    "completed_ns": at(1.78),
+    "broker": 2,
+    "leader_epoch": 1,
     "log_end_offset": 100,
-}  # fmt: skip
+}
 
 
 def test_a_leader_without_committed_records_had_discarded_them() -> None:
@@ -405,9 +392,17 @@ def test_a_leader_without_committed_records_names_its_last_fault_before() -> Non
 
 def test_records_that_retention_removed_too_early_name_the_broker_and_the_rule() -> None:
     fact = {
-        "fact": "removed-early", "topic": "orders", "partition": 0, "broker": 3, "reason": "retention.ms", "records": 7,
-        "first_ns": at(2.0), "last_ns": at(2.0), "first_offset": 0, "last_offset": 6,
-    }  # fmt: skip
+        "fact": "removed-early",
+        "topic": "orders",
+        "partition": 0,
+        "broker": 3,
+        "reason": "retention.ms",
+        "records": 7,
+        "first_ns": at(2.0),
+        "last_ns": at(2.0),
+        "first_offset": 0,
+        "last_offset": 6,
+    }
     (found,) = cause("lost-write", facts=[fact])
     assert found == (
         "broker 3 removed offsets 0 to 6 of orders-0 at 2.00 s by retention.ms, too early; followers and later leaders "

@@ -21,50 +21,53 @@ def at(seconds: float) -> int:
 
 def asked(
     api: str, seconds: float, error: str = "", *, subject: str = "", broker: int = 2, **flags: bool
-) -> ClientRequest:  # fmt: skip
+) -> ClientRequest:
     return ClientRequest(
-        client="reader", api=api, error=error, broker=broker, invoked_ns=at(seconds), completed_ns=at(seconds),
-        subject=subject, **flags,
-    )  # fmt: skip
+        client="reader",
+        api=api,
+        error=error,
+        broker=broker,
+        invoked_ns=at(seconds),
+        completed_ns=at(seconds),
+        subject=subject,
+        **flags,
+    )
 
 
-def often(
-    api: str, number: int, first: float, last: float, *, error: str = "", broker: int = 2
-) -> RequestCount:
+def often(api: str, number: int, first: float, last: float, *, error: str = "", broker: int = 2) -> RequestCount:
     return RequestCount(
         client="reader", api=api, error=error, broker=broker, count=number, first_ns=at(first), last_ns=at(last)
-    )  # fmt: skip
+    )
 
 
 def counts_of(rows: list[ClientRequest]) -> list[RequestCount]:
-    return [
-        often(row.api, 1, row.completed_ns / 1e9, row.completed_ns / 1e9, error=row.error)
-        for row in rows
-    ]
+    return [often(row.api, 1, row.completed_ns / 1e9, row.completed_ns / 1e9, error=row.error) for row in rows]
 
 
 def said(*rows: ClientRequest | RequestCount, **evidence: Any) -> list[str]:
     """The sentences for these requests; what is counted only has no row."""
     requests = [row for row in rows if isinstance(row, ClientRequest)]
     counts = [row for row in rows if isinstance(row, RequestCount)] + counts_of(requests)
-    kept = [
-        row for row in requests if row.api not in COUNTED_ONLY or row.error or row.lost or row.hit
-    ]
+    kept = [row for row in requests if row.api not in COUNTED_ONLY or row.error or row.lost or row.hit]
     known = RunEvidence(started_ns=0, requests=kept, request_counts=counts, **evidence)
     return [text for _, text in stopped_clients(known)]
 
 
 def fault(kind: str, begin_s: float, *nodes: int, label: str = "") -> RecordedFault:
     return RecordedFault(
-        id="1", kind=kind, label=label or kind, nodes=nodes, begin_ns=at(begin_s), effect_ns=at(begin_s),
-        end_ns=at(begin_s + 1), skipped=None,
-    )  # fmt: skip
+        id="1",
+        kind=kind,
+        label=label or kind,
+        nodes=nodes,
+        begin_ns=at(begin_s),
+        effect_ns=at(begin_s),
+        end_ns=at(begin_s + 1),
+        skipped=None,
+    )
 
 
 def anomaly(name: str, *operations: dict[str, Any]) -> Anomaly:
-    return Anomaly(
-        name=name, topic="orders", partition=0, offsets=(17,), operations=operations, explanation=""
-    )
+    return Anomaly(name=name, topic="orders", partition=0, offsets=(17,), operations=operations, explanation="")
 
 
 def test_a_refused_offset_fetch_after_which_nothing_was_read() -> None:
@@ -82,18 +85,13 @@ def test_a_refused_offset_fetch_after_which_nothing_was_read() -> None:
 
 def test_a_lost_response_after_which_a_client_was_silent() -> None:
     (text,) = said(asked("InitProducerId", 2.0, lost=True, subject="shop"))
-    assert text.startswith(
-        "InitProducerId of shop of client reader lost its response from broker 2 at 2.00 s; after"
-    )
+    assert text.startswith("InitProducerId of shop of client reader lost its response from broker 2 at 2.00 s; after")
     assert text.endswith("; it sent nothing more")
 
 
 @pytest.mark.parametrize(
     "later",
-    [
-        [asked("OffsetFetch", 1.4)],
-        [often("Fetch", 5, 1.3, 9.0)],
-    ],
+    [[asked("OffsetFetch", 1.4)], [often("Fetch", 5, 1.3, 9.0)]],
     ids=["it asked again", "it read all the same"],
 )
 def test_a_client_that_went_on_after_a_failure_is_not_named(later: list[Any]) -> None:
@@ -133,10 +131,7 @@ def test_a_client_whose_coordinator_was_killed_and_that_asks_for_no_other_one() 
 def test_a_client_that_asks_again_and_again_and_reads_nothing() -> None:
     rows = [often("Metadata", 12_000, 0.5, 9.0), often("ApiVersions", 2, 0.4, 0.6)]
     (text,) = said(*rows)
-    assert (
-        text
-        == "client reader sent Metadata 12000 times from 0.50 s to 9.00 s, and it never received a record"
-    )
+    assert text == "client reader sent Metadata 12000 times from 0.50 s to 9.00 s, and it never received a record"
     (text,) = said(*rows, often("Fetch", 3, 1, 2))
     assert text.endswith("and none of its 3 Fetch requests returned a record")
     assert said(*rows, readers={"reader"}) == []
@@ -153,13 +148,7 @@ def test_a_client_that_stopped_is_named_where_something_is_missing_or_waits(name
 
 # ------------------------------------------------------------------------------------- transactions
 
-ABORTED = {
-    "transactional_id": "job",
-    "topic": "charges",
-    "transactions": 1,
-    "first_ns": at(5),
-    "last_ns": at(5),
-}
+ABORTED = {"transactional_id": "job", "topic": "charges", "transactions": 1, "first_ns": at(5), "last_ns": at(5)}
 
 
 def missing_output(**evidence: Any) -> tuple[str, ...]:
@@ -169,9 +158,16 @@ def missing_output(**evidence: Any) -> tuple[str, ...]:
 
 def end_txn(invoked: float, completed: float, *, unanswered: bool = False) -> ClientRequest:
     return ClientRequest(
-        client="job", api="EndTxn", error="", broker=1, invoked_ns=at(invoked), completed_ns=at(completed),
-        subject="job", unanswered=unanswered, hit=unanswered,
-    )  # fmt: skip
+        client="job",
+        api="EndTxn",
+        error="",
+        broker=1,
+        invoked_ns=at(invoked),
+        completed_ns=at(completed),
+        subject="job",
+        unanswered=unanswered,
+        hit=unanswered,
+    )
 
 
 def test_a_kill_before_end_txn_is_named_with_the_transaction() -> None:
@@ -203,13 +199,21 @@ def test_a_transaction_without_a_decision_is_named() -> None:
 
 def test_a_failed_delivery_to_the_sink_is_named() -> None:
     refused = {
-        "topic": "charges", "error": "NOT_ENOUGH_REPLICAS", "without_idempotence": True, "records": 4,
-        "first_ns": at(1), "last_ns": at(2),
-    }  # fmt: skip
+        "topic": "charges",
+        "error": "NOT_ENOUGH_REPLICAS",
+        "without_idempotence": True,
+        "records": 4,
+        "first_ns": at(1),
+        "last_ns": at(2),
+    }
     reported = {
-        "topic": "charges", "error": "_MSG_TIMED_OUT", "refused": False, "records": 3, "first_ns": at(1),
+        "topic": "charges",
+        "error": "_MSG_TIMED_OUT",
+        "refused": False,
+        "records": 3,
+        "first_ns": at(1),
         "last_ns": at(1),
-    }  # fmt: skip
+    }
     found = missing_output(refusals=[refused], delivery_errors=[reported])
     assert found == (
         "brokers refused 4 records of charges with NOT_ENOUGH_REPLICAS from 1.00 s to 2.00 s",
@@ -225,13 +229,7 @@ PLACE, OTHER = ("orders", 0, 17), ("orders", 0, 30)
 
 def record(place: tuple[str, int, int]) -> dict[str, Any]:
     topic, partition, offset = place
-    return {
-        "operation": "record",
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
-        "record_id": "7",
-    }
+    return {"operation": "record", "topic": topic, "partition": partition, "offset": offset, "record_id": "7"}
 
 
 def cause(name: str, *places: tuple[str, int, int], **evidence: Any) -> tuple[str, ...]:
@@ -249,33 +247,19 @@ def test_a_record_whose_response_was_lost_is_unknown_to_its_client() -> None:
 
 
 def test_a_record_without_any_acknowledgement_is_named() -> None:
-    (text,) = cause(
-        "unexpected", PLACE, OTHER, unacknowledged={PLACE: {"lost": False}, OTHER: {"lost": False}}
-    )
+    (text,) = cause("unexpected", PLACE, OTHER, unacknowledged={PLACE: {"lost": False}, OTHER: {"lost": False}})
     assert text.startswith(
         "2 records from offset 17 of orders-0 on are in the log, and no broker has acknowledged them:"
     )
 
 
 def test_an_acknowledged_record_that_was_not_expected_names_its_client() -> None:
-    (text,) = cause(
-        "unexpected", PLACE, acknowledgements={PLACE: {"client": "shop", "time_ns": at(3)}}
-    )
-    assert text.startswith(
-        "1 of these records was acknowledged to shop at 3.00 s: the client sent what"
-    )
+    (text,) = cause("unexpected", PLACE, acknowledgements={PLACE: {"client": "shop", "time_ns": at(3)}})
+    assert text.startswith("1 of these records was acknowledged to shop at 3.00 s: the client sent what")
 
 
 def test_a_copy_without_an_acknowledgement_explains_the_duplicate() -> None:
     acknowledged = {OTHER: {"client": "shop", "time_ns": at(3)}}
-    (text,) = cause(
-        "duplicate",
-        PLACE,
-        OTHER,
-        unacknowledged={PLACE: {"lost": False}},
-        acknowledgements=acknowledged,
-    )
-    assert text.startswith(
-        "the record at offset 17 of orders-0 is in the log, and no broker has acknowledged it: the"
-    )
+    (text,) = cause("duplicate", PLACE, OTHER, unacknowledged={PLACE: {"lost": False}}, acknowledgements=acknowledged)
+    assert text.startswith("the record at offset 17 of orders-0 is in the log, and no broker has acknowledged it: the")
     assert text.endswith("; the other copy was acknowledged to shop at 3.00 s")

@@ -18,12 +18,19 @@ S = 1_000_000_000
 
 def fault(
     kind: str, begin: float, end: float | None, name: str = "store", held_out_bytes: int = 0, **details: Any
-) -> RecordedFault:  # fmt: skip
+) -> RecordedFault:
     return RecordedFault(
-        id="1", kind=kind, label=kind, nodes=(), begin_ns=round(begin * S), effect_ns=round(begin * S) + 1,
-        end_ns=None if end is None else round(end * S), skipped=None,
-        evidence={"dependencies": {name: {"held_out_bytes": held_out_bytes}}}, details=details,
-    )  # fmt: skip
+        id="1",
+        kind=kind,
+        label=kind,
+        nodes=(),
+        begin_ns=round(begin * S),
+        effect_ns=round(begin * S) + 1,
+        end_ns=None if end is None else round(end * S),
+        skipped=None,
+        evidence={"dependencies": {name: {"held_out_bytes": held_out_bytes}}},
+        details=details,
+    )
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -42,9 +49,7 @@ def test_each_fault_of_a_dependency_has_words(words: str) -> None:
         ("reset", 406, " and then lost its connections, so that what it had sent never arrived"),
     ],
 )
-def test_responses_that_were_lost_with_the_connection_are_named(
-    mode: str, held_out_bytes: int, end: str
-) -> None:
+def test_responses_that_were_lost_with_the_connection_are_named(mode: str, held_out_bytes: int, end: str) -> None:
     cut = fault("cut_dependency", 1, 2, held_out_bytes=held_out_bytes, direction="out", mode=mode)
     assert outages(RunEvidence(started_ns=0, faults=[cut])) == [
         f"the dependency 'store' could send nothing to its clients from 1.00 s to 2.00 s{end}"
@@ -53,10 +58,13 @@ def test_responses_that_were_lost_with_the_connection_are_named(
 
 def test_all_faults_of_a_dependency_are_in_one_sentence() -> None:
     faults = [
-        fault("isolate_dependency", 1, 2), fault("reset_dependency", 3, 3), fault("slow_dependency", 4, None),
-        fault("throttle_dependency", 5, 6), fault("isolate_dependency", 2, 3, "ledger"),
+        fault("isolate_dependency", 1, 2),
+        fault("reset_dependency", 3, 3),
+        fault("slow_dependency", 4, None),
+        fault("throttle_dependency", 5, 6),
+        fault("isolate_dependency", 2, 3, "ledger"),
         fault("kill", 1, 2),
-    ]  # fmt: skip
+    ]
     assert outages(RunEvidence(started_ns=0, faults=faults)) == [
         (
             "the dependency 'store' was cut off from its clients from 1.00 s to 2.00 s, lost its connections at "
@@ -68,9 +76,11 @@ def test_all_faults_of_a_dependency_are_in_one_sentence() -> None:
 
 def test_faults_of_the_program_of_a_dependency_are_those_of_the_dependency() -> None:
     faults = [
-        fault("isolate_dependency", 1, 2), fault("kill_program", 3, 4, program="store"),
-        fault("pause_program", 5, 6, program="store"), fault("kill_program", 7, 8, program="worker"),
-    ]  # fmt: skip
+        fault("isolate_dependency", 1, 2),
+        fault("kill_program", 3, 4, program="store"),
+        fault("pause_program", 5, 6, program="store"),
+        fault("kill_program", 7, 8, program="worker"),
+    ]
     evidence = RunEvidence(started_ns=0, faults=faults, dependencies=["store"])
     assert outages(evidence) == [
         (
@@ -89,9 +99,7 @@ def test_the_dependencies_of_a_run_have_a_folder_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "named"), [("missing-output", True), ("two-leaders", False)])
 def test_an_anomaly_of_the_application_names_the_outage(kind: str, named: bool) -> None:
-    anomaly = Anomaly(
-        name=kind, topic="orders", partition=0, offsets=(1,), operations=(), explanation=""
-    )
+    anomaly = Anomaly(name=kind, topic="orders", partition=0, offsets=(1,), operations=(), explanation="")
     found = causes([anomaly], RunEvidence(started_ns=0, faults=[fault("isolate_dependency", 1, 2)]))
     assert ("store" in str(found)) is named
 
@@ -99,11 +107,15 @@ def test_an_anomaly_of_the_application_names_the_outage(kind: str, named: bool) 
 def test_retries_that_were_due_during_a_fault_are_counted() -> None:
     lost = [
         Anomaly(
-            name="missing-output", topic="orders", partition=0, offsets=(n,), explanation="",
+            name="missing-output",
+            topic="orders",
+            partition=0,
+            offsets=(n,),
+            explanation="",
             operations=({"operation": "retry", "due_ns": due * S},),
         )
         for n, due in enumerate((1, 2, 5))
-    ]  # fmt: skip
+    ]
     evidence = RunEvidence(started_ns=0, faults=[fault("isolate_dependency", 1, 2.5)])
     assert causes(lost, evidence)["missing-output"] == (
         (

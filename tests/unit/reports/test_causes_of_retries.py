@@ -16,17 +16,19 @@ KILL = "kill_program('scheduler', before='Produce')"
 
 
 def anomaly(name: str, *rows: dict[str, Any], offset: int = 3) -> Anomaly:
-    return Anomaly(
-        name=name, topic="orders", partition=0, offsets=(offset,), operations=rows, explanation=""
-    )
+    return Anomaly(name=name, topic="orders", partition=0, offsets=(offset,), operations=rows, explanation="")
 
 
 def commit(at_s: float, topic: str = "orders-delay") -> dict[str, Any]:
     at_ns = round(at_s * S)
     return {
-        "operation": "commit", "topic": topic, "partition": 0, "offset": 9, "group": "orders-scheduler",
+        "operation": "commit",
+        "topic": topic,
+        "partition": 0,
+        "offset": 9,
+        "group": "orders-scheduler",
         "completed_ns": at_ns,
-    }  # fmt: skip
+    }
 
 
 def retry(due_s: float, **more: Any) -> dict[str, Any]:
@@ -35,9 +37,16 @@ def retry(due_s: float, **more: Any) -> dict[str, Any]:
 
 def killed(at_s: float) -> RunEvidence:
     fault = RecordedFault(
-        id="1", kind="kill_program", label=KILL, nodes=(), begin_ns=0, effect_ns=round(at_s * S), end_ns=9 * S,
-        skipped=None, details={"program": "scheduler"},
-    )  # fmt: skip
+        id="1",
+        kind="kill_program",
+        label=KILL,
+        nodes=(),
+        begin_ns=0,
+        effect_ns=round(at_s * S),
+        end_ns=9 * S,
+        skipped=None,
+        details={"program": "scheduler"},
+    )
     return RunEvidence(started_ns=0, faults=[fault])
 
 
@@ -47,7 +56,7 @@ def lost(*dues_s: float, committed_s: float = 2.0) -> list[Anomaly]:
 
 @pytest.mark.parametrize(
     ("killed_s", "due"), [(2.5, "2 of them were due"), (3.0, "all of them were due"), (2.05, "none of them were due")]
-)  # fmt: skip
+)
 def test_lost_retries_are_named_with_the_commit_the_death_of_the_program_and_what_was_due(
     killed_s: float, due: str
 ) -> None:
@@ -99,9 +108,7 @@ def test_a_retry_that_was_sent_again_is_named_with_its_topic() -> None:
     assert found["duplicate-output"] == (again,)
     end = ProgramEnd(name="scheduler", exit_code=0, ended_ns=5 * S, by="test", started_again=True)
     found = causes(doubled, RunEvidence(started_ns=0, program_ends=[end]))
-    assert found["duplicate-output"] == (
-        f"{again}; program 'scheduler' ended at 5.00 s and was started again",
-    )
+    assert found["duplicate-output"] == (f"{again}; program 'scheduler' ended at 5.00 s and was started again",)
     assert causes([plain], RunEvidence(started_ns=0, program_ends=[end])) == {}
 
 
@@ -119,10 +126,8 @@ def test_attempts_that_begin_again_name_the_programs_that_were_started_again() -
 @pytest.mark.parametrize(
     ("second", "text"),
     [((1_250, 1_090), "1.25 s to 2.70 s early, all within 0.09 s"), ((2_700, 1_049), "2.70 s early, all at once")],
-)  # fmt: skip
-def test_attempts_that_were_early_together_are_named_with_their_times(
-    second: tuple[int, int], text: str
-) -> None:
+)
+def test_attempts_that_were_early_together_are_named_with_their_times(second: tuple[int, int], text: str) -> None:
     def attempt(early_ms: int, at_ms: int) -> Anomaly:
         row = {"operation": "attempt", "early_ms": early_ms, "timestamp_ms": at_ms}
         return anomaly("attempt-before-due", row)

@@ -23,16 +23,14 @@ def ns(at_s: float) -> int:
     return START_NS + round(at_s * 1e9)
 
 
-def add_fault(
-    folder: Path, number: int, kind: str, begin_s: float, end_s: float, **details: str
-) -> None:
+def add_fault(folder: Path, number: int, kind: str, begin_s: float, end_s: float, **details: str) -> None:
     """Append a fault's rows to `faults.jsonl`, its effect 0.1 s after its beginning."""
     given: Row = {"id": str(number), "fault": kind, "label": f"{kind}(…)", "targets": []}
     rows: list[Row] = [
         {"t_ns": ns(begin_s), "event": "inject", **given, "evidence": {"duration_ms": 9, **details}},
         {"t_ns": ns(begin_s + 0.1), "event": "effect", **given, "evidence": {}},
         {"t_ns": ns(end_s), "event": "healed", **given, "evidence": {}},
-    ]  # fmt: skip
+    ]
     with (folder / "faults.jsonl").open("a") as file:
         file.writelines("\n" + json.dumps(row) for row in rows)  # its last line is incomplete
 
@@ -58,9 +56,7 @@ def test_without_a_fault_beside_the_brokers_there_is_no_lane(folder: Path) -> No
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_a_fault_is_on_the_lane_of_what_it_hit_and_on_none_of_a_broker(
-    folder: Path, kind: str
-) -> None:
+def test_a_fault_is_on_the_lane_of_what_it_hit_and_on_none_of_a_broker(folder: Path, kind: str) -> None:
     of = "program" if kind in KINDS_OF_PROGRAMS else "dependency"
     before = build_model(folder)["brokers"]
     add_fault(folder, 10, kind, 8.0, 9.5, **{of: "store"})
@@ -83,10 +79,7 @@ def test_faults_of_a_dependency_and_of_its_program_share_a_lane(folder: Path) ->
 
 
 def test_a_program_that_ended_by_itself_has_a_lane(folder: Path) -> None:
-    ends = [
-        end_of("billing", 9, "itself", again=True),
-        end_of("billing", 14, "itself", again=False),
-    ]
+    ends = [end_of("billing", 9, "itself", again=True), end_of("billing", 14, "itself", again=False)]
     write_program_ends(folder, [*ends, end_of("job", 5, "test", again=False)])
     model = build_model(folder)
     (lane,) = model["beside"]

@@ -37,7 +37,7 @@ def draw(tmp_path: Path) -> Callable[..., Element]:
         page.write_text(render(model))
         ran = subprocess.run(
             [NODE, str(DOM), str(page), str(width)], capture_output=True, text=True, timeout=60, check=False
-        )  # fmt: skip
+        )
         assert ran.returncode == 0, ran.stderr
         found: Element = json.loads(ran.stdout)
         return found
@@ -60,9 +60,7 @@ def number(element: Element, name: str) -> float:
     return float(element["attrs"][name])
 
 
-def test_a_latency_without_neighbours_in_time_is_a_point(
-    model: dict[str, Any], draw: Callable[..., Element]
-) -> None:
+def test_a_latency_without_neighbours_in_time_is_a_point(model: dict[str, Any], draw: Callable[..., Element]) -> None:
     buckets = len(model["traffic"]["p50"])
     for name in ("p50", "p99"):
         model["traffic"][name] = [None] * buckets
@@ -80,11 +78,19 @@ def test_what_stands_beside_the_brokers_has_its_lane_below_them_and_without_them
 ) -> None:
     model["brokers"] = model["brokers"] if brokers else []
     model["beside"] = [
-        {"name": "store", "kind": "dependency", "marks": [{"t": 9, "text": "connections were reset"}],
-         "spans": [{"s": 8, "e": 16, "state": "isolated", "text": "cut off"}]},
-        {"name": "billing", "kind": "program", "marks": [],
-         "spans": [{"s": 10, "e": 18, "state": "dead", "text": "dead"}]},
-    ]  # fmt: skip
+        {
+            "name": "store",
+            "kind": "dependency",
+            "marks": [{"t": 9, "text": "connections were reset"}],
+            "spans": [{"s": 8, "e": 16, "state": "isolated", "text": "cut off"}],
+        },
+        {
+            "name": "billing",
+            "kind": "program",
+            "marks": [],
+            "spans": [{"s": 10, "e": 18, "state": "dead", "text": "dead"}],
+        },
+    ]
     (chart,) = elements(card(draw(model, width), "Cluster"), "svg")
     height = float(chart["attrs"]["viewBox"].split()[-1])
     bars = {bar["attrs"]["fill"]: bar for bar in elements(chart, "rect")}
@@ -103,9 +109,7 @@ def test_the_marks_of_anomalies_cover_neither_labels_nor_each_other(
 ) -> None:
     first = model["verdict"]["anomalies"][0]
     times = [n * model["duration"] / 40 for n in range(41)]
-    model["verdict"]["anomalies"] = [
-        {**first, "place": "orders-1", "t": at} for at in times for _ in range(12)
-    ]
+    model["verdict"]["anomalies"] = [{**first, "place": "orders-1", "t": at} for at in times for _ in range(12)]
     box = card(draw(model, width), "Partitions")
     marks = list(elements(box, "g", "mark"))
     assert len(marks) > 3
@@ -125,17 +129,13 @@ def test_the_marks_of_anomalies_cover_neither_labels_nor_each_other(
     leaders = [bar for bar in elements(box, "rect") if number(bar, "height") == 18]
     assert leaders
     for bar in leaders:
-        assert not number(bar, "y") - 8 < y < number(bar, "y") + 18 + 8, (
-            "a mark is on a leader's bar"
-        )
+        assert not number(bar, "y") - 8 < y < number(bar, "y") + 18 + 8, "a mark is on a leader's bar"
     for text in (text for mark in marks for text in elements(mark, "text")):
         end = number(text, "x") + (20 if text["attrs"]["text-anchor"] == "start" else 0)
         assert end <= width, "the number of the last mark is inside of the card"
 
 
-def test_the_time_axis_begins_just_before_the_first_event(
-    tmp_path: Path, draw: Callable[..., Element]
-) -> None:
+def test_the_time_axis_begins_just_before_the_first_event(tmp_path: Path, draw: Callable[..., Element]) -> None:
     folder = make_run_folder(tmp_path / "run")
     about = json.loads((folder / "run.json").read_text())
     rows = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()[:-1]]
@@ -143,9 +143,7 @@ def test_the_time_axis_begins_just_before_the_first_event(
     started = min(row["t_ns"] for row in rows) - 60_000_000_000
     (folder / "run.json").write_text(json.dumps({**about, "started_ns": started}))
     model = build_model(folder)
-    first = (
-        next(n for n, rate in enumerate(model["traffic"]["acked"]) if rate) * model["traffic"]["dt"]
-    )
+    first = next(n for n, rate in enumerate(model["traffic"]["acked"]) if rate) * model["traffic"]["dt"]
     assert 0 < first - model["from"] < 0.05 * model["duration"]
     page = draw(model)
     axis = [text["text"] for text in elements(card(page, "Throughput"), "text", "num")]
@@ -164,16 +162,10 @@ def test_each_kind_guarantee_and_tile_links_to_its_sentence_on_the_page(
     assert all(attrs["title"].endswith(".") for attrs in links.values())
 
 
-def test_a_number_of_hidden_rows_names_its_limit(
-    model: dict[str, Any], draw: Callable[..., Element]
-) -> None:
+def test_a_number_of_hidden_rows_names_its_limit(model: dict[str, Any], draw: Callable[..., Element]) -> None:
     first = model["verdict"]["anomalies"][0]
     model["verdict"].update(
-        anomalies=[first] * 39,
-        anomalies_each=60,
-        anomalies_hidden=5,
-        reasons_hidden=3,
-        notes_hidden=2,
+        anomalies=[first] * 39, anomalies_each=60, anomalies_hidden=5, reasons_hidden=3, notes_hidden=2
     )
     fault = model["faults"][0]
     model["faults"] = [{**fault, "s": fault["s"] + n / 100} for n in range(9)]

@@ -33,14 +33,17 @@ def test_a_cause_of_several_kinds_is_said_once() -> None:
     text = verdict_text(TWICE)
     assert text.count(ISOLATED) == 1
     assert re.findall(r"\((missing|lost-write)\)\n    cause: (.{5})", text) == [
-        ("missing", "broke"), ("lost-write", "the s"),
-    ]  # fmt: skip
+        ("missing", "broke"),
+        ("lost-write", "the s"),
+    ]
     assert "cause: the same as of missing" in text
     model = verdict_model(json.loads(TWICE.to_json()))
     assert model is not None
     assert [kind["causes"][0] for kind in model["kinds"]] == [
-        ISOLATED, "the same as of missing", "broker 1 wrote other records at these offsets",
-    ]  # fmt: skip
+        ISOLATED,
+        "the same as of missing",
+        "broker 1 wrote other records at these offsets",
+    ]
     assert [kind["count"] for kind in model["kinds"]] == [329, 329, 98]
     assert "records_found" not in model, "the sum counts a record once for each kind"
 
@@ -49,19 +52,32 @@ LINKS = {
     "links": {
         "2": {
             "rules": [
-                {"peers": "broker 1", "direction": "in"}, {"peers": "broker 1", "direction": "out"},
-                {"peers": "registry", "direction": "in"}, {"peers": "registry", "direction": "in"},
+                {"peers": "broker 1", "direction": "in"},
+                {"peers": "broker 1", "direction": "out"},
+                {"peers": "registry", "direction": "in"},
+                {"peers": "registry", "direction": "in"},
             ],
             "links": [{"peer": "client a", "blocked_in": True, "held_in_bytes": 184, "closed": False, "delay_ms": 0}],
             "held_in_bytes": 0,
         }
     }
-}  # fmt: skip
+}
 
 HELD = {
-    "id": 1, "api_key": 0, "nth": 1, "count": 1, "probability": 1.0, "seed": 0, "client": "billing-*", "where": None,
-    "seen": 1, "fired": 1, "action": "drop", "clients": {"rdkafka": 72}, "others": {"rdkafka": [18, 3]},
-}  # fmt: skip
+    "id": 1,
+    "api_key": 0,
+    "nth": 1,
+    "count": 1,
+    "probability": 1.0,
+    "seed": 0,
+    "client": "billing-*",
+    "where": None,
+    "seen": 1,
+    "fired": 1,
+    "action": "drop",
+    "clients": {"rdkafka": 72},
+    "others": {"rdkafka": [18, 3]},
+}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +94,7 @@ HELD = {
             "program shop: state dead, exit code 0",
         ),
         ({"reset": {"1": 2, "3": 1}}, "reset: 1 2, 3 1"),
-        (
-            {"request": {"3": HELD}, "armed": []},
-            "broker 3: Produce of billing-*: 1 request seen, 1 hit",
-        ),
+        ({"request": {"3": HELD}, "armed": []}, "broker 3: Produce of billing-*: 1 request seen, 1 hit"),
         (
             {"brokers": {"1": {**HELD, "client": "*", "api_key": 1, "seen": 7}}},
             "broker 1: Fetch: 7 requests seen, 1 hit",
@@ -121,8 +134,7 @@ def rows_of(page: str, heading: str) -> dict[str, str]:
 def test_guarantees_and_statuses_have_the_words_of_the_page_on_guarantees() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text()
     assert rows_of(page, "| status | meaning |") == {
-        name: re.sub(r"each doubt", "each [doubt](#doubts)", text)
-        for name, text in STATUSES.items()
+        name: re.sub(r"each doubt", "each [doubt](#doubts)", text) for name, text in STATUSES.items()
     }
     assert rows_of(page, "| `guarantee=` | the verdict is invalid when |") == dict(GUARANTEES)
     assert set(GUARANTEES) == set(FORBIDDEN)
@@ -132,9 +144,7 @@ def test_every_word_of_a_page_has_one_sentence_that_says_it() -> None:
     words = explained("invalid", GUARANTEES, sorted(ALL_ANOMALIES))
     found = dict(words)
     assert len(found) == len(words) == 1 + len(GUARANTEES) + len(ALL_ANOMALIES) + len(TERMS)
-    assert all(
-        text[0].isupper() and text.endswith(".") and "`" not in text for text in found.values()
-    )
+    assert all(text[0].isupper() and text.endswith(".") and "`" not in text for text in found.values())
     assert found["duplicate"].endswith("Forbidden by exactly-once, at-most-once.") or (
         found["duplicate"].endswith("Forbidden by at-most-once, exactly-once.")
     )
@@ -159,10 +169,7 @@ def test_a_notebook_shows_a_verdict_as_an_escaped_table_of_bounded_length() -> N
     assert len(shown) < 40_000
     assert "<script" not in shown
     assert "\x1b" not in shown
-    assert (
-        "31 records were acknowledged or read, and are not in the topic any more (lost-write)"
-        in shown
-    )
+    assert "31 records were acknowledged or read, and are not in the topic any more (lost-write)" in shown
     assert "(duplicate); the guarantee allows this" in shown
     assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in shown
     assert "4 more reasons in verdict.json" in shown
@@ -174,9 +181,13 @@ def test_a_notebook_shows_a_verdict_as_an_escaped_table_of_bounded_length() -> N
 
 def test_a_time_that_is_0_in_the_text_is_no_reason_for_a_standstill() -> None:
     row = {
-        "cluster_could_not_serve_s": 0.01, "waited_for_members_s": 0.04, "stalled_s": 0.02, "recovered": True,
-        "recovered_s": 0.9, "without_progress_s": 0.04,
-    }  # fmt: skip
+        "cluster_could_not_serve_s": 0.01,
+        "waited_for_members_s": 0.04,
+        "stalled_s": 0.02,
+        "recovered": True,
+        "recovered_s": 0.9,
+        "without_progress_s": 0.04,
+    }
     assert reasons(row) == "its first progress was 0.9 s after the fault was healed"
     assert reasons({**row, "recovered_s": None}) == "it went on, or had nothing to do"
     assert reasons({**row, "stalled_s": 0.05}).startswith("it stood still for 0.1 s although")

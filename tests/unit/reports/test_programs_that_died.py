@@ -23,23 +23,33 @@ from harrow.harness.run_folder import RunTimes
 
 TIMES = RunTimes(0)
 ISOLATED: dict[str, Any] = {
-    "fact": "acknowledged-and-lost", "topic": "orders", "partition": 0, "broker": 3, "acks": 1, "records": 31,
-    "first_ns": 1, "last_ns": 2, "first_offset": 100, "last_offset": 130,
-}  # fmt: skip
+    "fact": "acknowledged-and-lost",
+    "topic": "orders",
+    "partition": 0,
+    "broker": 3,
+    "acks": 1,
+    "records": 31,
+    "first_ns": 1,
+    "last_ns": 2,
+    "first_offset": 100,
+    "last_offset": 130,
+}
 
 
 def end(**fields: Any) -> ProgramEnd:
     usual: dict[str, Any] = {
-        "name": "billing", "exit_code": 1, "ended_ns": 4_200_000_000, "by": "itself", "started_again": False,
+        "name": "billing",
+        "exit_code": 1,
+        "ended_ns": 4_200_000_000,
+        "by": "itself",
+        "started_again": False,
         "last_words": ("Traceback (most recent call last):", "KeyError: 'amount'"),
-    }  # fmt: skip
+    }
     return ProgramEnd(**(usual | fields))
 
 
 def cause(name: str, *ends: ProgramEnd, **evidence: Any) -> tuple[str, ...]:
-    anomaly = Anomaly(
-        name=name, topic="orders", partition=0, offsets=(1,), operations=(), explanation=""
-    )
+    anomaly = Anomaly(name=name, topic="orders", partition=0, offsets=(1,), operations=(), explanation="")
     known = RunEvidence(started_ns=0, program_ends=ends, **evidence)
     return causes([anomaly], known).get(name, ())
 
@@ -61,10 +71,7 @@ def test_a_program_that_died_is_the_first_cause_of_every_kind(kind: Any) -> None
         (end(exit_code=255), "with exit code 255; neither"),
         (end(started_again=True), "with exit code 1, and was started again; neither"),
         (end(ended_ns=0), "ended by itself with exit code 1"),
-        (
-            end(by="fault", exit_code=137),
-            "was ended by a fault at 4.20 s (SIGKILL, exit code 137) and was not started",
-        ),
+        (end(by="fault", exit_code=137), "was ended by a fault at 4.20 s (SIGKILL, exit code 137) and was not started"),
     ],
 )
 def test_a_death_says_how_the_program_ended(ended: ProgramEnd, words: str) -> None:
@@ -88,9 +95,7 @@ def test_an_end_that_the_test_wanted_is_no_cause(ended: ProgramEnd) -> None:
 
 def test_a_program_that_died_often_is_named_once_with_its_last_death() -> None:
     (found,) = deaths([end(started_again=True, ended_ns=1), end(last_words=())], TIMES)
-    assert found.endswith(
-        "at 4.20 s with exit code 1; neither a fault nor the test ended it (it ended so 2 times)"
-    )
+    assert found.endswith("at 4.20 s with exit code 1; neither a fault nor the test ended it (it ended so 2 times)")
 
 
 def test_a_program_that_finished_is_named_last_where_outputs_are_missing() -> None:
@@ -115,9 +120,7 @@ def test_ends_are_written_and_read_by_time(tmp_path: Path) -> None:
     assert read_program_ends(tmp_path) == [early, late]
 
 
-@pytest.mark.parametrize(
-    "text", ["{", '{"schema_version": 99}', '{"schema_version": 1, "ends": [{}]}']
-)
+@pytest.mark.parametrize("text", ["{", '{"schema_version": 99}', '{"schema_version": 1, "ends": [{}]}'])
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, text: str) -> None:
     (tmp_path / "programs.json").write_text(text)
     with pytest.raises(HarrowError, match="run the test again"):

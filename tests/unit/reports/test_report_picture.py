@@ -60,9 +60,7 @@ def test_building_the_model_takes_counts_from_the_history(folder: Path) -> None:
     assert 0.5 < traffic["p50_all"] < 2 < traffic["p99_all"]
 
 
-def test_without_histories_the_model_counts_taps_without_replicas_and_internal_topics(
-    tmp_path: Path,
-) -> None:
+def test_without_histories_the_model_counts_taps_without_replicas_and_internal_topics(tmp_path: Path) -> None:
     history = build_model(make_run_folder(tmp_path / "a"))["traffic"]
     tap = build_model(make_run_folder(tmp_path / "b", tap=True))["traffic"]
     assert tap["source"] == "tap"
@@ -76,13 +74,7 @@ def test_quantiles_are_within_five_percent(tmp_path: Path) -> None:
         for number in range(1, 1_001):
             end = START_NS + number * 1_000_000
             history.append(
-                OperationFunction.SEND,
-                OperationType.OK,
-                0,
-                0,
-                0,
-                invoked_ns=end - number * 10_000,
-                time_ns=end,
+                OperationFunction.SEND, OperationType.OK, 0, 0, 0, invoked_ns=end - number * 10_000, time_ns=end
             )
     traffic = build_model(tmp_path)["traffic"]
     assert traffic["p50_all"] == pytest.approx(5.0, rel=0.05)
@@ -151,9 +143,7 @@ def test_damaged_files_do_not_affect_the_rest_of_the_model(folder: Path) -> None
     assert [b["id"] for b in model["brokers"]] == [1, 2, 3]
 
 
-def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(
-    folder: Path,
-) -> None:
+def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(folder: Path) -> None:
     path = folder / "verdict.json"
     old = {**json.loads(path.read_text()), "schema_version": 1}
     path.write_text(json.dumps(old))
@@ -206,9 +196,7 @@ def test_a_large_verdict_is_shortened_with_the_number_of_hidden_rows() -> None:
         (Status.UNKNOWN, "unknown: no fault overlapped traffic"),
     ],
 )
-def test_the_summary_shows_status_and_faults_in_a_few_lines(
-    tmp_path: Path, status: Status, says: str
-) -> None:
+def test_the_summary_shows_status_and_faults_in_a_few_lines(tmp_path: Path, status: Status, says: str) -> None:
     text = summary_of(make_run_folder(tmp_path / "run", status=status))
     assert says in text
     assert "kill(leader(orders, 0)) on broker 1" in text
@@ -253,9 +241,7 @@ def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_pat
         return json.dumps({"t_ns": START_NS + int(at * 1e9), "event": event, **more})
 
     def leads(at: float, epoch: int) -> str:
-        return row(
-            at, "partition.leader", topic="t", partition=0, leader=1, leader_epoch=epoch, isr=[1]
-        )
+        return row(at, "partition.leader", topic="t", partition=0, leader=1, leader_epoch=epoch, isr=[1])
 
     lines = [
         row(0, "broker.ready"),
@@ -290,47 +276,37 @@ def lane_of_broker_1(folder: Path) -> list[tuple[str, float, float]]:
 
 def test_a_broker_that_ended_without_a_word_is_dead_from_its_last_event_on(tmp_path: Path) -> None:
     trace_of_broker_1(
-        tmp_path, (0, "broker.starting"), (1, "broker.ready"), (3, "partition.hw"),
-        (5, "broker.planted"), (5.1, "broker.starting"), (5.5, "broker.registered"), (6, "broker.ready"),
+        tmp_path,
+        (0, "broker.starting"),
+        (1, "broker.ready"),
+        (3, "partition.hw"),
+        (5, "broker.planted"),
+        (5.1, "broker.starting"),
+        (5.5, "broker.registered"),
+        (6, "broker.ready"),
         (8, "partition.hw"),
-    )  # fmt: skip
-    assert lane_of_broker_1(tmp_path) == [
-        ("starting", 0, 1), ("up", 1, 3), ("dead", 3, 6), ("up", 6, 8),
-    ]  # fmt: skip
+    )
+    assert lane_of_broker_1(tmp_path) == [("starting", 0, 1), ("up", 1, 3), ("dead", 3, 6), ("up", 6, 8)]
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(kind for kind, fault in FAULTS.items() if fault.ends_process)
-)
+@pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if fault.ends_process))
 def test_every_fault_that_ends_a_process_shows_its_broker_dead(tmp_path: Path, kind: str) -> None:
     later = [(4, "broker.starting"), (5, "broker.ready"), (9, "partition.hw")]
-    trace_of_broker_1(
-        tmp_path, (0, "broker.starting"), (1, "broker.ready"), (2, "partition.hw"), *later
-    )
+    trace_of_broker_1(tmp_path, (0, "broker.starting"), (1, "broker.ready"), (2, "partition.hw"), *later)
     rows = [
-        {
-            "t_ns": START_NS + int(at * 1e9),
-            "event": event,
-            "id": "f1",
-            "fault": kind,
-            "targets": [1],
-        }
+        {"t_ns": START_NS + int(at * 1e9), "event": event, "id": "f1", "fault": kind, "targets": [1]}
         for at, event in ((2.8, "inject"), (3.0, "effect"), (5.0, "heal"), (5.0, "healed"))
     ]
     (tmp_path / "faults.jsonl").write_text("\n".join(map(json.dumps, rows)))
     # a fault that hits one broker after the other has one effect for all of them: the last event says more
     dead = 2 if FAULTS[kind].one_at_a_time else 3
-    assert lane_of_broker_1(tmp_path) == [
-        ("starting", 0, 1), ("up", 1, dead), ("dead", dead, 5), ("up", 5, 9),
-    ]  # fmt: skip
+    assert lane_of_broker_1(tmp_path) == [("starting", 0, 1), ("up", 1, dead), ("dead", dead, 5), ("up", 5, 9)]
 
 
 def test_anomalies_have_the_time_of_their_lane_and_exact_texts(tmp_path: Path) -> None:
     folder = make_run_folder(tmp_path / "run", status=Status.INVALID)
     about = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(
-        json.dumps({**about, "started_ns": START_NS, "seed": 2**63 - 25})
-    )
+    (folder / "run.json").write_text(json.dumps({**about, "started_ns": START_NS, "seed": 2**63 - 25}))
     stored = json.loads((folder / "verdict.json").read_text())
     stored |= {"started_ns": START_NS, "causes": {"lost-write": ["broker 1 was killed at 7.20 s"]}}
     (folder / "verdict.json").write_text(json.dumps(stored))
@@ -342,17 +318,20 @@ def test_anomalies_have_the_time_of_their_lane_and_exact_texts(tmp_path: Path) -
     assert anomaly["place"] in [lane["name"] for lane in model["partitions"]]
     assert anomaly["t"] == pytest.approx(7.2)
     assert anomaly["operations"][0] == {
-        "what": "sent at 7.20 s, acknowledged at 7.21 s", "where": "offset 1204", "key": "order-81", "value": "",
-        "id": "", "client": "app-1", "more": "",
-    }  # fmt: skip
+        "what": "sent at 7.20 s, acknowledged at 7.21 s",
+        "where": "offset 1204",
+        "key": "order-81",
+        "value": "",
+        "id": "",
+        "client": "app-1",
+        "more": "",
+    }
 
 
 def test_every_kind_of_anomaly_is_on_the_page_however_many_the_worst_has() -> None:
     many = [{"name": "lost-write", "topic": "t", "partition": 0}] * 10_000
     rare = [{"name": "duplicate", "topic": "t", "partition": 1}]
-    cut = verdict_model(
-        {"schema_version": SCHEMA_VERSION, "status": "invalid", "anomalies": many + rare}
-    )
+    cut = verdict_model({"schema_version": SCHEMA_VERSION, "status": "invalid", "anomalies": many + rare})
     assert cut is not None
     assert {row["name"] for row in cut["anomalies"]} == {"lost-write", "duplicate"}
     assert len(cut["anomalies"]) + cut["anomalies_hidden"] == 10_001
@@ -368,9 +347,7 @@ def test_events_of_earlier_tests_on_a_shared_cluster_are_not_drawn(folder: Path)
     assert model["elections"] == 1
     assert model["duration"] == pytest.approx(whole["duration"] - 12, abs=0.1)
     lane = model["partitions"][0]
-    assert (lane["leaders"][0]["s"], lane["leaders"][0]["leader"]) == (0, 2), (
-        "the leader at the start"
-    )
+    assert (lane["leaders"][0]["s"], lane["leaders"][0]["leader"]) == (0, 2), "the leader at the start"
     spans = [span for broker in model["brokers"] for span in broker["spans"]]
     assert min(span["s"] for span in spans) == 0
     assert all(mark["t"] >= 0 for broker in model["brokers"] for mark in broker["marks"])
@@ -383,9 +360,15 @@ def test_reads_of_a_client_without_recorder_are_counted_by_the_taps(tmp_path: Pa
         who, topic = history.name("app"), history.name("orders")
         for number in range(5):
             history.append(
-                OperationFunction.SEND, OperationType.OK, who, topic, 0, number, invoked_ns=START_NS,
+                OperationFunction.SEND,
+                OperationType.OK,
+                who,
+                topic,
+                0,
+                number,
+                invoked_ns=START_NS,
                 time_ns=START_NS + 1,
-            )  # fmt: skip
+            )
     model = build_model(folder)
     traffic = model["traffic"]
     assert (traffic["source"], traffic["delivered_source"]) == ("history", "tap")

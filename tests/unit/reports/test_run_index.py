@@ -28,21 +28,27 @@ def run_folder_of(base: Path, name: str, status: Status, **fields: Any) -> Path:
 @pytest.fixture
 def rows(tmp_path: Path) -> list[IndexRow]:
     bad = run_folder_of(
-        tmp_path, "bad-1", Status.INVALID, anomaly_counts={"lost-write": 31, "duplicate": 2},
+        tmp_path,
+        "bad-1",
+        Status.INVALID,
+        anomaly_counts={"lost-write": 31, "duplicate": 2},
         causes={"lost-write": ("broker 3 was isolated",)},
-    )  # fmt: skip
+    )
     unknown = run_folder_of(tmp_path, "un-1", Status.UNKNOWN, reasons=("no fault was injected",))
     good = run_folder_of(tmp_path, "good-1", Status.VALID)
     return [
         IndexRow(test="t.py::test_good", outcome="passed", folders=(good,), duration_s=1.25, seed="7"),
         IndexRow(test="t.py::test_other", outcome="failed"),
         IndexRow(
-            test="t.py::test_bad", outcome="failed", folders=(bad,), seed=str(2**63 - 25),
+            test="t.py::test_bad",
+            outcome="failed",
+            folders=(bad,),
+            seed=str(2**63 - 25),
             command="pytest t.py::test_bad --harrow-seed=9",
         ),
         IndexRow(test="t.py::test_unknown", outcome="failed", folders=(unknown,)),
         IndexRow(test="half-1", outcome="interrupted", folders=(tmp_path / "gone",)),
-    ]  # fmt: skip
+    ]
 
 
 def text_of_page(page: str) -> str:
@@ -57,9 +63,7 @@ def text_of_page(page: str) -> str:
     return " ".join(parser.found.split())
 
 
-def test_the_index_shows_the_worst_test_first_with_words_seed_and_command(
-    tmp_path: Path, rows: list[IndexRow]
-) -> None:
+def test_the_index_shows_the_worst_test_first_with_words_seed_and_command(tmp_path: Path, rows: list[IndexRow]) -> None:
     page = write_index(tmp_path / "index.html", rows, title="Run", about=["seed 7"]).read_text()
     assert text_of_page(page) == (
         "Harrow Run seed 7 1 invalid, 1 unknown, 1 failed, 1 interrupted, 1 valid "
@@ -71,7 +75,7 @@ def test_the_index_shows_the_worst_test_first_with_words_seed_and_command(
         "INTERRUPTED half-1 "
         "VALID t.py::test_good 1.2 s · seed 7 · report"
     )
-    assert re.findall(r'href="([^"]*)"', page) == [f"{n}-1/report.html" for n in ("bad", "un", "good")]  # fmt: skip
+    assert re.findall(r'href="([^"]*)"', page) == [f"{n}-1/report.html" for n in ("bad", "un", "good")]
     assert not list(tmp_path.glob("*.partial"))
     assert "<script" not in page
 
@@ -99,9 +103,7 @@ def test_a_long_run_is_bounded(tmp_path: Path) -> None:
 
 def report(nodeid: str, when: str, outcome: str = "passed", **fields: Any) -> pytest.TestReport:
     given: dict[str, Any] = {"user_properties": [], "sections": [], "duration": 0.5, **fields}
-    return cast(
-        "pytest.TestReport", SimpleNamespace(nodeid=nodeid, when=when, outcome=outcome, **given)
-    )
+    return cast("pytest.TestReport", SimpleNamespace(nodeid=nodeid, when=when, outcome=outcome, **given))
 
 
 def test_reports_and_left_folders_become_rows(tmp_path: Path) -> None:
@@ -113,19 +115,19 @@ def test_reports_and_left_folders_become_rows(tmp_path: Path) -> None:
     for when in ("setup", "call", "teardown"):
         index.pytest_runtest_logreport(
             report(
-                "t.py::test_bad", when, "failed" if when == "call" else "passed",
+                "t.py::test_bad",
+                when,
+                "failed" if when == "call" else "passed",
                 user_properties=[("harrow.folder", str(bad)), ("harrow.seed", "5")],
                 sections=[("harrow", "repeat with: pytest again"), ("Captured stdout", "x")],
             )
-        )  # fmt: skip
+        )
         index.pytest_runtest_logreport(report("t.py::test_quiet", when))
         index.pytest_runtest_logreport(report("t.py::test_without_harrow", when))
     assert index.rows(run) == [
         IndexRow(
             test="t.py::test_bad", outcome="failed", folders=(bad,), seed="5", command="pytest again", duration_s=1.5
         ),
-        IndexRow(
-            test="t.py::test_quiet", outcome="passed", folders=(quiet,), seed=str(2**63 - 25), duration_s=1.5
-        ),
+        IndexRow(test="t.py::test_quiet", outcome="passed", folders=(quiet,), seed=str(2**63 - 25), duration_s=1.5),
         IndexRow(test="half", outcome="interrupted", folders=(half,), seed=str(2**63 - 25)),
-    ]  # fmt: skip
+    ]

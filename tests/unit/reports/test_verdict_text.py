@@ -20,16 +20,29 @@ def at(seconds: float) -> int:
 
 def send(order: int, sent_s: float, offset: int) -> Operation:
     return {
-        "operation": "send", "outcome": "ok", "client": "shop@412.1", "op": order, "offset": offset,
-        "key_hash": "00", "value_hash": "01", "key": f"order-{order}", "value": f'{{"order": {order}}}',
-        "invoked_ns": at(sent_s), "completed_ns": at(sent_s + 0.01), "timestamp_ms": 1_700_000_000_000,
-    }  # fmt: skip
+        "operation": "send",
+        "outcome": "ok",
+        "client": "shop@412.1",
+        "op": order,
+        "offset": offset,
+        "key_hash": "00",
+        "value_hash": "01",
+        "key": f"order-{order}",
+        "value": f'{{"order": {order}}}',
+        "invoked_ns": at(sent_s),
+        "completed_ns": at(sent_s + 0.01),
+        "timestamp_ms": 1_700_000_000_000,
+    }
 
 
 LOST = Anomaly(
-    name="lost-write", topic="orders", partition=0, offsets=(194,), operations=(send(81, 0.40, 194),),
+    name="lost-write",
+    topic="orders",
+    partition=0,
+    offsets=(194,),
+    operations=(send(81, 0.40, 194),),
     explanation="a record was acknowledged at offset 194, but no replica has it",
-)  # fmt: skip
+)
 CONTENTS = {"key": "order-71", "value": '{"order": 71}'}
 TWICE = Anomaly(
     name="duplicate",
@@ -41,7 +54,7 @@ TWICE = Anomaly(
         *({"operation": "final read", "offset": n, **CONTENTS, "client": "harrow-drain"} for n in (70, 71)),
     ),
     explanation="a record was sent once, but the log has it 2 times",
-)  # fmt: skip
+)
 CAUSE = (
     "broker 3 was isolated from 0.14 s to 4.16 s; with acks=1 it acknowledged 31 records of orders-0 from 0.40 s to "
     "4.10 s; broker 2 became leader in leader epoch 1 at 1.78 s without them"
@@ -84,29 +97,34 @@ def test_anomalies_of_promises_show_record_ids_and_commits(monkeypatch: pytest.M
     promised = FORBIDDEN["no-loss"] | {"missing", "commit-before-output"}
     monkeypatch.setitem(FORBIDDEN, "no-loss", promised)
     missing = Anomaly(
-        name="missing", topic="orders", partition=-1, offsets=(), explanation="order 17 is in no partition",
+        name="missing",
+        topic="orders",
+        partition=-1,
+        offsets=(),
+        explanation="order 17 is in no partition",
         operations=({"operation": "expected", "record_id": "17", "value": '{"order": 17}'},),
-    )  # fmt: skip
-    commit = {
-        "operation": "commit",
-        "group": "billing",
-        "topic": "orders",
-        "partition": 1,
-        "offset": 240,
-    }
+    )
+    commit = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1, "offset": 240}
     early = Anomaly(
-        name="commit-before-output", topic="orders", partition=1, offsets=(239,), records=31,
+        name="commit-before-output",
+        topic="orders",
+        partition=1,
+        offsets=(239,),
+        records=31,
         operations=(
             {"operation": "record", "topic": "orders", "partition": 1, "offset": 239, "key": "order-9", "value": "{}"},
             {**commit, "completed_ns": at(1.3)},
         ),
         explanation="the offset of the input was committed, and it has no output",
-    )  # fmt: skip
+    )
     verdict = Verdict(
-        status=Status.INVALID, guarantees=("no-loss", "best-effort"),
+        status=Status.INVALID,
+        guarantees=("no-loss", "best-effort"),
         anomaly_counts={"commit-before-output": 31, "missing": 1},
-        anomalies=(early, missing), started_ns=START_NS, operation_counts={"records_acknowledged_on_the_wire": 3_450},
-    )  # fmt: skip
+        anomalies=(early, missing),
+        started_ns=START_NS,
+        operation_counts={"records_acknowledged_on_the_wire": 3_450},
+    )
     assert (
         str(verdict)
         == """\
@@ -124,19 +142,38 @@ INVALID: no-loss does not hold; judged: no-loss, best-effort
 
 def test_a_batch_is_shown_with_its_records_broker_and_acks() -> None:
     batch = {
-        "operation": "produced", "client": "shop", "broker": 3, "base_offset": 100, "last_offset": 149, "records": 50,
-        "crc": "0badcafe", "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "acks": 1,
-        "completed_ns": at(0.5), "response_lost": True,
-    }  # fmt: skip
+        "operation": "produced",
+        "client": "shop",
+        "broker": 3,
+        "base_offset": 100,
+        "last_offset": 149,
+        "records": 50,
+        "crc": "0badcafe",
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "acks": 1,
+        "completed_ns": at(0.5),
+        "response_lost": True,
+    }
     lost = Anomaly(
-        name="lost-write", topic="orders", partition=0, offsets=(100, 149), records=50, operations=(batch,),
+        name="lost-write",
+        topic="orders",
+        partition=0,
+        offsets=(100, 149),
+        records=50,
+        operations=(batch,),
         explanation="50 records at offsets 100 to 149 were acknowledged",
-    )  # fmt: skip
+    )
     verdict = Verdict(
-        status=Status.VALID, guarantees=("best-effort",), guarantee_reason="a producer used acks=1",
-        anomaly_counts={"lost-write": 50}, anomalies=(lost,), started_ns=START_NS,
+        status=Status.VALID,
+        guarantees=("best-effort",),
+        guarantee_reason="a producer used acks=1",
+        anomaly_counts={"lost-write": 50},
+        anomalies=(lost,),
+        started_ns=START_NS,
         notes=(f"{described('lost-write', 50)}; best-effort allows this",),
-    )  # fmt: skip
+    )
     assert (
         str(verdict)
         == """\
@@ -150,9 +187,7 @@ client shop"""
 
 def test_an_unknown_verdict_shows_its_reasons() -> None:
     verdict = Verdict(
-        status=Status.UNKNOWN,
-        guarantees=("no-loss",),
-        reasons=("nothing was acknowledged", "two\nlines"),
+        status=Status.UNKNOWN, guarantees=("no-loss",), reasons=("nothing was acknowledged", "two\nlines")
     )
     assert (
         str(verdict)
@@ -162,9 +197,7 @@ UNKNOWN: no-loss could not be judged
   unknown: two
     lines"""
     )
-    assert summary_line(verdict) == (
-        "unknown (no-loss) · nothing was acknowledged (and 1 other reason)"
-    )
+    assert summary_line(verdict) == ("unknown (no-loss) · nothing was acknowledged (and 1 other reason)")
 
 
 def test_every_kind_of_anomaly_has_words_and_a_place_in_the_order() -> None:
@@ -180,34 +213,39 @@ def test_every_kind_of_anomaly_has_words_and_a_place_in_the_order() -> None:
 
 def test_a_forbidden_kind_comes_before_an_allowed_one_that_is_worse() -> None:
     verdict = Verdict(
-        status=Status.INVALID, guarantees=("best-effort",),
+        status=Status.INVALID,
+        guarantees=("best-effort",),
         anomaly_counts={"log-gap": 1, "lost-write": 9, "duplicate": 0},
-    )  # fmt: skip
+    )
     assert kinds_by_severity(verdict) == ["log-gap", "lost-write"]
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "\x1b[31m\n\t\u202e" * 9_000, "𝄞" * 50_000])
 def test_the_text_is_bounded_for_any_content(text: str) -> None:
-    row = {
-        "operation": text,
-        "key": text,
-        "value": text,
-        "client": text,
-        "record_id": text,
-        text: text,
-    }
+    row = {"operation": text, "key": text, "value": text, "client": text, "record_id": text, text: text}
     anomalies = tuple(
         Anomaly(
-            name=kind.name, topic=text, partition=1, offsets=tuple(range(5_000)), operations=(row,) * 50,
+            name=kind.name,
+            topic=text,
+            partition=1,
+            offsets=tuple(range(5_000)),
+            operations=(row,) * 50,
             explanation=text,
         )
         for kind in SEVERITY
-    )  # fmt: skip
+    )
     verdict = Verdict(
-        status=Status.INVALID, guarantees=("no-loss",) * 40, guarantee_reason=text, anomalies=anomalies * 400,
-        anomaly_counts={kind.name: 10**12 for kind in SEVERITY}, causes={"lost-write": (text,) * 90},
-        reasons=(text,) * 90, notes=(text,) * 90, planted=(text,) * 90, started_ns=1,
-    )  # fmt: skip
+        status=Status.INVALID,
+        guarantees=("no-loss",) * 40,
+        guarantee_reason=text,
+        anomalies=anomalies * 400,
+        anomaly_counts={kind.name: 10**12 for kind in SEVERITY},
+        causes={"lost-write": (text,) * 90},
+        reasons=(text,) * 90,
+        notes=(text,) * 90,
+        planted=(text,) * 90,
+        started_ns=1,
+    )
     shown, line = str(verdict), summary_line(verdict)
     too_long = len(shown) > TEXT_MOST or len(line) > TEXT_MOST
     assert not too_long

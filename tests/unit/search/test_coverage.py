@@ -34,12 +34,7 @@ def trace(*, first: int = 0, offset: int = 10, start_ms: int = 1_000_000) -> lis
         return (start_ms + at_ms) * MS, host, event, fields
 
     def part(isr: list[int], **fields: Any) -> dict[str, Any]:
-        return {
-            "topic": "orders",
-            "partition": 0,
-            "isr": [node(number) for number in isr],
-            **fields,
-        }
+        return {"topic": "orders", "partition": 0, "isr": [node(number) for number in isr], **fields}
 
     def fault(step_id: str, kind: str, target: int) -> dict[str, Any]:
         return {"id": step_id, "fault": kind, "targets": [node(target)]}
@@ -80,9 +75,7 @@ def test_features_name_elections_truncations_faults_and_pairs_of_faults() -> Non
 def test_moments_count_from_the_first_traffic_and_name_the_broker_and_the_partition() -> None:
     found = coverage_of(trace(), SCHEDULE).moments
     times = {moment.label: moment.at_ms for moment in found}
-    assert times == {
-        "+kill:L": 110, "xLx": 700, "sLi2x?": 710, "-kill:L": 800, "sTo": 820, "sE3": 850
-    }  # fmt: skip
+    assert times == {"+kill:L": 110, "xLx": 700, "sLi2x?": 710, "-kill:L": 800, "sTo": 820, "sE3": 850}
     election = next(moment for moment in found if moment.label == "sLi2x?")
     assert (election.node, election.topic, election.partition) == (3, "orders", 0)
 
@@ -94,9 +87,7 @@ def test_a_run_without_a_fault_has_no_moments() -> None:
 
 
 @given(first=st.integers(0, 4), offset=st.integers(3, 10**9), start_ms=st.integers(100, 10**9))
-def test_features_do_not_depend_on_node_ids_offsets_and_times(
-    first: int, offset: int, start_ms: int
-) -> None:
+def test_features_do_not_depend_on_node_ids_offsets_and_times(first: int, offset: int, start_ms: int) -> None:
     assert features(trace(first=first, offset=offset, start_ms=start_ms)) == features(trace())
 
 
@@ -126,11 +117,7 @@ def test_transactions_and_groups_are_followed_over_coordinators() -> None:
         group(4, "broker-2", "Stable", 2),
         group(5, "broker-2", "Empty", 0),
     ]
-    assert features(events) >= {
-        "t|Ongoing>PrepareCommit|",
-        "t|PrepareCommit>CompleteCommit|em",
-        "g|Stable2>Empty0|e",
-    }
+    assert features(events) >= {"t|Ongoing>PrepareCommit|", "t|PrepareCommit>CompleteCommit|em", "g|Stable2>Empty0|e"}
 
 
 def test_magnitudes() -> None:

@@ -23,17 +23,12 @@ from harrow.faults import (
     reset,
     slow_link,
     throttle,
-)  # fmt: skip
+)
 from harrow.faults.events import took_effect
 from harrow.faults.planning import ALL_RANDOM, random_schedule
 from harrow.faults.schedule import step_after
 from harrow.harness.search.pasted import pasted_simulation, pasted_test, schedule_text
-from harrow.harness.search.shrinking import (
-    DURATION_LEAST_MS,
-    failing_again,
-    shrink,
-    with_roles,
-)
+from harrow.harness.search.shrinking import DURATION_LEAST_MS, failing_again, shrink, with_roles
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +39,7 @@ def planned(count: int, nodes: Sequence[int] = (1,), duration_ms: int = 800) -> 
             id=str(number), fault=kill(one), nodes=tuple(nodes), duration_ms=duration_ms, fired_ms=100 * number
         )
         for number in range(count)
-    )  # fmt: skip
+    )
     return Schedule(steps=tuple(steps), seed=4, cap=3, duration_ms=5_000, run={"partitions": 8})
 
 
@@ -52,11 +47,7 @@ def ids(schedule: Schedule) -> set[int]:
     return {int(step.id) for step in schedule.steps}
 
 
-@given(
-    st.integers(1, 24).flatmap(
-        lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1))
-    )
-)
+@given(st.integers(1, 24).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1))))
 def test_exactly_the_faults_that_a_failure_needs_remain(case: tuple[int, set[int]]) -> None:
     count, needed = case
     tried: list[Schedule] = []
@@ -119,9 +110,7 @@ def test_faults_alone_are_left_out_where_only_their_number_is_wanted() -> None:
         ([False, False, True], False, 2),
     ],
 )
-def test_a_candidate_runs_until_enough_or_too_few_runs_have_failed(
-    runs: list[bool], accepted: bool, ran: int
-) -> None:
+def test_a_candidate_runs_until_enough_or_too_few_runs_have_failed(runs: list[bool], accepted: bool, ran: int) -> None:
     left = iter(runs)
     trial = failing_again(lambda _: next(left), failures=2, runs=3)
     candidate = planned(2)
@@ -132,9 +121,7 @@ def test_a_candidate_runs_until_enough_or_too_few_runs_have_failed(
 def test_a_schedule_by_roles_keeps_its_events_and_its_times() -> None:
     timed = planned(1).steps[0]
     waiting = step_after(1, kill(leader("orders")), took_effect("0"), wait_ms=70)
-    recorded = replace(
-        planned(1), steps=(timed, replace(waiting, nodes=(3,), fired_ms=900)), run={"seed": 1}
-    )
+    recorded = replace(planned(1), steps=(timed, replace(waiting, nodes=(3,), fired_ms=900)), run={"seed": 1})
     first, second = with_roles(recorded).steps
     assert (first.nodes, first.trigger, first.at_ms) == (None, "traffic", timed.fired_ms)
     assert second == waiting
@@ -181,18 +168,28 @@ def evaluated(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_pasted_schedule_is_the_schedule(seed: int) -> None:
     drawn = random_schedule(seed, ALL_RANDOM, 12, topics=["orders"], groups=["billing"], cap=2)
-    resolved = replace(drawn, notes={}, steps=tuple(
-        replace(step, nodes=(1, 2), duration_ms=70, details={"mode": "reset"}, fired_ms=9) for step in drawn.steps
-    ))  # fmt: skip
+    resolved = replace(
+        drawn,
+        notes={},
+        steps=tuple(
+            replace(step, nodes=(1, 2), duration_ms=70, details={"mode": "reset"}, fired_ms=9) for step in drawn.steps
+        ),
+    )
     for schedule in (replace(drawn, notes={}), resolved):
         assert evaluated(schedule_text(schedule))["SCHEDULE"] == schedule
 
 
 STORE = dependency("store")
 OF_A_STORE: tuple[Fault, ...] = (
-    isolate(STORE, seconds=2), cut(STORE, direction="out", heals_by="reset"), slow_link(STORE, delay_ms=(10, 20)),
-    throttle(STORE, bytes_per_s=100), half_open(STORE), reset(STORE), kill(STORE), pause(STORE, seconds=1),
-)  # fmt: skip
+    isolate(STORE, seconds=2),
+    cut(STORE, direction="out", heals_by="reset"),
+    slow_link(STORE, delay_ms=(10, 20)),
+    throttle(STORE, bytes_per_s=100),
+    half_open(STORE),
+    reset(STORE),
+    kill(STORE),
+    pause(STORE, seconds=1),
+)
 
 
 @pytest.mark.parametrize("needed", range(len(OF_A_STORE)))
@@ -200,11 +197,14 @@ def test_the_fault_of_a_store_that_a_failure_needs_remains_and_can_be_pasted(nee
     faults = (pause(leader("orders")), *OF_A_STORE, kill(one))
     steps = tuple(
         ScheduledFault(
-            id=str(number), fault=fault, nodes=() if fault in OF_A_STORE else (1,), duration_ms=800,
+            id=str(number),
+            fault=fault,
+            nodes=() if fault in OF_A_STORE else (1,),
+            duration_ms=800,
             details={"dependency": "store"} if fault in OF_A_STORE else {},
         )
         for number, fault in enumerate(faults)
-    )  # fmt: skip
+    )
     wanted = OF_A_STORE[needed]
 
     def trial(candidate: Schedule) -> Schedule | None:
@@ -232,9 +232,6 @@ def test_pasted_tests_are_python_with_what_was_found() -> None:
     test = evaluated(pasted_test("orders", schedule, "lost-write; 5 faults shrunk to 1."))
     assert test["test_orders"].__doc__ == "lost-write; 5 faults shrunk to 1."
     simulated = evaluated(pasted_simulation("lost_write", schedule, "lost-write."))
-    assert (simulated["RUN"], simulated["SCHEDULE"]) == (
-        {"partitions": 8},
-        replace(schedule, run={}),
-    )
+    assert (simulated["RUN"], simulated["SCHEDULE"]) == ({"partitions": 8}, replace(schedule, run={}))
     assert "reset" not in pasted_test("x", schedule, "")
     assert reset(one) not in [step.fault for step in simulated["SCHEDULE"].steps]

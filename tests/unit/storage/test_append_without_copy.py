@@ -116,9 +116,7 @@ def test_append_writes_the_bytes_of_a_patched_copy(
         assert (entry.last_timestamp, entry.txn_first_offset) == (NOW, 4)
 
 
-def test_append_of_a_large_batch_keeps_a_header_and_a_view_of_the_frame(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_of_a_large_batch_keeps_a_header_and_a_view_of_the_frame(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     frame = b"x" * 90 + batch() + b"tags"
     log.append_as_leader(memoryview(frame)[90:-4], EPOCH)
@@ -143,12 +141,8 @@ def test_append_from_a_frame_of_many_partitions_does_not_keep_the_frame(
     assert sys.getrefcount(frame) == before
 
 
-@pytest.mark.parametrize(
-    ("waste", "shared"), [(0, True), (LARGE // 16, True), (LARGE // 4, False), (LARGE, False)]
-)
-def test_sharing_a_frame_keeps_at_most_an_eighth_of_uncounted_bytes(
-    waste: int, shared: bool
-) -> None:
+@pytest.mark.parametrize(("waste", "shared"), [(0, True), (LARGE // 16, True), (LARGE // 4, False), (LARGE, False)])
+def test_sharing_a_frame_keeps_at_most_an_eighth_of_uncounted_bytes(waste: int, shared: bool) -> None:
     frame = bytes(waste + LARGE)
     assert may_share(memoryview(frame)[waste:]) is shared
 
@@ -188,9 +182,7 @@ def test_append_with_log_append_time_copies_the_batch(host: StorageHost, folder:
     assert host.disk.appends == 2
 
 
-def test_append_clears_a_timestamp_type_that_the_producer_set(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_clears_a_timestamp_type_that_the_producer_set(host: StorageHost, folder: str) -> None:
     """Kafka accepts the batch and clears the bit, which would give every record the largest timestamp."""
     log = host.open(folder)
     sent = bytearray(batch())
@@ -207,9 +199,7 @@ def test_append_clears_a_timestamp_type_that_the_producer_set(
 
 @pytest.mark.parametrize("size", [50, LARGE])
 @pytest.mark.parametrize("more", [1, 12, 40])
-def test_append_drops_a_partial_batch_at_the_end(
-    host: StorageHost, folder: str, size: int, more: int
-) -> None:
+def test_append_drops_a_partial_batch_at_the_end(host: StorageHost, folder: str, size: int, more: int) -> None:
     log = host.open(folder)
     for number in range(2):
         sent = batch(size, number)
@@ -223,14 +213,10 @@ def test_marker_after_large_batches_ends_the_transaction(host: StorageHost, fold
     log = host.open(folder)
     log.append_as_leader(batch(producer_id=9, sequence=0, is_transactional=True), EPOCH)
     assert log.last_stable_offset(log.log_end_offset) == 0
-    marker = build_end_txn_marker(
-        commit=False, producer_id=9, producer_epoch=3, coordinator_epoch=0, timestamp_ms=NOW
-    )
+    marker = build_end_txn_marker(commit=False, producer_id=9, producer_epoch=3, coordinator_epoch=0, timestamp_ms=NOW)
     log.append_as_leader(marker, EPOCH, origin=Origin.COORDINATOR)
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
-    assert [
-        transaction.producer_id for transaction in log.aborted_transactions(Offset(0), ALL)
-    ] == [9]
+    assert [transaction.producer_id for transaction in log.aborted_transactions(Offset(0), ALL)] == [9]
     assert b"".join(in_memory(host, log)) == on_disk(log)
 
 
@@ -262,20 +248,14 @@ def test_read_from_the_tail_returns_the_same_bytes_as_from_the_file(
                 assert (found.size, found.first_offset) == (wanted.size, wanted.first_offset)
     tailed.truncate_to(Offset(tailed.log_end_offset - 3))
     end = on_disk(tailed)
-    assert end.endswith(
-        b"".join(
-            tailed.read(Offset(tailed.log_end_offset - 1), 10**9, ALL, at_least_one=True).parts
-        )
-    )
+    assert end.endswith(b"".join(tailed.read(Offset(tailed.log_end_offset - 1), 10**9, ALL, at_least_one=True).parts))
 
 
 # -- refused and partial writes
 
 
 @pytest.mark.parametrize("torn_bytes", [0, 1, 16, HEADER_SIZE, HEADER_SIZE + 1, LARGE])
-def test_torn_append_leaves_no_bytes_of_the_batch(
-    host: StorageHost, folder: str, torn_bytes: int
-) -> None:
+def test_torn_append_leaves_no_bytes_of_the_batch(host: StorageHost, folder: str, torn_bytes: int) -> None:
     log = host.open(folder)
     sent = batch()
     log.append_as_leader(sent, EPOCH)
@@ -344,9 +324,7 @@ def test_append_of_parts_writes_the_same_bytes_on_every_disk(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("interval", [0, 500, 4096])
-def test_recovery_rebuilds_the_same_indexes_as_appending(
-    host: StorageHost, folder: str, interval: int
-) -> None:
+def test_recovery_rebuilds_the_same_indexes_as_appending(host: StorageHost, folder: str, interval: int) -> None:
     rng = random.Random(interval)
     topic: dict[str, object] = {"index.interval.bytes": interval, "internal.segment.bytes": 120_000}
     log = host.open(folder, topic)
@@ -384,9 +362,7 @@ def test_index_entry_is_added_after_more_than_the_interval(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_recovery_rebuilds_the_same_producer_states_as_appending(
-    host: StorageHost, folder: str, seed: int
-) -> None:
+def test_recovery_rebuilds_the_same_producer_states_as_appending(host: StorageHost, folder: str, seed: int) -> None:
     rng = random.Random(seed)
     topic: dict[str, object] = {"internal.segment.bytes": 6_000}
     log = host.open(folder, topic)
@@ -408,21 +384,14 @@ def test_recovery_rebuilds_the_same_producer_states_as_appending(
         transactional = producer > 1
         sequence = sequences.get(producer, 0)
         sent = batch(
-            rng.choice((10, 300)),
-            number,
-            producer_id=producer,
-            sequence=sequence,
-            is_transactional=transactional,
+            rng.choice((10, 300)), number, producer_id=producer, sequence=sequence, is_transactional=transactional
         )
         log.append_as_leader(sent, EPOCH)
         sequences[producer] = sequence + 2
         if transactional:
             pending.add(producer)
     end = log.log_end_offset
-    known = [
-        entry._replace(marker_offset=-1, batches=entry.batches[-1:])
-        for entry in log.producers.entries()
-    ]
+    known = [entry._replace(marker_offset=-1, batches=entry.batches[-1:]) for entry in log.producers.entries()]
     stable, aborted = log.last_stable_offset(end), log.aborted_transactions(Offset(0), end)
     assert aborted
     log.abandon()

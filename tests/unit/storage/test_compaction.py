@@ -9,16 +9,8 @@ import pytest
 from compacted_logs import EPOCH, Compaction, read_batches, records
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import Offset
-from harrow.cluster.storage.compaction.record_filter import (
-    DELETE_HORIZON,
-)
-from harrow.cluster.wire.batches import (
-    HEADER_SIZE,
-    build_batch,
-    crc_matches,
-    header_at,
-    headers,
-)
+from harrow.cluster.storage.compaction.record_filter import DELETE_HORIZON
+from harrow.cluster.wire.batches import HEADER_SIZE, build_batch, crc_matches, header_at, headers
 
 DAY = 86_400_000
 
@@ -34,9 +26,7 @@ def left(log: Compaction) -> list[tuple[int, bytes | None, bytes | None]]:
 
 def test_clean_with_a_stale_offset_index_brings_no_deleted_key_back(tmp_path: Path) -> None:
     """The last round ended at offset 3 in the segment; the stale index places offset 2 behind the tombstone."""
-    log = Compaction(
-        str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "internal.segment.bytes": 10**6}
-    )
+    log = Compaction(str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "internal.segment.bytes": 10**6})
     log.put((b"k", b"value"))
     for number in range(3):
         log.put((b"a%d" % number, b"x"))
@@ -90,12 +80,7 @@ def test_clean_leaves_the_active_segment_unchanged(log: Compaction) -> None:
     for number in range(3):
         log.put((b"a", b"active %d" % number))
     assert log.clean()
-    assert [offset for offset, _, _ in left(log)] == [
-        0,
-        1,
-        2,
-        3,
-    ]  # the active segment is not mapped
+    assert [offset for offset, _, _ in left(log)] == [0, 1, 2, 3]  # the active segment is not mapped
     assert not log.clean()
 
 
@@ -178,9 +163,7 @@ def test_append_without_a_key_to_a_compacted_topic_is_refused(log: Compaction, c
     assert log.log.log_end_offset == 1
 
 
-def test_clean_removes_records_without_keys_that_were_appended_before_the_policy(
-    tmp_path: Path,
-) -> None:
+def test_clean_removes_records_without_keys_that_were_appended_before_the_policy(tmp_path: Path) -> None:
     log = Compaction(str(tmp_path / "orders-0"), {"cleanup.policy": "delete"})
     log.log.append_as_leader(build_batch([(None, b"v", ())], timestamp_ms=1), EPOCH)
     log.put((b"k", b"v"))
@@ -269,9 +252,7 @@ def test_clean_ignores_the_ratio_after_max_compaction_lag(tmp_path: Path) -> Non
     assert left(log) == [(1, b"a", b"2")]
     log.put((b"a", b"3"))
     log.put((b"a", b"4"), timestamp_ms=log.host.clock.now + 1_001)
-    assert len(log.log.segments) > 2, (
-        "the active segment rolls early enough to be compacted in time"
-    )
+    assert len(log.log.segments) > 2, "the active segment rolls early enough to be compacted in time"
 
 
 def test_clean_ignores_records_at_and_above_the_high_watermark(log: Compaction) -> None:
@@ -289,9 +270,7 @@ def test_clean_ignores_records_at_and_above_the_high_watermark(log: Compaction) 
 def test_clean_stops_at_an_open_transaction(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll()
-    log.put(
-        (b"a", b"open"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
+    log.put((b"a", b"open"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.log.roll()
     log.clean()
     assert left(log) == [(0, b"a", b"1"), (1, b"a", b"open")]
@@ -302,9 +281,7 @@ def test_clean_stops_at_an_open_transaction(log: Compaction) -> None:
 
 def test_clean_with_a_full_offset_map_continues_in_the_next_round(tmp_path: Path) -> None:
     """The memory is bounded: a round maps as many keys as fit, and the next round continues at that offset."""
-    log = Compaction(
-        str(tmp_path / "orders-0"), broker={"log.cleaner.dedupe.buffer.size": 192 * 12}
-    )
+    log = Compaction(str(tmp_path / "orders-0"), broker={"log.cleaner.dedupe.buffer.size": 192 * 12})
     assert log.offsets.entries_max == 10
     for number in range(60):
         log.put((b"k%d" % (number % 30), b"%d" % number))
@@ -379,21 +356,13 @@ def test_clean_keeps_the_last_sequence_of_a_producer_without_records(log: Compac
     entry = again.producers.get(7)
     assert entry is not None
     assert (entry.epoch, entry.batches[-1].last_sequence) == (1, 2)
-    retry = build_batch(
-        [(b"a", b"2", ())], timestamp_ms=1, producer_id=7, producer_epoch=1, base_sequence=2
-    )
+    retry = build_batch([(b"a", b"2", ())], timestamp_ms=1, producer_id=7, producer_epoch=1, base_sequence=2)
     assert again.append_as_leader(retry, EPOCH).duplicate
 
 
 def transaction(log: Compaction, value: bytes, sequence: int, *, commit: bool) -> None:
     for number, key in enumerate((b"t", b"u")):
-        log.put(
-            (key, value),
-            producer_id=9,
-            producer_epoch=0,
-            base_sequence=sequence + number,
-            is_transactional=True,
-        )
+        log.put((key, value), producer_id=9, producer_epoch=0, base_sequence=sequence + number, is_transactional=True)
     log.end_transaction(9, commit=commit)
 
 
@@ -408,10 +377,7 @@ def test_clean_removes_aborted_records_which_replace_no_other_record(log: Compac
     kinds = [header.is_control for header, inside in read_batches(log.log) if inside]
     assert kinds.count(True) == 3, "a marker stays in the round that removes its transaction's data"
     aborted = log.log.aborted_transactions(Offset(0), log.log.log_end_offset)
-    assert [(aborted_txn.first_offset, aborted_txn.last_offset) for aborted_txn in aborted] == [
-        (1, 3),
-        (7, 9),
-    ]
+    assert [(aborted_txn.first_offset, aborted_txn.last_offset) for aborted_txn in aborted] == [(1, 3), (7, 9)]
 
 
 def test_clean_removes_a_marker_after_its_data_and_its_delete_horizon(log: Compaction) -> None:
@@ -421,9 +387,7 @@ def test_clean_removes_a_marker_after_its_data_and_its_delete_horizon(log: Compa
     def markers() -> list[bool]:
         log.put((b"z", b""))
         log.seal_and_clean()
-        control = [
-            header for header, inside in read_batches(log.log) if inside and header.is_control
-        ]
+        control = [header for header, inside in read_batches(log.log) if inside and header.is_control]
         return [bool(header.attributes & DELETE_HORIZON) for header in control]
 
     assert markers() == [False]  # this round removed its data

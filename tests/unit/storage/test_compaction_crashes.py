@@ -36,9 +36,7 @@ def prepared(folder: Path, host: StorageHost) -> tuple[Compaction, Model]:
         put((b"a%d" % (number % 5), b"second %d" % number), (b"b%d" % (number % 8), b"x" * 60))
     put((b"p", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
     put((b"p", b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
-    log.put(
-        (b"a1", b"aborted"), producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
+    log.put((b"a1", b"aborted"), producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.end_transaction(9, commit=False)
     put((b"p", b"3"), (b"a2", None))
     log.log.roll()
@@ -50,8 +48,13 @@ def prepared(folder: Path, host: StorageHost) -> tuple[Compaction, Model]:
 def reopened(folder: Path, point: int) -> None:
     """Open the folder that the crash left, twice: the second opening changes nothing."""
     host = StorageHost()
-    log = host.open(str(folder / "orders-0"), {**TOPIC, "cleanup.policy": "compact"}, clean=False,
-                    recovery_point=point, tail_bytes=0)  # fmt: skip
+    log = host.open(
+        str(folder / "orders-0"),
+        {**TOPIC, "cleanup.policy": "compact"},
+        clean=False,
+        recovery_point=point,
+        tail_bytes=0,
+    )
     assert not list((folder / "orders-0").glob("*.swap"))
     assert not list((folder / "orders-0").glob("*.cleaned"))
     assert not list((folder / "orders-0").glob("*.deleted"))
@@ -67,8 +70,13 @@ def reopened(folder: Path, point: int) -> None:
 def check(folder: Path, model: Model, end: int, point: int) -> None:
     reopened(folder, point)
     host = StorageHost()
-    log = host.open(str(folder / "orders-0"), {**TOPIC, "cleanup.policy": "compact"}, clean=False,
-                    recovery_point=point, tail_bytes=0)  # fmt: skip
+    log = host.open(
+        str(folder / "orders-0"),
+        {**TOPIC, "cleanup.policy": "compact"},
+        clean=False,
+        recovery_point=point,
+        tail_bytes=0,
+    )
     assert log.log_end_offset == end
     found = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
     aborted = {(transaction.first_offset, transaction.last_offset) for transaction in found}
@@ -149,9 +157,7 @@ def test_crash_before_any_change_of_the_disk_loses_no_record(
     assert set(crash_points) == {"create", "append", "map", "truncate", "rename", "sync", "replace"}
 
 
-def test_crash_at_any_failpoint_loses_no_record(
-    tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
-) -> None:
+def test_crash_at_any_failpoint_loses_no_record(tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]) -> None:
     rest, model, end, point = prepared_folder
     crash_points: list[str] = []
     for number in range(1000):
@@ -171,11 +177,9 @@ def test_crash_at_any_failpoint_loses_no_record(
 def test_crash_during_a_swap_leaves_no_abort_without_its_marker(tmp_path: Path) -> None:
     rest = tmp_path / "rest"
     log = Compaction(str(rest / "orders-0"), TOPIC)
-    log.put((b"a", b"aborted"), producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)  # fmt: skip
+    log.put((b"a", b"aborted"), producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.end_transaction(9, commit=False)
-    for count in range(
-        2
-    ):  # the data is removed, then its abort, while the marker gets a delete horizon
+    for count in range(2):  # the data is removed, then its abort, while the marker gets a delete horizon
         log.put((b"b", b"%d" % count))
         log.put((b"a", b"live"), producer_id=9, producer_epoch=1, base_sequence=count)
         log.log.roll()

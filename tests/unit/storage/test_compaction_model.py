@@ -43,9 +43,7 @@ class Machine:
     def begin(self, host: StorageHost) -> None:
         topic: dict[str, object] = {"internal.segment.bytes": 300, "delete.retention.ms": 1_000}
         bound = int(192 * self.entries / 0.9) + 1
-        self.log = Compaction(
-            self.folder, topic, host=host, broker={"log.cleaner.dedupe.buffer.size": bound}
-        )
+        self.log = Compaction(self.folder, topic, host=host, broker={"log.cleaner.dedupe.buffer.size": bound})
         self.log.log.high_watermark = lambda: Offset(self.high)
 
     def step(self, what: str, batch: Sequence[KeyValue], number: int) -> None:
@@ -62,9 +60,7 @@ class Machine:
             self.high += (end - self.high) * number // 100
         elif what == "truncate":
             log.truncate_to(Offset(self.high + (end - self.high) * number // 100))
-            for offset in [
-                offset for offset in self.model.appended if offset >= log.log_end_offset
-            ]:
+            for offset in [offset for offset in self.model.appended if offset >= log.log_end_offset]:
                 del self.model.appended[offset]
             self.high = min(self.high, log.log_end_offset)
         elif number:
@@ -74,9 +70,7 @@ class Machine:
             log.abandon()
             self.log.topic["cleanup.policy"] = "compact"
             point = log.recovery_point
-            again = self.log.host.open(
-                self.folder, self.log.topic, clean=False, recovery_point=point
-            )
+            again = self.log.host.open(self.folder, self.log.topic, clean=False, recovery_point=point)
             again.close()
             self.begin(self.log.host)
 
@@ -99,7 +93,5 @@ def test_compaction_keeps_the_newest_record_of_each_key(
         machine.log.log.roll()
         while machine.log.clean():
             machine.model.check(machine.log.log)
-        assert len(records(machine.log.log)) <= len(machine.model.newest()), (
-            "at most one record remains for each key"
-        )
+        assert len(records(machine.log.log)) <= len(machine.model.newest()), "at most one record remains for each key"
         machine.log.log.close()

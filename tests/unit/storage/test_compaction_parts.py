@@ -20,9 +20,7 @@ def test_record_spans_match_the_decoded_records() -> None:
     batch = build_batch(new, timestamp_ms=0, timestamps_ms=times)
     spans = record_spans(bytes(batch[HEADER_SIZE:]), len(new))
     decoded = decode_records(batch)
-    assert [span[2:] for span in spans] == [
-        (record.offset, record.key, record.value is not None) for record in decoded
-    ]
+    assert [span[2:] for span in spans] == [(record.offset, record.key, record.value is not None) for record in decoded]
     assert spans[-1][1] == len(batch) - HEADER_SIZE
     for missing in (1, 20, 100):
         with pytest.raises(CorruptLogError):

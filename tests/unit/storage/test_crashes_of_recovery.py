@@ -185,9 +185,7 @@ def attack_with_power_losses(seed: int, reached: Counter[str]) -> None:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as tmp:
         policy: dict[str, object] = rng.choice([{}, {"flush.messages": 1}])
-        logs = LogsOfCrashingStarts(
-            Path(tmp), rng, policy and {**policy, "internal.segment.bytes": 20_000}
-        )
+        logs = LogsOfCrashingStarts(Path(tmp), rng, policy and {**policy, "internal.segment.bytes": 20_000})
         for round_ in range(3):
             for _ in range(rng.randint(1, 40)):
                 logs.step()

@@ -13,18 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fragile_broker import (
-    ABORT,
-    CONFIG,
-    EACH,
-    EPOCH,
-    ID,
-    NOW,
-    Broker,
-    batch,
-    in_transaction,
-    stored,
-)
+from fragile_broker import ABORT, CONFIG, EACH, EPOCH, ID, NOW, Broker, batch, in_transaction, stored
 from harrow.cluster.errors import KafkaError, StorageError
 from harrow.cluster.host.knobs.disk_faults import DiskFaults
 from harrow.cluster.host.power_loss.roll_back import lose_power
@@ -186,17 +175,13 @@ def test_failed_fsync_during_a_truncation_is_reported(tmp_path: Path) -> None:
 
 
 REFUSED_CALLS: dict[str, tuple[str, str, Callable[[Log], object]]] = {
-    "move the start": (
-        "write", "*leader-epoch*", lambda log: log.increment_log_start_offset(Offset(3))
-    ),
+    "move the start": ("write", "*leader-epoch*", lambda log: log.increment_log_start_offset(Offset(3))),
     "truncate": ("write", "*leader-epoch*", lambda log: log.truncate_to(log.log_end_offset)),
-    "transaction index": (
-        "read", "*txnindex", lambda log: log.aborted_within_read(Offset(0), Offset(0), Offset(3))
-    ),
+    "transaction index": ("read", "*txnindex", lambda log: log.aborted_within_read(Offset(0), Offset(0), Offset(3))),
     "read": ("read", "*", lambda log: log.offset_for_timestamp(NOW)),
     "roll": ("rename", "*", lambda log: log.roll()),
     "snapshot": ("write", "*snapshot", lambda log: log.roll()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED_CALLS)
@@ -219,9 +204,7 @@ def test_refused_system_call_takes_the_data_folder_offline(tmp_path: Path, name:
     logs.close(clean=False)
 
 
-def test_retention_with_a_refused_deletion_takes_the_folder_offline_and_continues(
-    tmp_path: Path,
-) -> None:
+def test_retention_with_a_refused_deletion_takes_the_folder_offline_and_continues(tmp_path: Path) -> None:
     host = StorageHost()
     host.disk = RealDisk()  # type: ignore[assignment]
     logs = LogManager(host.host, str(tmp_path), CONFIG)
@@ -237,9 +220,7 @@ def test_retention_with_a_refused_deletion_takes_the_folder_offline_and_continue
     logs.close(clean=False)
 
 
-def test_timestamp_lookup_during_a_truncation_fails_without_taking_the_log_offline(
-    tmp_path: Path,
-) -> None:
+def test_timestamp_lookup_during_a_truncation_fails_without_taking_the_log_offline(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.put(batch())
     broker.log.segments[0].file.close()  # as a truncation on the event loop closes it

@@ -30,13 +30,21 @@ def cache(folder: Path, *pairs: tuple[int, int]) -> LeaderEpochs:
 
 @pytest.mark.parametrize(
     ("epoch", "expected"),
-    [(-(2**31), (-(2**31), 0)), (-2, (-2, 0)), (-1, (-1, -1)), (0, (0, 0)),
-     (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (3, 25)),
-     (7, (7, 40)), (8, (-1, -1)), (9, (-1, -1))],
-)  # fmt: skip
-def test_end_offset_for_returns_kafkas_pair(
-    tmp_path: Path, epoch: int, expected: tuple[int, int]
-) -> None:
+    [
+        (-(2**31), (-(2**31), 0)),
+        (-2, (-2, 0)),
+        (-1, (-1, -1)),
+        (0, (0, 0)),
+        (1, (1, 10)),
+        (2, (1, 10)),
+        (3, (3, 25)),
+        (4, (3, 25)),
+        (7, (7, 40)),
+        (8, (-1, -1)),
+        (9, (-1, -1)),
+    ],
+)
+def test_end_offset_for_returns_kafkas_pair(tmp_path: Path, epoch: int, expected: tuple[int, int]) -> None:
     epochs = cache(tmp_path, (1, 0), (3, 10), (7, 25))
     assert epochs.end_offset_for(LeaderEpoch(epoch), Offset(40)) == expected
 
@@ -73,8 +81,7 @@ def test_assign_keeps_epochs_and_start_offsets_monotonic(
 
 
 @pytest.mark.parametrize(
-    ("end", "expected"),
-    [(0, []), (10, [(1, 0)]), (11, [(1, 0), (3, 10)]), (99, [(1, 0), (3, 10), (7, 25)])],
+    ("end", "expected"), [(0, []), (10, [(1, 0)]), (11, [(1, 0), (3, 10)]), (99, [(1, 0), (3, 10), (7, 25)])]
 )
 def test_truncate_from_end_removes_epochs_at_and_above_the_offset(
     tmp_path: Path, end: int, expected: list[tuple[int, int]]
@@ -110,13 +117,19 @@ def test_epoch_checkpoint_has_kafkas_format(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("1\n0\n", 1), ("0\n", 2), ("0\nx\n", 2), ("0\n2\na 0 1\n", 3), ("0\n1\na 0\n", 3),
-     ("0\n1\na x 1\n", 3), ("0\n2\na 0 1\na 1 y\n", 4), ("0\n1\na 0 1\nb 0 1\n", 4),
-     ("0\n1\na 0 -5\n", 3)],
-)  # fmt: skip
-def test_read_of_a_malformed_checkpoint_names_the_line(
-    tmp_path: Path, text: str, line: int
-) -> None:
+    [
+        ("1\n0\n", 1),
+        ("0\n", 2),
+        ("0\nx\n", 2),
+        ("0\n2\na 0 1\n", 3),
+        ("0\n1\na 0\n", 3),
+        ("0\n1\na x 1\n", 3),
+        ("0\n2\na 0 1\na 1 y\n", 4),
+        ("0\n1\na 0 1\nb 0 1\n", 4),
+        ("0\n1\na 0 -5\n", 3),
+    ],
+)
+def test_read_of_a_malformed_checkpoint_names_the_line(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "x-checkpoint"
     path.write_text(text)
     with pytest.raises(CorruptLogError, match=f"x-checkpoint:{line}:"):
@@ -143,9 +156,7 @@ def test_topic_id_and_meta_properties_are_read_back_as_written(tmp_path: Path) -
     assert read_topic_id(disk, folder) == ""
     write_topic_id(disk, folder, "abcDEF_-123abcDEF_-123")
     assert read_topic_id(disk, folder) == "abcDEF_-123abcDEF_-123"
-    assert (
-        tmp_path / "partition.metadata"
-    ).read_text() == "version: 0\ntopic_id: abcDEF_-123abcDEF_-123"
+    assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: abcDEF_-123abcDEF_-123"
     assert MetaProperties.read(disk, folder) is None
     meta = MetaProperties(cluster_id="c", broker_id=3)
     meta.write(disk, folder)
@@ -159,9 +170,7 @@ def test_topic_id_and_meta_properties_are_read_back_as_written(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("content", "epoch"), [(None, 42), (b"", -1), (b"[]", -1), (b"{}", -1)])
-def test_clean_shutdown_marker_is_read_once(
-    tmp_path: Path, content: bytes | None, epoch: int
-) -> None:
+def test_clean_shutdown_marker_is_read_once(tmp_path: Path, content: bytes | None, epoch: int) -> None:
     disk, folder = RealDisk(), str(tmp_path)
     assert read_clean_shutdown(disk, folder) == (False, -1)
     write_clean_shutdown(disk, folder, 42)

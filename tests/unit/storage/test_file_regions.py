@@ -21,16 +21,11 @@ ALL = Offset(2**62)
 
 def fill(log: Log, count: int, rng: random.Random) -> None:
     for _ in range(count):
-        records = [
-            (b"k", rng.randbytes(rng.choice((10, 900, 9_000))), ())
-            for _ in range(rng.randint(1, 4))
-        ]
+        records = [(b"k", rng.randbytes(rng.choice((10, 900, 9_000))), ()) for _ in range(rng.randint(1, 4))]
         log.append_as_leader(build_batch(records, timestamp_ms=1_700_000_000_000), EPOCH)
 
 
-def test_read_to_send_returns_regions_with_the_bytes_of_a_read(
-    host: StorageHost, tmp_path: Path
-) -> None:
+def test_read_to_send_returns_regions_with_the_bytes_of_a_read(host: StorageHost, tmp_path: Path) -> None:
     rng = random.Random(11)
     log = host.open(str(tmp_path / "orders-0"), {"internal.segment.bytes": 1_200_000}, tail_bytes=0)
     fill(log, 500, rng)
@@ -51,9 +46,7 @@ def test_read_to_send_returns_regions_with_the_bytes_of_a_read(
     assert regions > 50
 
 
-def test_read_to_send_of_a_large_region_needs_few_file_reads(
-    host: StorageHost, tmp_path: Path
-) -> None:
+def test_read_to_send_of_a_large_region_needs_few_file_reads(host: StorageHost, tmp_path: Path) -> None:
     log = host.open(str(tmp_path / "orders-0"), tail_bytes=0)
     fill(log, 600, random.Random(5))
     host.disk.reads = 0
@@ -96,9 +89,7 @@ def test_budget_empties_the_least_recently_used_tail_first() -> None:
         for tail in tails[:3]:
             tail.append(offset, offset, len(batch), (batch,))
     assert budget.used == 9_000
-    assert (
-        tails[0].read(0, 10**6, 10, at_least_one=True) is not None
-    )  # tail 1 is the least recently used
+    assert tails[0].read(0, 10**6, 10, at_least_one=True) is not None  # tail 1 is the least recently used
     for offset in range(2):
         tails[3].append(offset, offset, len(batch), (batch,))
     assert [tail.size for tail in tails] == [3_000, 0, 3_000, 2_000]

@@ -37,9 +37,7 @@ class Broker:
         self.logs.load()
         self.failures: list[tuple[str, list[TopicPartition]]] = []
         self.logs.on_folder_failed.append(
-            lambda folder, logs, _: self.failures.append(
-                (folder.path, [log.topic_partition for log in logs])
-            )
+            lambda folder, logs, _: self.failures.append((folder.path, [log.topic_partition for log in logs]))
         )
 
     def log(self, number: int = 0, **topic: object) -> Log:
@@ -129,9 +127,7 @@ def test_truncate_below_a_waiting_append_lowers_the_acknowledgeable_end(broker: 
     assert (log.awaits_fsync, log.recovery_point, log.log_end_offset) == (False, 0, 0)
 
 
-def test_failed_fsync_keeps_the_recovery_point_and_takes_the_folder_offline_at_once(
-    broker: Broker,
-) -> None:
+def test_failed_fsync_keeps_the_recovery_point_and_takes_the_folder_offline_at_once(broker: Broker) -> None:
     log, other = broker.log(0, flush_messages=1), broker.log(1)
     woken: list[bool] = []
     log.on_fsync_completed = lambda: woken.append(not log.awaits_fsync)

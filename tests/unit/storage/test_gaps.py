@@ -45,8 +45,7 @@ def put(log: Log, *keys: int) -> None:
 def at(*offsets: int) -> bytes:
     """The bytes of a leader's fetch response: one batch at each of these offsets."""
     batches = (
-        build_batch([(b"k", bytes(60), ())], timestamp_ms=NOW, base_offset=offset, leader_epoch=3)
-        for offset in offsets
+        build_batch([(b"k", bytes(60), ())], timestamp_ms=NOW, base_offset=offset, leader_epoch=3) for offset in offsets
     )
     return b"".join(batches)
 
@@ -56,9 +55,7 @@ def offsets(log: Log) -> list[int]:
     return [batch.base for batch in batches_of(log, log.log_start_offset)]
 
 
-def crashed(
-    folder: Path, topic: Mapping[str, object]
-) -> tuple[Log, list[dict[str, object]], LogManager]:
+def crashed(folder: Path, topic: Mapping[str, object]) -> tuple[Log, list[dict[str, object]], LogManager]:
     """Open the log after a crash; return it, the `log.gap-closed` events and the log manager."""
     host, logs = open_manager(folder)
     assert not logs.was_clean
@@ -92,9 +89,7 @@ def test_opening_after_a_crash_truncates_the_log_at_its_first_gap(tmp_path: Path
     logs.close(clean=False)
     log, closed_gaps, logs = crashed(tmp_path, SMALL)
     assert offsets(log) == list(range(gap))
-    assert [(event["log_end_offset"], event["offsets_cut"]) for event in closed_gaps] == [
-        (gap, 9 - gap)
-    ]
+    assert [(event["log_end_offset"], event["offsets_cut"]) for event in closed_gaps] == [(gap, 9 - gap)]
     logs.close(clean=False)
 
 

@@ -26,12 +26,11 @@ def fetched(epochs: Sequence[int], first: int = 0) -> bytes:
     return b"".join(
         build_batch([(b"k", b"v", ())], timestamp_ms=0, base_offset=first + number, leader_epoch=epoch)
         for number, epoch in enumerate(epochs)
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
-    ("epochs", "kept"),
-    [([1, 2, 2], 3), ([2, 2, 3], 2), ([1, 3, 3], 1), ([3, 3], 0), ([1, 2, 3, 4], 2)],
+    ("epochs", "kept"), [([1, 2, 2], 3), ([2, 2, 3], 2), ([1, 3, 3], 1), ([3, 3], 0), ([1, 2, 3, 4], 2)]
 )
 def test_batches_of_a_later_epoch_than_that_of_the_fetch_are_not_appended(
     tmp_path: Path, epochs: list[int], kept: int

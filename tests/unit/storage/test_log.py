@@ -62,9 +62,7 @@ def test_append_as_leader_assigns_offset_and_epoch_without_changing_the_callers_
     assert host.disk.appends == 2
 
 
-def test_append_with_log_append_time_stores_the_brokers_time(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_with_log_append_time_stores_the_brokers_time(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"message.timestamp.type": "LogAppendTime"})
     host.clock.now = NOW + 5
     assert log.append_as_leader(batch(2, time=1), EPOCH).append_time_ms == NOW + 5
@@ -95,9 +93,7 @@ def test_read_returns_whole_batches_within_the_bounds(folder: str, tail_bytes: i
     assert read(log, 120) == b""
 
 
-def test_read_from_the_tail_reads_no_file_and_copies_no_bytes(
-    host: StorageHost, folder: str
-) -> None:
+def test_read_from_the_tail_reads_no_file_and_copies_no_bytes(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     for _ in range(5):
         log.append_as_leader(batch(2, 100), EPOCH)
@@ -110,9 +106,7 @@ def test_read_from_the_tail_reads_no_file_and_copies_no_bytes(
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 11])
-def test_read_outside_the_log_is_refused_as_out_of_range(
-    host: StorageHost, folder: str, offset: int
-) -> None:
+def test_read_outside_the_log_is_refused_as_out_of_range(host: StorageHost, folder: str, offset: int) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(10), EPOCH)
     log.increment_log_start_offset(Offset(5))
@@ -139,9 +133,7 @@ def test_append_as_follower_writes_the_bytes_unchanged_and_stores_the_epochs(
     assert follower.append_as_follower(b"").record_count == 0
 
 
-def test_append_as_follower_refuses_a_batch_that_does_not_continue_the_log(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_as_follower_refuses_a_batch_that_does_not_continue_the_log(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_follower(batch(2))
     for base in (0, 1):
@@ -175,9 +167,7 @@ def test_an_empty_log_that_ends_within_the_leaders_first_batch_takes_the_whole_b
         follower.append_as_follower(read(leader, 6))
 
 
-def test_append_as_follower_splits_a_fetch_over_segments(
-    host: StorageHost, folder: str, tmp_path: Path
-) -> None:
+def test_append_as_follower_splits_a_fetch_over_segments(host: StorageHost, folder: str, tmp_path: Path) -> None:
     leader = host.open(folder)
     for _ in range(20):
         leader.append_as_leader(batch(1, 100), EPOCH)
@@ -211,9 +201,7 @@ def test_append_rolls_by_a_full_index_and_by_age(host: StorageHost, folder: str)
     assert caught.value.code == ErrorCode.record_list_too_large
 
 
-def test_roll_flushes_in_the_background_and_raises_the_recovery_point(
-    host: StorageHost, folder: str
-) -> None:
+def test_roll_flushes_in_the_background_and_raises_the_recovery_point(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"internal.segment.bytes": 2 * len(batch())})
     for _ in range(3):
         log.append_as_leader(batch(), EPOCH)
@@ -231,9 +219,7 @@ def test_roll_flushes_in_the_background_and_raises_the_recovery_point(
 
 @pytest.mark.parametrize("tail_bytes", [0, 10**6])
 @pytest.mark.parametrize("at", [0, 1, 5, 6, 7, 19, 20, 29, 30, 31])
-def test_truncate_removes_batches_indexes_and_epochs_above_the_offset(
-    tmp_path: Path, at: int, tail_bytes: int
-) -> None:
+def test_truncate_removes_batches_indexes_and_epochs_above_the_offset(tmp_path: Path, at: int, tail_bytes: int) -> None:
     host = StorageHost()
     folder = str(tmp_path / "orders-0")
     topic: dict[str, object] = {"internal.segment.bytes": 500, "index.interval.bytes": 100}
@@ -258,9 +244,7 @@ def test_truncate_removes_batches_indexes_and_epochs_above_the_offset(
     assert reopened.epochs.entries() == log.epochs.entries()
 
 
-def test_truncate_past_the_end_removes_an_epoch_without_batches(
-    host: StorageHost, folder: str
-) -> None:
+def test_truncate_past_the_end_removes_an_epoch_without_batches(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(3), EPOCH)
     log.epochs.assign(LeaderEpoch(8), Offset(3))
@@ -294,9 +278,7 @@ def test_lookup_by_timestamp_returns_the_first_record_at_or_after_it(
     import tempfile
 
     with tempfile.TemporaryDirectory() as tmp:
-        log = StorageHost().open(
-            f"{tmp}/orders-0", {"internal.segment.bytes": 400, "index.interval.bytes": 80}
-        )
+        log = StorageHost().open(f"{tmp}/orders-0", {"internal.segment.bytes": 400, "index.interval.bytes": 80})
         for group in times:
             records = [(None, b"x", ())] * len(group)
             log.append_as_leader(build_batch(records, timestamp_ms=0, timestamps_ms=group), EPOCH)
@@ -314,9 +296,7 @@ def test_lookup_by_timestamp_returns_the_first_record_at_or_after_it(
         log.close()
 
 
-def test_lookup_of_the_largest_timestamp_returns_its_first_record(
-    host: StorageHost, folder: str
-) -> None:
+def test_lookup_of_the_largest_timestamp_returns_its_first_record(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     assert log.offset_of_max_timestamp() is None
     for time in (5, 9, 7):
@@ -361,9 +341,7 @@ def test_failed_fsync_does_not_raise_the_recovery_point(host: StorageHost, folde
     assert log.failed is not None
 
 
-def test_append_with_flush_messages_raises_the_recovery_point(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_with_flush_messages_raises_the_recovery_point(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"flush.messages": 2})
     log.append_as_leader(batch(), EPOCH)
     assert log.recovery_point == 0
@@ -398,9 +376,7 @@ def test_retention_by_time_deletes_expired_segments(host: StorageHost, folder: s
     assert clean_up(host.host, log) == 0
 
 
-def test_retention_by_size_and_by_log_start_deletes_whole_segments(
-    host: StorageHost, folder: str
-) -> None:
+def test_retention_by_size_and_by_log_start_deletes_whole_segments(host: StorageHost, folder: str) -> None:
     log = fill(host, folder, {"retention.ms": -1, "retention.bytes": 6 * len(batch())})
     assert clean_up(host.host, log) == 2
     assert bases(log) == [4, 6, 8]
@@ -417,9 +393,7 @@ def test_retention_does_not_delete_above_the_high_watermark(host: StorageHost, f
     assert bases(log) == [4, 6, 8]
 
 
-def test_append_of_a_small_slice_does_not_keep_the_large_frame(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_of_a_small_slice_does_not_keep_the_large_frame(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     frame = bytes(10**6) + batch()
     log.append_as_follower(memoryview(frame)[10**6 :])

@@ -52,9 +52,7 @@ TABLE: list[tuple[list[str], Phase | None]] = [
 
 
 @pytest.mark.parametrize(("events", "phase"), TABLE)
-def test_events_lead_to_the_state_of_the_table(
-    log: Compaction, events: list[str], phase: Phase | None
-) -> None:
+def test_events_lead_to_the_state_of_the_table(log: Compaction, events: list[str], phase: Phase | None) -> None:
     filled(log)
     manager = log.cleaner.manager
     calls: dict[str, Callable[[], object]] = {
@@ -114,9 +112,7 @@ def test_truncate_lowers_the_checkpoint_permanently(tmp_path: Path, log: Compact
 
 
 @pytest.mark.parametrize("content", ["0\n1\norders 0 99\n", "nonsense", "0\n1\norders 0 -4\n"])
-def test_restart_with_an_invalid_checkpoint_cleans_the_whole_log(
-    tmp_path: Path, log: Compaction, content: str
-) -> None:
+def test_restart_with_an_invalid_checkpoint_cleans_the_whole_log(tmp_path: Path, log: Compaction, content: str) -> None:
     filled(log)
     (tmp_path / "cleaner-offset-checkpoint").write_text(content)
     log.log.close()
@@ -126,9 +122,7 @@ def test_restart_with_an_invalid_checkpoint_cleans_the_whole_log(
     assert checkpoint(tmp_path) == "0\n1\norders 0 40\n"
 
 
-def test_recovery_that_loses_the_log_resets_the_cleaner_checkpoint(
-    tmp_path: Path, log: Compaction
-) -> None:
+def test_recovery_that_loses_the_log_resets_the_cleaner_checkpoint(tmp_path: Path, log: Compaction) -> None:
     """With the old checkpoint a round would remove a tombstone below it and keep the value that it deletes."""
     assert filled(log).clean()
     log.log.abandon()
@@ -210,9 +204,7 @@ def paused(log: Compaction) -> None:
 
 @pytest.mark.parametrize("event", [truncated, emptied, closed, failed, paused])
 @pytest.mark.parametrize("after", range(12))
-def test_aborted_cleaning_swaps_no_segment_in(
-    log: Compaction, event: Callable[[Compaction], None], after: int
-) -> None:
+def test_aborted_cleaning_swaps_no_segment_in(log: Compaction, event: Callable[[Compaction], None], after: int) -> None:
     filled(log)
     steps = steps_of(log).steps()
     for number, step in enumerate(steps):
@@ -278,9 +270,7 @@ def test_clean_with_a_refused_rename_takes_the_log_offline_and_loses_no_key(
     assert log.log.failed is not None
     log.log.abandon()
     again = log.host.open(log.folder, log.topic, clean=False)
-    assert {record.key: record.value for record in records(again)} == {
-        b"k%d" % (n % 5): b"%d" % n for n in range(40)
-    }
+    assert {record.key: record.value for record in records(again)} == {b"k%d" % (n % 5): b"%d" % n for n in range(40)}
 
 
 def test_pace_is_shared_by_all_cleaners(log: Compaction) -> None:

@@ -28,19 +28,21 @@ def recovery_events(host: StorageHost) -> list[dict[str, Any]]:
     st.lists(st.sampled_from(STEPS), max_size=45),
     st.booleans(),
     st.integers(0, 2**32),
-    st.sets(
-        st.sampled_from(["index", "indexes missing", "leftovers", "swap", "epochs", "snapshots"])
-    ),
+    st.sets(st.sampled_from(["index", "indexes missing", "leftovers", "swap", "epochs", "snapshots"])),
     st.sampled_from(["", "torn", "zeroed", "random"]),
     st.sampled_from(["as written", "missing", "from the future"]),
 )
 @example(
     ["append", "append", "append", "marker", "move start", "append"], False, 133, set(), "torn", "as written"
-)  # fmt: skip  # the log end offset equals the log start offset, and an epoch started before it
+)  # the log end offset equals the log start offset, and an epoch started before it
 @example(
-    [*["append"] * 11, "marker", "follow"], False, 36638, {"swap", "index", "indexes missing", "leftovers"},
-    "", "as written",
-)  # fmt: skip  # a swap file beside a smaller `.cleaned` file: the segments that it would replace stay
+    [*["append"] * 11, "marker", "follow"],
+    False,
+    36638,
+    {"swap", "index", "indexes missing", "leftovers"},
+    "",
+    "as written",
+)  # a swap file beside a smaller `.cleaned` file: the segments that it would replace stay
 def test_open_of_a_damaged_folder_keeps_every_batch_before_the_damage(
     steps: list[str], clean: bool, seed: int, others: set[str], hurt: str, checkpoint: str
 ) -> None:
@@ -79,9 +81,7 @@ def test_open_of_a_damaged_folder_keeps_every_batch_before_the_damage(
 
 
 @pytest.mark.parametrize("cut_below", [True, False])
-def test_recovery_event_names_the_removed_offsets_and_the_reason(
-    tmp_path: Path, cut_below: bool
-) -> None:
+def test_recovery_event_names_the_removed_offsets_and_the_reason(tmp_path: Path, cut_below: bool) -> None:
     history = History(tmp_path / "orders-0", random.Random(1))
     for _ in range(30):
         history.append()

@@ -37,11 +37,7 @@ def append(logs: LogManager, number: int, count: int = 1) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("", ["/b/data"]),
-        ("data, data2", ["/b/data", "/b/data2"]),
-        ("/disk1/x/,y", ["/disk1/x", "/b/y"]),
-    ],
+    [("", ["/b/data"]), ("data, data2", ["/b/data", "/b/data2"]), ("/disk1/x/,y", ["/disk1/x", "/b/y"])],
 )
 def test_log_dirs_is_parsed_as_kafka_parses_it(text: str, expected: list[str]) -> None:
     assert log_folders(BrokerConfig.parse({"log.dirs": text}), "/b") == expected
@@ -84,9 +80,7 @@ def test_start_recovers_only_the_unclean_folder(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(*folders, host=host)
     assert not logs.was_clean
-    recovered = [
-        fields["partition"] for event, fields in host.notes.events if event == "log.recovered"
-    ]
+    recovered = [fields["partition"] for event, fields in host.notes.events if event == "log.recovered"]
     assert recovered == [1]
     assert [log.log_end_offset for log in logs.logs()] == [3, 3]
 
@@ -141,9 +135,9 @@ def test_claim_by_another_broker_or_cluster_is_refused(tmp_path: Path) -> None:
     logs.claim("cluster-1", 3)
     logs.close(clean=True)
     found = [MetaProperties.read(StorageHost().disk, str(tmp_path / name)) for name in "ab"]
-    assert [
-        (properties.cluster_id, properties.broker_id) for properties in found if properties
-    ] == [("cluster-1", 3)] * 2
+    assert [(properties.cluster_id, properties.broker_id) for properties in found if properties] == [
+        ("cluster-1", 3)
+    ] * 2
     ids = {properties.directory_id for properties in found if properties}
     assert len(ids) == 2
     logs = manager(tmp_path / "a", tmp_path / "b")

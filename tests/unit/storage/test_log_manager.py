@@ -186,20 +186,14 @@ def test_clean_up_deletes_expired_segments_of_every_log(tmp_path: Path) -> None:
     assert log.log_start_offset == log.log_end_offset == 1
 
 
-def test_clean_up_removes_producers_by_the_expiration_that_the_broker_has_now(
-    tmp_path: Path,
-) -> None:
+def test_clean_up_removes_producers_by_the_expiration_that_the_broker_has_now(tmp_path: Path) -> None:
     host = StorageHost()
     config = BrokerConfig.parse({})
     logs = LogManager(host.host, str(tmp_path), config)
     logs.load()
     log = logs.create(TP, ID, config.topic())
     data = build_batch(
-        [(b"k", b"v", ())],
-        timestamp_ms=host.clock.now,
-        producer_id=7,
-        producer_epoch=0,
-        base_sequence=0,
+        [(b"k", b"v", ())], timestamp_ms=host.clock.now, producer_id=7, producer_epoch=0, base_sequence=0
     )
     log.append_as_leader(data, EPOCH)
     host.clock.now += 1_000

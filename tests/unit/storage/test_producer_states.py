@@ -20,13 +20,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 def batch(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> bytes:
     records = [(None, b"v%d" % sequence, ())] * count
-    return build_batch(
-        records,
-        timestamp_ms=NOW,
-        producer_id=producer,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-    )
+    return build_batch(records, timestamp_ms=NOW, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
 def send(log: Log, *sequences: int, epoch: int = 0) -> list[int]:
@@ -59,9 +53,7 @@ def test_retry_of_one_of_the_last_five_batches_returns_the_first_appends_offsets
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 4, 100])
-def test_append_with_a_sequence_gap_or_a_lower_sequence_is_out_of_order(
-    log: Log, sequence: int
-) -> None:
+def test_append_with_a_sequence_gap_or_a_lower_sequence_is_out_of_order(log: Log, sequence: int) -> None:
     log.append_as_leader(batch(0, 2), EPOCH)
     log.append_as_leader(batch(2), EPOCH)
     if sequence == 2:
@@ -99,14 +91,10 @@ def test_append_by_another_producer_is_no_duplicate(log: Log) -> None:
     assert not log.append_as_leader(batch(0, producer=2), EPOCH).duplicate
 
 
-def test_append_as_follower_stores_producer_states_without_validation(
-    log: Log, tmp_path: Path
-) -> None:
+def test_append_as_follower_stores_producer_states_without_validation(log: Log, tmp_path: Path) -> None:
     follower = StorageHost().open(str(tmp_path / "orders-1"))
     send(log, 0, 1, 2)
-    data = b"".join(
-        bytes(p) for p in log.read(Offset(0), 10**6, Offset(3), at_least_one=True).parts
-    )
+    data = b"".join(bytes(p) for p in log.read(Offset(0), 10**6, Offset(3), at_least_one=True).parts)
     follower.append_as_follower(data)
     assert follower.producers.entries() == log.producers.entries()
     assert follower.append_as_leader(batch(1), EPOCH).first_offset == 1
@@ -114,12 +102,7 @@ def test_append_as_follower_stores_producer_states_without_validation(
 
 def test_marker_ends_the_transaction_and_is_refused_from_clients(log: Log) -> None:
     data = build_batch(
-        [(None, b"x", ())],
-        timestamp_ms=NOW,
-        producer_id=7,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=True,
+        [(None, b"x", ())], timestamp_ms=NOW, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
     )
     log.append_as_leader(data, EPOCH)
     entry = log.producers.get(7)
@@ -129,11 +112,7 @@ def test_marker_ends_the_transaction_and_is_refused_from_clients(log: Log) -> No
 
     def marker(coordinator_epoch: int) -> bytes:
         return build_end_txn_marker(
-            commit=True,
-            producer_id=7,
-            producer_epoch=0,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=NOW,
+            commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=coordinator_epoch, timestamp_ms=NOW
         )
 
     assert refusal(log, marker(3)) == ErrorCode.invalid_record

@@ -57,9 +57,7 @@ def test_a_batch_that_is_not_in_its_codec_is_refused(
         assert error.code is Code.invalid_record, payload
 
 
-def test_a_malformed_retry_is_refused_although_its_batch_is_stored(
-    host: StorageHost, folder: str
-) -> None:
+def test_a_malformed_retry_is_refused_although_its_batch_is_stored(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     producer = (7, 0, 0)
     log.append_as_leader(batch_of(RECORDS, 2, producer=producer), EPOCH)
@@ -68,9 +66,7 @@ def test_a_malformed_retry_is_refused_although_its_batch_is_stored(
     assert log.append_as_leader(batch_of(RECORDS, 2, producer=producer), EPOCH).duplicate
 
 
-def test_batches_of_this_brokers_coordinators_are_not_walked(
-    host: StorageHost, folder: str
-) -> None:
+def test_batches_of_this_brokers_coordinators_are_not_walked(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch_of(b"not walked", 2), EPOCH, origin=Origin.COORDINATOR)
     assert log.log_end_offset == 2
@@ -78,9 +74,7 @@ def test_batches_of_this_brokers_coordinators_are_not_walked(
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("claimed", [-7, -1, 0, NOW - MINUTE, NOW + MINUTE, NOW * 1000, 2**63 - 1])
-def test_the_max_timestamp_is_that_of_the_records(
-    host: StorageHost, folder: str, codec: int, claimed: int
-) -> None:
+def test_the_max_timestamp_is_that_of_the_records(host: StorageHost, folder: str, codec: int, claimed: int) -> None:
     log = host.open(folder)
     records = record(0, time=50) + record(1, time=-100) + record(2, time=-NOW - 1)
     data = batch_of(records, 3, codec=codec, base_ms=NOW, max_ms=claimed)
@@ -101,22 +95,16 @@ def test_a_right_max_timestamp_leaves_the_batch_as_it_is(host: StorageHost, fold
     assert read(log)[17:] == data[17:]
 
 
-def test_a_batch_without_times_has_the_max_timestamp_minus_one(
-    host: StorageHost, folder: str
-) -> None:
+def test_a_batch_without_times_has_the_max_timestamp_minus_one(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch_of(RECORDS, 2, base_ms=-2), EPOCH)
     log.append_as_leader(batch_of(RECORDS, 2, base_ms=-1), EPOCH)
     assert [placed.header.max_timestamp for placed in headers(read(log))] == [-1, -1]
 
 
-def test_a_time_that_is_out_of_range_by_the_records_is_refused(
-    host: StorageHost, folder: str
-) -> None:
+def test_a_time_that_is_out_of_range_by_the_records_is_refused(host: StorageHost, folder: str) -> None:
     """The header claims a time within the range; and a sum of more than 64 bits wraps, as in Kafka."""
-    for number, (base, time) in enumerate(
-        ((-(2**63), 0), (2**62 + 2**61, 2**62), (NOW, 2**63 - 1))
-    ):
+    for number, (base, time) in enumerate(((-(2**63), 0), (2**62 + 2**61, 2**62), (NOW, 2**63 - 1))):
         records = record(0, time=time) + record(1)
         data = batch_of(records, 2, base_ms=base, max_ms=NOW)
         error = refusal(host, f"{folder}-{number}", data)
@@ -144,9 +132,7 @@ def test_a_client_that_claims_the_brokers_time_is_refused_where_the_broker_sets_
     assert (placed.header.attributes, placed.header.max_timestamp) == (0, NOW + 9)
 
 
-def test_a_record_without_a_key_and_one_out_of_time_are_both_named(
-    host: StorageHost, folder: str
-) -> None:
+def test_a_record_without_a_key_and_one_out_of_time_are_both_named(host: StorageHost, folder: str) -> None:
     records = record(0) + record(1, key=None, time=-2 * MINUTE) + record(2, time=-2 * MINUTE)
     settings = {"cleanup_policy": "compact", "message_timestamp_before_max_ms": MINUTE}
     error = refusal(host, folder, batch_of(records, 3, base_ms=NOW), **settings)

@@ -122,9 +122,7 @@ def test_flipped_byte_truncates_the_log_before_its_batch(folder: Path) -> None:
             12, 16
         ):  # the CRC does not cover the leader epoch, but recovery refuses an epoch that falls
             epochs = [at // 5 for at in range(20)]
-            epochs[bad] = header_at(
-                changed, (position // size) * size - starts[number]
-            ).leader_epoch
+            epochs[bad] = header_at(changed, (position // size) * size - starts[number]).leader_epoch
             falls = (at for at in range(20) if 0 <= epochs[at] < max(epochs[:at], default=0))
             assert len(found) == next(falls, 20) * size
         elif position % size < 8 and bad == 19 and log.log_end_offset > 40:
@@ -133,9 +131,7 @@ def test_flipped_byte_truncates_the_log_before_its_batch(folder: Path) -> None:
             assert found == data[: bad * size]
             now, then = log.producers.get(7), appended_states[bad]
             assert (now is None) == (then is None)
-            if (
-                now is not None and then is not None
-            ):  # a snapshot keeps only the last of the five batches
+            if now is not None and then is not None:  # a snapshot keeps only the last of the five batches
                 assert now.batches == then.batches[-len(now.batches) :]
         log.abandon()
         shutil.rmtree(copy)
@@ -152,9 +148,7 @@ def test_recovery_reads_segments_from_the_recovery_point(folder: Path) -> None:
     first.write_bytes(changed)
     host = StorageHost()
     log = host.open(str(folder), TOPIC, clean=False, recovery_point=40)
-    assert (
-        log.log_end_offset == 40
-    )  # recovery does not read a damaged byte below the recovery point
+    assert log.log_end_offset == 40  # recovery does not read a damaged byte below the recovery point
     assert recovered(host)[0]["segments_read"] == 1
     log.abandon()
     host = StorageHost()
@@ -251,9 +245,7 @@ def test_opening_completes_a_swap(folder: Path) -> None:
     assert len(log.segments) == len(paths) - 1
 
 
-def test_opening_a_log_that_ends_below_its_start_restarts_it_empty_at_the_start(
-    folder: Path,
-) -> None:
+def test_opening_a_log_that_ends_below_its_start_restarts_it_empty_at_the_start(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     fill(log, 3)
     log.close()
@@ -304,8 +296,7 @@ def test_recovery_after_a_crash_restores_a_prefix_of_the_log(data: st.DataObject
         for step in data.draw(st.lists(st.sampled_from("aaaaaftr"), max_size=40)):
             if step == "a":
                 log.append_as_leader(
-                    build_batch([(None, bytes(30), ())] * 2, timestamp_ms=NOW + number),
-                    LeaderEpoch(number // 7),
+                    build_batch([(None, bytes(30), ())] * 2, timestamp_ms=NOW + number), LeaderEpoch(number // 7)
                 )
                 number += 1
             elif step == "f":

@@ -31,9 +31,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_retention_without_timestamps_uses_the_files_modification_time(
-    tmp_path: Path, host: StorageHost
-) -> None:
+def test_retention_without_timestamps_uses_the_files_modification_time(tmp_path: Path, host: StorageHost) -> None:
     log = filled(host, tmp_path, {"retention.ms": 4_000}, time=-1)
     assert len(log.segments) == 5
     for number, segment in enumerate(log.segments):
@@ -53,9 +51,7 @@ def test_retention_stops_at_the_first_segment_that_stays(tmp_path: Path, host: S
     assert bases(log) == [2, 4, 6, 8]
 
 
-def test_retention_rolls_the_active_segment_before_deleting_it(
-    tmp_path: Path, host: StorageHost
-) -> None:
+def test_retention_rolls_the_active_segment_before_deleting_it(tmp_path: Path, host: StorageHost) -> None:
     log = filled(host, tmp_path, {"retention.ms": 0})
     host.clock.now = NOW + 10**6
     assert clean_up(host.host, log) == 5
@@ -66,25 +62,18 @@ def test_retention_rolls_the_active_segment_before_deleting_it(
     assert (again.log_start_offset, again.log_end_offset) == (10, 10)
 
 
-@pytest.mark.parametrize(
-    ("keep", "left"), [(0, 0), (1, 1), (2, 1), (3, 2), (5, 3), (10, 5), (11, 5), (-1, 5)]
-)
+@pytest.mark.parametrize(("keep", "left"), [(0, 0), (1, 1), (2, 1), (3, 2), (5, 3), (10, 5), (11, 5), (-1, 5)])
 def test_retention_by_size_keeps_at_least_retention_bytes(
     tmp_path: Path, host: StorageHost, keep: int, left: int
 ) -> None:
-    topic: dict[str, object] = {
-        "retention.ms": -1,
-        "retention.bytes": keep * SIZE if keep >= 0 else -1,
-    }
+    topic: dict[str, object] = {"retention.ms": -1, "retention.bytes": keep * SIZE if keep >= 0 else -1}
     log = filled(host, tmp_path, topic)
     clean_up(host.host, log)
     assert len([segment for segment in log.segments if segment.size]) == left
     assert log.size >= min(max(keep, 0), 10) * SIZE
 
 
-def test_retention_by_log_start_deletes_whole_segments_except_the_active_one(
-    tmp_path: Path, host: StorageHost
-) -> None:
+def test_retention_by_log_start_deletes_whole_segments_except_the_active_one(tmp_path: Path, host: StorageHost) -> None:
     log = filled(host, tmp_path, {"retention.ms": -1})
     log.increment_log_start_offset(Offset(5))
     assert clean_up(host.host, log) == 2
@@ -94,14 +83,8 @@ def test_retention_by_log_start_deletes_whole_segments_except_the_active_one(
     assert bases(log) == [8]
 
 
-def test_retention_of_a_compacted_topic_deletes_only_below_the_log_start(
-    tmp_path: Path, host: StorageHost
-) -> None:
-    topic: dict[str, object] = {
-        "cleanup.policy": "compact",
-        "retention.ms": 0,
-        "retention.bytes": 0,
-    }
+def test_retention_of_a_compacted_topic_deletes_only_below_the_log_start(tmp_path: Path, host: StorageHost) -> None:
+    topic: dict[str, object] = {"cleanup.policy": "compact", "retention.ms": 0, "retention.bytes": 0}
     log = filled(host, tmp_path, topic)
     host.clock.now = NOW + 10**9
     assert clean_up(host.host, log) == 0
@@ -121,9 +104,7 @@ def test_retention_deletes_nothing_above_the_high_watermark(
     assert log.log_end_offset == 10
 
 
-def test_retention_renames_every_file_and_removes_it_after_the_delay(
-    tmp_path: Path, host: StorageHost
-) -> None:
+def test_retention_renames_every_file_and_removes_it_after_the_delay(tmp_path: Path, host: StorageHost) -> None:
     log = filled(host, tmp_path, {"retention.bytes": 8 * SIZE, "file.delete.delay.ms": 5_000})
     reader = log.segments[0].file
     assert clean_up(host.host, log) == 1

@@ -25,11 +25,7 @@ def at(offset: int, time: int = NOW) -> bytes:
 
 
 def rolled(host: StorageHost) -> list[tuple[object, object]]:
-    return [
-        (fields["base_offset"], fields["reason"])
-        for event, fields in host.notes.events
-        if event == "log.rolled"
-    ]
+    return [(fields["base_offset"], fields["reason"]) for event, fields in host.notes.events if event == "log.rolled"]
 
 
 def test_append_rolls_by_size(host: StorageHost, folder: str) -> None:
@@ -46,9 +42,7 @@ def test_append_rolls_by_the_age_of_the_records(host: StorageHost, folder: str) 
     assert rolled(host) == [(3, "age"), (5, "age")]
 
 
-def test_append_after_a_restart_rolls_by_the_age_of_the_records(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_after_a_restart_rolls_by_the_age_of_the_records(host: StorageHost, folder: str) -> None:
     """Opening reads the first timestamp of the active segment from the file."""
     log = host.open(folder, {"segment.ms": 1_000})
     log.append_as_leader(batch(), EPOCH)
@@ -110,9 +104,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_append_of_a_fetch_with_a_gap_of_2_to_the_31_writes_two_segments(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_of_a_fetch_with_a_gap_of_2_to_the_31_writes_two_segments(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"cleanup.policy": "compact"})
     far = 3_000_000_000
     log.append_as_follower(at(5) + at(far) + at(far + 1))
@@ -125,9 +117,7 @@ def test_append_of_a_fetch_with_a_gap_of_2_to_the_31_writes_two_segments(
         assert found.first_offset == base
 
 
-def test_append_beyond_the_offset_range_of_an_empty_segment_rolls(
-    host: StorageHost, folder: str
-) -> None:
+def test_append_beyond_the_offset_range_of_an_empty_segment_rolls(host: StorageHost, folder: str) -> None:
     """A new follower of a compacted log whose first record has a large offset."""
     log = host.open(folder, {"cleanup.policy": "compact"})
     far = 3_000_000_000

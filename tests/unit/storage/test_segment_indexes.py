@@ -68,9 +68,7 @@ def test_sealed_indexes_equal_kafkas_byte_for_byte(tmp_path: Path) -> None:
         assert len(offsets) > 8
 
 
-def test_index_is_preallocated_while_active_and_trimmed_at_roll_and_close(
-    tmp_path: Path,
-) -> None:
+def test_index_is_preallocated_while_active_and_trimmed_at_roll_and_close(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     log = StorageHost().open(str(folder), TOPIC)
     index, times = folder / f"{0:020d}.index", folder / f"{0:020d}.timeindex"
@@ -98,9 +96,7 @@ def test_reopened_active_index_is_extended_and_trimmed_again(tmp_path: Path) -> 
     log.close()
     before = (folder / f"{0:020d}.index").read_bytes()
     log = StorageHost().open(str(folder), TOPIC)
-    assert (folder / f"{0:020d}.index").read_bytes() == before, (
-        "the file is mapped only when an entry is written"
-    )
+    assert (folder / f"{0:020d}.index").read_bytes() == before, "the file is mapped only when an entry is written"
     fill(log, 10, first=15)
     log.close()
     after = (folder / f"{0:020d}.index").read_bytes()
@@ -195,10 +191,7 @@ def test_lookup_with_a_closed_mapping_is_repeated(tmp_path: Path) -> None:
         index.lookup(7)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [bytes(11), struct.pack(">qiqi", 9, 1, 5, 4), struct.pack(">qi", 9, -4), bytes(24)],
-)
+@pytest.mark.parametrize("data", [bytes(11), struct.pack(">qiqi", 9, 1, 5, 4), struct.pack(">qi", 9, -4), bytes(24)])
 def test_load_of_a_malformed_time_index_is_refused(tmp_path: Path, data: bytes) -> None:
     path = str(tmp_path / "x.timeindex")
     Path(path).write_bytes(data)
@@ -224,9 +217,7 @@ def test_lookup_by_timestamp_uses_the_segment_that_first_reached_it(tmp_path: Pa
     log.delete_oldest(2)
     start = log.log_start_offset
     for timestamp in range(165):
-        expected = next(
-            ((t, o, EPOCH) for o, t in enumerate(times) if t >= timestamp and o >= start), None
-        )
+        expected = next(((t, o, EPOCH) for o, t in enumerate(times) if t >= timestamp and o >= start), None)
         assert log.offset_for_timestamp(timestamp) == expected
 
 
@@ -237,9 +228,7 @@ def test_truncate_keeps_a_largest_timestamp_that_the_full_time_index_does_not_ho
     log = host.open(folder, topic, tail_bytes=0)
     times = [0, 1, 2, 3, 4, 100, 5, 6, 7, 8, 9, 10]
     batches = [
-        build_batch(
-            [(None, bytes(10), ())], timestamp_ms=NOW + time, base_offset=at, leader_epoch=1
-        )
+        build_batch([(None, bytes(10), ())], timestamp_ms=NOW + time, base_offset=at, leader_epoch=1)
         for at, time in enumerate(times)
     ]
     log.append_as_follower(b"".join(batches))  # one append writes all batches to one segment

@@ -8,34 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fragile_broker import (
-    ABORT,
-    EACH,
-    EPOCH,
-    ID,
-    NOW,
-    Broker,
-    batch,
-    epochs_of,
-    in_transaction,
-    stored,
-)
+from fragile_broker import ABORT, EACH, EPOCH, ID, NOW, Broker, batch, epochs_of, in_transaction, stored
 from harrow.cluster.host.power_loss.roll_back import lose_power
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import LeaderEpochs
 from harrow.cluster.storage.results import Origin
-from harrow.cluster.wire.batches import (
-    assign_offset,
-    build_end_txn_marker,
-)
+from harrow.cluster.wire.batches import assign_offset, build_end_txn_marker
 from storage_host import TP
 
 pytestmark = pytest.mark.usefixtures("journal_only")
 
 
-def test_roll_makes_the_indexes_durable_before_the_recovery_point_passes_the_segment(
-    tmp_path: Path,
-) -> None:
+def test_roll_makes_the_indexes_durable_before_the_recovery_point_passes_the_segment(tmp_path: Path) -> None:
     broker = Broker(tmp_path, EACH)
     log = broker.log
     broker.put(in_transaction())
@@ -96,9 +80,7 @@ def test_torn_epoch_checkpoint_is_rebuilt_from_the_batches(tmp_path: Path, torn:
     broker.stop()
 
 
-def test_power_loss_after_a_truncation_leaves_the_epochs_of_the_stored_batches(
-    tmp_path: Path,
-) -> None:
+def test_power_loss_after_a_truncation_leaves_the_epochs_of_the_stored_batches(tmp_path: Path) -> None:
     """Truncated batches may return although the checkpoint already holds the epoch that overwrote them."""
     returned = 0
     for seed in range(60):
@@ -134,9 +116,7 @@ def test_opening_with_unchanged_epochs_does_not_rewrite_the_checkpoint(tmp_path:
     broker.stop()
 
 
-def test_power_loss_does_not_bring_truncated_batches_back_behind_newer_ones(
-    tmp_path: Path,
-) -> None:
+def test_power_loss_does_not_bring_truncated_batches_back_behind_newer_ones(tmp_path: Path) -> None:
     seen: set[int] = set()
     for seed in range(60):
         broker = Broker(tmp_path / str(seed))
@@ -178,9 +158,7 @@ def test_opening_keeps_the_start_offset_of_an_epoch_after_compaction(tmp_path: P
 
 
 @pytest.mark.parametrize("fully", [False, True])
-def test_opening_a_log_that_was_truncated_below_its_start_keeps_its_batches(
-    tmp_path: Path, fully: bool
-) -> None:
+def test_opening_a_log_that_was_truncated_below_its_start_keeps_its_batches(tmp_path: Path, fully: bool) -> None:
     """After an unclean election the new leader's log ends below the log start offset that DeleteRecords had set."""
     broker = Broker(tmp_path)
     for _ in range(8):
@@ -197,9 +175,7 @@ def test_opening_a_log_that_was_truncated_below_its_start_keeps_its_batches(
     broker.stop()
 
 
-def test_power_loss_does_not_bring_removed_batches_back_behind_appends_after_recovery(
-    tmp_path: Path,
-) -> None:
+def test_power_loss_does_not_bring_removed_batches_back_behind_appends_after_recovery(tmp_path: Path) -> None:
     for seed in range(30):
         broker = Broker(tmp_path / str(seed), {"internal.segment.bytes": 400})
         for _ in range(8):
@@ -251,10 +227,7 @@ def test_empty_log_survives_a_power_loss_after_a_clean_shutdown(tmp_path: Path, 
 def test_power_loss_does_not_bring_batches_that_recovery_truncated_back(tmp_path: Path) -> None:
     truncations = 0
     for seed in range(25):
-        settings: dict[str, object] = {
-            "segment.ms": 3_600_000,
-            "message.timestamp.after.max.ms": 10_000_000,
-        }
+        settings: dict[str, object] = {"segment.ms": 3_600_000, "message.timestamp.after.max.ms": 10_000_000}
         broker = Broker(tmp_path / str(seed), settings)
         for _ in range(4):
             broker.put(batch(60))
@@ -282,9 +255,7 @@ def test_power_loss_does_not_bring_a_truncated_abort_back(tmp_path: Path) -> Non
     log.roll()
     broker.host.tasks.run()
     log.truncate_to(Offset(1))
-    commit = build_end_txn_marker(
-        commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
-    )
+    commit = build_end_txn_marker(commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW)
     data = bytearray(commit)
     assign_offset(data, 1, 2)
     log.append_as_follower(bytes(data))

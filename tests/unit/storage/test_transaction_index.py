@@ -39,11 +39,7 @@ class Producers:
 
     def end(self, producer: int, *, commit: bool) -> int:
         marker = build_end_txn_marker(
-            commit=commit,
-            producer_id=producer,
-            producer_epoch=0,
-            coordinator_epoch=2,
-            timestamp_ms=NOW,
+            commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=2, timestamp_ms=NOW
         )
         return self.log.append_as_leader(marker, EPOCH, origin=Origin.COORDINATOR).first_offset
 
@@ -95,9 +91,7 @@ def test_abort_stores_an_entry_with_the_last_stable_offset(folder: Path) -> None
     assert log.aborted_transactions(Offset(8), Offset(11)) == []
 
 
-def test_last_stable_offset_is_the_first_offset_of_the_oldest_open_transaction(
-    folder: Path,
-) -> None:
+def test_last_stable_offset_is_the_first_offset_of_the_oldest_open_transaction(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     producers = Producers(log)
     all_of_it = Offset(100)
@@ -131,10 +125,7 @@ def test_restart_keeps_open_transactions(folder: Path, clean: bool) -> None:
     assert txnindex(folder).read_bytes() == before
     producers.log = log
     producers.end(5, commit=False)
-    assert log.aborted_transactions(Offset(0), Offset(20)) == [
-        *ENTRIES,
-        AbortedTxn(5, 11, 15, 13),
-    ]
+    assert log.aborted_transactions(Offset(0), Offset(20)) == [*ENTRIES, AbortedTxn(5, 11, 15, 13)]
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off", "foreign version", "rubbish"])
@@ -155,17 +146,13 @@ def test_recovery_rebuilds_a_damaged_transaction_index(folder: Path, damage: str
             path.write_bytes(b"\x00\x01" + path.read_bytes()[2:])
         else:
             path.write_bytes(b"\xff" * 34)
-    log = StorageHost().open(
-        str(folder), {"internal.segment.bytes": 300}, clean=damage != "missing"
-    )
+    log = StorageHost().open(str(folder), {"internal.segment.bytes": 300}, clean=damage != "missing")
     assert {path: path.read_bytes() for path in paths} == before
     assert log.aborted_transactions(Offset(0), Offset(11)) == ENTRIES
 
 
 @pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize(
-    ("end", "entries", "stable"), [(10, 2, 8), (7, 1, 0), (5, 1, 0), (4, 0, 0), (2, 0, 0)]
-)
+@pytest.mark.parametrize(("end", "entries", "stable"), [(10, 2, 8), (7, 1, 0), (5, 1, 0), (4, 0, 0), (2, 0, 0)])
 def test_truncate_removes_aborts_and_reopens_their_transactions(
     folder: Path, end: int, entries: int, stable: int, restart: bool
 ) -> None:
@@ -230,19 +217,21 @@ def test_last_stable_offset_is_not_below_the_log_start(folder: Path) -> None:
     assert log.last_stable_offset(Offset(9)) == 9
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [(bytes(4), b""), (bytes(4), bytes(5)), (b"", bytes(6)), (bytes(3), b"")]
-)
-def test_control_batch_without_a_marker_ends_no_transaction(
-    folder: Path, key: bytes, value: bytes
-) -> None:
+@pytest.mark.parametrize(("key", "value"), [(bytes(4), b""), (bytes(4), bytes(5)), (b"", bytes(6)), (bytes(3), b"")])
+def test_control_batch_without_a_marker_ends_no_transaction(folder: Path, key: bytes, value: bytes) -> None:
     host = StorageHost()
     log = host.open(str(folder))
     Producers(log).send(7)
     odd = build_batch(
-        [(key, value, ())], timestamp_ms=1, producer_id=7, producer_epoch=0, is_transactional=True,
-        is_control=True, base_offset=2, leader_epoch=EPOCH,
-    )  # fmt: skip
+        [(key, value, ())],
+        timestamp_ms=1,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+        base_offset=2,
+        leader_epoch=EPOCH,
+    )
     rubbish = bytearray(odd)
     rubbish[:8], rubbish[61:] = (3).to_bytes(8, "big"), b"\xff" * len(odd[61:])
     stamp(rubbish, header_at(rubbish).attributes, 1)

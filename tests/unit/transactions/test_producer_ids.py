@@ -21,21 +21,23 @@ from registry_in_process import RegistryFixture, run
 from request_contexts import client_context
 
 
-async def init_producer_id(
-    ids: ProducerIds, version: int, *given: int
-) -> tuple[ErrorCode, int, int]:
-    fields: dict[str, Any] = {
-        "transactional_id": None,
-        "transaction_timeout": timedelta(seconds=60),
-    }
+async def init_producer_id(ids: ProducerIds, version: int, *given: int) -> tuple[ErrorCode, int, int]:
+    fields: dict[str, Any] = {"transactional_id": None, "transaction_timeout": timedelta(seconds=60)}
     if version >= 3 and given:
         fields |= {"producer_id": given[0], "producer_epoch": given[1]}
     entity = messages.request_type(22, version)(**fields)
     responses: list[bytes] = []
     request = Request(
-        22, version, 1, "test", messages.encode_request(22, version, entity), 0, client_context(), 0,
+        22,
+        version,
+        1,
+        "test",
+        messages.encode_request(22, version, entity),
+        0,
+        client_context(),
+        0,
         lambda parts, _on_send: responses.append(b"".join(map(bytes_of, parts or ()))),
-    )  # fmt: skip
+    )
     service = cast("Any", SimpleNamespace(host=ids.host))
     (row,) = [r for r in ProducerApi(service, ids).handlers() if r.api_key == 22]
     assert row.low <= version <= row.high
@@ -67,9 +69,7 @@ HALF_NAMED = ((1, -1), (-1, 0), (-1, -2))
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init_producer_id_without_a_transactional_id_always_returns_a_new_id(
-    tmp_path: Path, version: int
-) -> None:
+def test_init_producer_id_without_a_transactional_id_always_returns_a_new_id(tmp_path: Path, version: int) -> None:
     """As Apache Kafka, which ignores the id and the epoch that such a request names."""
 
     async def test(registry: RegistryFixture) -> None:
@@ -87,9 +87,7 @@ def test_init_producer_id_without_a_transactional_id_always_returns_a_new_id(
     run(tmp_path, test)
 
 
-def test_init_producer_id_without_a_registry_returns_coordinator_not_available(
-    tmp_path: Path,
-) -> None:
+def test_init_producer_id_without_a_registry_returns_coordinator_not_available(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         ids = ProducerIds(client.host, client, NodeId(1))

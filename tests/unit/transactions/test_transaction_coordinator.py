@@ -85,9 +85,7 @@ def error_of(sent: Sent) -> ErrorCode:
     return ErrorCode(row.partition_error_code)
 
 
-def test_the_next_transaction_of_a_client_waits_for_the_markers_of_the_last_one(
-    bed: TransactionBed,
-) -> None:
+def test_the_next_transaction_of_a_client_waits_for_the_markers_of_the_last_one(bed: TransactionBed) -> None:
     ending(bed)
     waiting = add_next(bed)
     assert not waiting.has_response
@@ -111,9 +109,7 @@ def test_the_next_transaction_does_not_wait_for_long(bed: TransactionBed) -> Non
     assert bed.described()[0] == "CompleteCommit"
 
 
-def test_the_next_transaction_waits_for_no_coordinator_that_was_deposed(
-    bed: TransactionBed,
-) -> None:
+def test_the_next_transaction_waits_for_no_coordinator_that_was_deposed(bed: TransactionBed) -> None:
     ending(bed)
     waiting = add_next(bed)
     bed.replicas.resign(0)
@@ -128,20 +124,15 @@ def listed(bed: TransactionBed, pattern: str) -> tuple[ErrorCode, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "names"),
-    [(NAME, [NAME]), (NAME[:-1], []), (NAME[:-1] + ".", [NAME]), (".*?", [NAME]), ("", [NAME])],
+    ("pattern", "names"), [(NAME, [NAME]), (NAME[:-1], []), (NAME[:-1] + ".", [NAME]), (".*?", [NAME]), ("", [NAME])]
 )
-def test_a_pattern_of_list_transactions_matches_whole_ids(
-    bed: TransactionBed, pattern: str, names: list[str]
-) -> None:
+def test_a_pattern_of_list_transactions_matches_whole_ids(bed: TransactionBed, pattern: str, names: list[str]) -> None:
     bed.init()
     assert listed(bed, pattern) == (Code.none, names)
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "(?<!a)b"])
-def test_a_pattern_of_list_transactions_has_the_syntax_of_re2(
-    bed: TransactionBed, pattern: str
-) -> None:
+def test_a_pattern_of_list_transactions_has_the_syntax_of_re2(bed: TransactionBed, pattern: str) -> None:
     bed.init()
     assert listed(bed, pattern) == (Code.invalid_regular_expression, [])
 
@@ -162,9 +153,16 @@ class TransactionTap(NoTap):
         self._bed = bed
 
     def transaction(
-        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        transactional_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        state: int,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_ms: int,
+        since_ns: int = 0,
+    ) -> None:
         """One call."""
         assert (transactional_id, producer_id) == (NAME, 100)
         assert timeout_ms > 0
@@ -195,9 +193,7 @@ def test_the_tap_has_what_a_new_coordinator_finds(bed: TransactionBed) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_new_coordinator_writes_the_markers_of_a_prepared_transaction(
-    bed: TransactionBed, commit: bool
-) -> None:
+def test_a_new_coordinator_writes_the_markers_of_a_prepared_transaction(bed: TransactionBed, commit: bool) -> None:
     bed.init()
     bed.add(100, 0)
     bed.brokers.automatic = False
@@ -242,9 +238,7 @@ def test_complete_is_written_again_until_it_is_acknowledged(bed: TransactionBed)
     assert bed.described()[0] == "CompleteCommit"
 
 
-def test_a_new_producer_aborts_the_open_transaction_and_gets_a_later_epoch(
-    bed: TransactionBed,
-) -> None:
+def test_a_new_producer_aborts_the_open_transaction_and_gets_a_later_epoch(bed: TransactionBed) -> None:
     bed.init()
     bed.add(100, 0)
     assert bed.init().response.error_code is CONCURRENT
@@ -281,8 +275,7 @@ def test_the_timeout_also_counts_for_a_transaction_that_another_coordinator_bega
 
 def test_an_unused_transactional_id_expires_with_a_tombstone() -> None:
     bed = TransactionBed(
-        transactional_id_expiration_ms=10_000,
-        transaction_remove_expired_transaction_cleanup_interval_ms=1_000,
+        transactional_id_expiration_ms=10_000, transaction_remove_expired_transaction_cleanup_interval_ms=1_000
     )
     partition = bed.lead()
     bed.init()
@@ -301,8 +294,7 @@ def test_an_unused_transactional_id_expires_with_a_tombstone() -> None:
 
 def test_an_open_transaction_never_expires() -> None:
     bed = TransactionBed(
-        transactional_id_expiration_ms=1_000,
-        transaction_remove_expired_transaction_cleanup_interval_ms=100,
+        transactional_id_expiration_ms=1_000, transaction_remove_expired_transaction_cleanup_interval_ms=100
     )
     bed.lead()
     bed.init()
@@ -415,9 +407,7 @@ def test_end_txn_of_version_2_follows_the_table(
     assert bed.end(100, epoch, commit=commit).response.error_code is wanted
 
 
-def test_end_txn_of_version_1_keeps_the_epoch_and_accepts_the_same_result_again(
-    bed: TransactionBed,
-) -> None:
+def test_end_txn_of_version_1_keeps_the_epoch_and_accepts_the_same_result_again(bed: TransactionBed) -> None:
     bed.init()
     assert bed.end(100, 0, commit=False, version=4).response.error_code is Code.invalid_txn_state
     bed.add(100, 0)
@@ -428,9 +418,7 @@ def test_end_txn_of_version_1_keeps_the_epoch_and_accepts_the_same_result_again(
     assert bed.end(100, 0, commit=False, version=4).response.error_code is Code.invalid_txn_state
 
 
-def test_used_up_epochs_give_a_new_producer_id_at_the_end_of_a_transaction(
-    bed: TransactionBed,
-) -> None:
+def test_used_up_epochs_give_a_new_producer_id_at_the_end_of_a_transaction(bed: TransactionBed) -> None:
     bed.init()
     transaction = bed.service.shard_of(NAME).get(NAME)
     object.__setattr__(transaction.value, "producer_epoch", 32766)
@@ -443,9 +431,7 @@ def test_used_up_epochs_give_a_new_producer_id_at_the_end_of_a_transaction(
     assert (again.error_code, again.producer_id, again.producer_epoch) == (Code.none, 101, 0)
 
 
-def test_used_up_epochs_give_a_new_producer_id_to_a_producer_that_starts(
-    bed: TransactionBed,
-) -> None:
+def test_used_up_epochs_give_a_new_producer_id_to_a_producer_that_starts(bed: TransactionBed) -> None:
     bed.init()
     transaction = bed.service.shard_of(NAME).get(NAME)
     object.__setattr__(transaction.value, "producer_epoch", 32766)

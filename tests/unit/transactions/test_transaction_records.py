@@ -24,9 +24,7 @@ VALUES = [
         next_producer_id=5,
         timeout_ms=1,
         state=PREPARE_COMMIT,
-        partitions=tuple(
-            TopicPartition(topic, number) for topic in ("a", "b" * 200) for number in range(3)
-        ),
+        partitions=tuple(TopicPartition(topic, number) for topic in ("a", "b" * 200) for number in range(3)),
         start_ms=1_700_000_000_000,
         update_ms=1_700_000_000_001,
         client_version=2,
@@ -72,10 +70,8 @@ def test_the_coordinator_loads_a_partition_that_kafka_wrote() -> None:
 
 def test_version_0_is_read() -> None:
     data = bytes.fromhex(
-        "0000000000000000000700030000ea6001"
-        "00000001000174000000020000000000000004"
-        "00000000000000090000000000000008"
-    )  # fmt: skip
+        "0000000000000000000700030000ea60010000000100017400000002000000000000000400000000000000090000000000000008"
+    )
     value = decode_value(data)
     assert (value.producer_id, value.producer_epoch, value.timeout_ms) == (7, 3, 60_000)
     assert value.state is ONGOING
@@ -83,9 +79,7 @@ def test_version_0_is_read() -> None:
     assert (value.update_ms, value.start_ms, value.client_version) == (9, 8, 0)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\0\2" + bytes(40), encode_value(VALUES[1])[:-9], b"\0\1" + b"\xff" * 60]
-)
+@pytest.mark.parametrize("data", [b"", b"\0\2" + bytes(40), encode_value(VALUES[1])[:-9], b"\0\1" + b"\xff" * 60])
 def test_bytes_that_are_no_value_are_refused(data: bytes) -> None:
     with pytest.raises(RecordFormatError):
         decode_value(data)

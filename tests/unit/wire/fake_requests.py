@@ -11,9 +11,7 @@ from request_contexts import client_context
 Answer = tuple[Sequence[Part] | None, OnSend | None]
 
 
-def request_of(
-    api_key: int, version: int, body: bytes, answers: list[Answer] | None = None
-) -> Request:
+def request_of(api_key: int, version: int, body: bytes, answers: list[Answer] | None = None) -> Request:
     """Returns a request with some header and `body`; its responses are appended to `answers`."""
     into: list[Answer] = [] if answers is None else answers
 

@@ -14,7 +14,7 @@ from message_samples import errors_in, filled
 
 NOT_SERVED = frozenset(
     (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
-)  # fmt: skip
+)
 NONE = ErrorCode.none
 NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """Kafka lists no directory there, which is all that it says."""
@@ -25,9 +25,7 @@ def refused(api: int, version: int, code: ErrorCode, request: Any = None) -> Any
     entity = filled(messages.request_type(api, version)) if request is None else request
     frame = messages.encode(messages.request_writer(api, version), entity)
     body = refusal_bytes(api, version, frame, 0, code)
-    answered = (
-        0 if api == ApiKey.API_VERSIONS and code is ErrorCode.unsupported_version else version
-    )
+    answered = 0 if api == ApiKey.API_VERSIONS and code is ErrorCode.unsupported_version else version
     return messages.decode_response(api, answered, body, 0)
 
 
@@ -42,20 +40,14 @@ def test_every_code_reaches_the_wire_in_every_version(api: int) -> None:
             code = ErrorCode[name.lower()]
             if is_served(api, version, code) or (api, version) in NO_PLACE:
                 continue
-            shown = {
-                row for row in errors_in(refused(api, version, code)).values() if row is not NONE
-            }
+            shown = {row for row in errors_in(refused(api, version, code)).values() if row is not NONE}
             earlier = SINCE.get((api, name), (0, None))
             given = ErrorCode[earlier[1].lower()] if earlier[1] and version < earlier[0] else code
             assert shown == {given}, f"v{version} {name}"
 
 
 # API, version, code → the paths of the error fields that have it; the other error fields are NONE
-FETCHED, COMMITTED, GROUPED = (
-    "/responses/partitions",
-    "/topics/partitions",
-    "/groups/topics/partitions",
-)
+FETCHED, COMMITTED, GROUPED = ("/responses/partitions", "/topics/partitions", "/groups/topics/partitions")
 ADDED = "/results_by_transaction/topic_results/results_by_partition"
 PLACES: list[tuple[ApiKey, int, str, set[str]]] = [
     (ApiKey.FETCH, 4, "OFFSET_OUT_OF_RANGE", {FETCHED}),
@@ -85,29 +77,21 @@ PLACES: list[tuple[ApiKey, int, str, set[str]]] = [
     (ApiKey.OFFSET_DELETE, 0, "GROUP_SUBSCRIBED_TO_TOPIC", {COMMITTED}),
     (ApiKey.WRITE_TXN_MARKERS, 1, "NOT_LEADER_OR_FOLLOWER", {"/markers/topics/partitions"}),
     (ApiKey.DESCRIBE_GROUPS, 5, "NOT_COORDINATOR", {"/groups"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("api", "version", "name", "paths"), PLACES)
-def test_the_error_is_at_its_place_alone(
-    api: ApiKey, version: int, name: str, paths: set[str]
-) -> None:
+def test_the_error_is_at_its_place_alone(api: ApiKey, version: int, name: str, paths: set[str]) -> None:
     found = errors_in(refused(api, version, ErrorCode[name.lower()]))
     assert {path for path, error in found.items() if error is not NONE} == paths
 
 
 def test_a_refused_partition_has_no_records_and_no_offsets() -> None:
     fetched = refused(ApiKey.FETCH, 12, ErrorCode.offset_out_of_range).responses[0].partitions[0]
-    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (
-        -1,
-        -1,
-        -1,
-    )
+    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (-1, -1, -1)
     assert not fetched.records
     assert fetched.partition_index == 3
-    listed = (
-        refused(ApiKey.LIST_OFFSETS, 7, ErrorCode.not_leader_or_follower).topics[0].partitions[0]
-    )
+    listed = refused(ApiKey.LIST_OFFSETS, 7, ErrorCode.not_leader_or_follower).topics[0].partitions[0]
     assert (listed.offset, listed.leader_epoch) == (-1, -1)
     committed = refused(ApiKey.OFFSET_FETCH, 9, ErrorCode.unstable_offset_commit)
     assert committed.groups[0].topics[0].partitions[0].committed_offset == -1
@@ -116,9 +100,7 @@ def test_a_refused_partition_has_no_records_and_no_offsets() -> None:
 
 
 def test_an_error_in_items_that_the_request_does_not_name_is_one_place_above() -> None:
-    request = messages.schema(ApiKey.OFFSET_FETCH, 7, "request").OffsetFetchRequest(
-        group_id="billing", topics=None
-    )
+    request = messages.schema(ApiKey.OFFSET_FETCH, 7, "request").OffsetFetchRequest(group_id="billing", topics=None)
     found = refused(ApiKey.OFFSET_FETCH, 7, ErrorCode.unstable_offset_commit, request)
     assert errors_in(found) == {"": ErrorCode.unstable_offset_commit}
 

@@ -63,9 +63,7 @@ def test_writing_a_varint_encodes_it_as_zigzag(number: int, encoded: str) -> Non
 
 
 @given(records_strategy, st.sampled_from(list(Codec)), st.integers(0, 2**40))
-def test_decoding_a_batch_of_any_codec_returns_its_records(
-    records: list[NewRecord], codec: Codec, offset: int
-) -> None:
+def test_decoding_a_batch_of_any_codec_returns_its_records(records: list[NewRecord], codec: Codec, offset: int) -> None:
     batch = build_batch(records, timestamp_ms=1_000, base_offset=offset, codec=codec)
     header = validate(batch, max_bytes=BIG, from_client=False)
     assert (header.size, header.codec) == (len(batch), codec)
@@ -156,9 +154,7 @@ ONE = build_batch(RECORDS, timestamp_ms=1)
         (build_batch(RECORDS, timestamp_ms=1, producer_id=4), ErrorCode.invalid_record),
     ],
 )
-def test_a_batch_that_a_client_must_not_send_is_refused_with_the_right_code(
-    batch: bytes, code: ErrorCode
-) -> None:
+def test_a_batch_that_a_client_must_not_send_is_refused_with_the_right_code(batch: bytes, code: ErrorCode) -> None:
     assert refusal(batch) == code
 
 
@@ -196,9 +192,7 @@ def test_decoding_garbage_records_is_a_corrupt_message() -> None:
 
 
 def test_building_a_transaction_marker_makes_a_transactional_control_batch() -> None:
-    batch = build_end_txn_marker(
-        commit=True, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp_ms=1
-    )
+    batch = build_end_txn_marker(commit=True, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp_ms=1)
     header = header_at(batch)
     assert header.is_control
     assert header.is_transactional
@@ -208,9 +202,7 @@ def test_building_a_transaction_marker_makes_a_transactional_control_batch() -> 
 
 
 def test_the_last_sequence_wraps_at_two_to_the_31() -> None:
-    batch = build_batch(
-        RECORDS, timestamp_ms=1, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
-    )
+    batch = build_batch(RECORDS, timestamp_ms=1, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert header_at(batch).last_sequence == 0
 
 
@@ -221,9 +213,7 @@ def test_decompressing_returns_the_data_at_any_ratio(codec: Codec, size: int) ->
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
-def test_decompressing_beyond_the_bound_is_a_corrupt_message(
-    monkeypatch: pytest.MonkeyPatch, codec: Codec
-) -> None:
+def test_decompressing_beyond_the_bound_is_a_corrupt_message(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
     monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 1_000_000)
     assert len(decompress(codec, compress(codec, bytes(1_000_000)))) == 1_000_000
     with pytest.raises(KafkaError) as caught:

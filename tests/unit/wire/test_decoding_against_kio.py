@@ -18,34 +18,7 @@ from kio_entities import entities, kio_bytes
 from long_runs import examples
 
 # The oldest version, the first flexible one and the newest cover every shape that a field can take.
-APIS = (
-    0,
-    1,
-    2,
-    3,
-    8,
-    9,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-    16,
-    18,
-    19,
-    20,
-    22,
-    23,
-    32,
-    33,
-    37,
-    42,
-    44,
-    60,
-    68,
-    69,
-)
+APIS = (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 22, 23, 32, 33, 37, 42, 44, 60, 68, 69)
 
 
 def sampled() -> Iterator[tuple[int, int]]:
@@ -73,9 +46,7 @@ def test_a_time_that_is_too_long_is_the_longest(number: int, end: str) -> None:
 @pytest.mark.parametrize("key", SAMPLED, ids=str)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_decoding_what_kio_wrote_returns_the_message(
-    key: tuple[int, int], data: st.DataObject
-) -> None:
+def test_decoding_what_kio_wrote_returns_the_message(key: tuple[int, int], data: st.DataObject) -> None:
     for entity_type in (messages.request_type(*key), messages.response_type(*key)):
         entity: Any = data.draw(entities(entity_type))
         written = kio_bytes(entity)
@@ -84,9 +55,7 @@ def test_decoding_what_kio_wrote_returns_the_message(
 
 @examples(50, 150)
 @given(key=st.sampled_from(SAMPLED), garbage=st.binary(max_size=80))
-def test_decoding_garbage_raises_nothing_but_a_wire_error(
-    key: tuple[int, int], garbage: bytes
-) -> None:
+def test_decoding_garbage_raises_nothing_but_a_wire_error(key: tuple[int, int], garbage: bytes) -> None:
     with contextlib.suppress(WireError):
         messages.request_reader(*key)(garbage, 0)
 
@@ -106,9 +75,7 @@ def test_decoding_a_truncated_message_is_a_wire_error(data: st.DataObject) -> No
 @pytest.mark.parametrize("version", [3, 9])
 def test_decoding_a_message_truncated_inside_a_timestamp_is_a_wire_error(version: int) -> None:
     s = messages.schema(0, version, "response")
-    row = s.PartitionProduceResponse(
-        index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None
-    )
+    row = s.PartitionProduceResponse(index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None)
     topic = s.TopicProduceResponse(name="orders", partition_responses=(row,))
     written = kio_bytes(s.ProduceResponse(responses=(topic,), throttle_time=timedelta()))
     read = messages.response_reader(0, version)

@@ -34,7 +34,8 @@ def fetches(draw: st.DrawFn, version: int) -> fetch.FetchRequest:
     """Requests that carry nothing which the version has no word for."""
     rows = [
         fetch.FetchPartition(
-            topic, partition,
+            topic,
+            partition,
             draw(INT32) if version >= 9 else -1,
             draw(INT64),
             draw(INT32) if version >= 12 else -1,
@@ -43,7 +44,7 @@ def fetches(draw: st.DrawFn, version: int) -> fetch.FetchRequest:
         )
         for topic in draw(topics(version))
         for partition in range(draw(st.integers(1, 3)))
-    ]  # fmt: skip
+    ]
     sessions = version >= 7
     return fetch.FetchRequest(
         replica_id=draw(INT32),
@@ -74,12 +75,9 @@ def kios_request(version: int, row: fetch.FetchRequest, **more: int) -> bytes:
         s.FetchRequest(
             **{name: value for name, value in row._asdict().items() if name != "partitions"},
             max_wait=messages.milliseconds(row.max_wait_ms),
-            replica_state=s.ReplicaState(
-                replica_id=row.replica_id, replica_epoch=row.replica_epoch
-            ),
+            replica_state=s.ReplicaState(replica_id=row.replica_id, replica_epoch=row.replica_epoch),
             topics=tuple(
-                s.FetchTopic(topic=topic, topic_id=topic, partitions=tuple(rows))
-                for topic, rows in wanted.items()
+                s.FetchTopic(topic=topic, topic_id=topic, partitions=tuple(rows)) for topic, rows in wanted.items()
             ),
             forgotten_topics_data=tuple(
                 s.ForgottenTopic(topic=topic, topic_id=topic, partitions=tuple(partitions))
@@ -94,9 +92,7 @@ def kios_request(version: int, row: fetch.FetchRequest, **more: int) -> bytes:
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_encoding_and_decoding_fetch_requests_agree_with_kio(
-    version: int, data: st.DataObject
-) -> None:
+def test_encoding_and_decoding_fetch_requests_agree_with_kio(version: int, data: st.DataObject) -> None:
     row = data.draw(fetches(version))
     body = kios_request(version, row)
     assert fetch.encode_fetch_request(version, row) == body
@@ -139,7 +135,11 @@ def answers(draw: st.DrawFn, version: int) -> list[fetch_response.FetchAnswer]:
             leader = (draw(INT32), draw(INT32)) if flexible and draw(st.booleans()) else (-1, -1)
             rows.append(
                 fetch_response.FetchAnswer(
-                    topic, partition, draw(st.sampled_from((0, 1, 6))), draw(INT64), draw(INT64),
+                    topic,
+                    partition,
+                    draw(st.sampled_from((0, 1, 6))),
+                    draw(INT64),
+                    draw(INT64),
                     draw(INT64) if version >= 5 else -1,
                     draw(st.one_of(st.none(), st.lists(st.binary(max_size=150), max_size=3))),
                     draw(st.one_of(st.none(), st.lists(st.tuples(INT64, INT64), max_size=2))),
@@ -147,13 +147,11 @@ def answers(draw: st.DrawFn, version: int) -> list[fetch_response.FetchAnswer]:
                     draw(st.one_of(st.none(), st.tuples(st.integers(0, 9), INT64))) if flexible else None,
                     *leader,
                 )
-            )  # fmt: skip
+            )
     return rows
 
 
-def kios_response(
-    version: int, rows: list[fetch_response.FetchAnswer], endpoints: list[NodeEndpoint]
-) -> bytes:
+def kios_response(version: int, rows: list[fetch_response.FetchAnswer], endpoints: list[NodeEndpoint]) -> bytes:
     s = messages.schema(1, version, "response")
     by_topic: dict[Any, list[Any]] = {}
     for row in rows:
@@ -171,14 +169,11 @@ def kios_response(
                 aborted_transactions=None
                 if row.aborted is None
                 else tuple(
-                    s.AbortedTransaction(producer_id=producer, first_offset=first)
-                    for producer, first in row.aborted
+                    s.AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in row.aborted
                 ),
                 preferred_read_replica=row.preferred_read_replica,
                 records=None if row.records is None else joined_bytes(row.records),
-                current_leader=s.LeaderIdAndEpoch(
-                    leader_id=row.leader_id, leader_epoch=row.leader_epoch
-                ),
+                current_leader=s.LeaderIdAndEpoch(leader_id=row.leader_id, leader_epoch=row.leader_epoch),
                 **diverging,
             )
         )
@@ -191,9 +186,7 @@ def kios_response(
                 s.FetchableTopicResponse(topic=topic, topic_id=topic, partitions=tuple(of_topic))
                 for topic, of_topic in by_topic.items()
             ),
-            node_endpoints=tuple(s.NodeEndpoint(**row._asdict()) for row in endpoints)
-            if version >= 16
-            else (),
+            node_endpoints=tuple(s.NodeEndpoint(**row._asdict()) for row in endpoints) if version >= 16 else (),
         )
     )
 
@@ -201,14 +194,10 @@ def kios_response(
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_encoding_fetch_responses_agrees_with_kio_and_decoding_returns_them(
-    version: int, data: st.DataObject
-) -> None:
+def test_encoding_fetch_responses_agrees_with_kio_and_decoding_returns_them(version: int, data: st.DataObject) -> None:
     rows = data.draw(answers(version))
     endpoints = [NodeEndpoint(1, "h", 9092)] if data.draw(st.booleans()) else []
-    parts = fetch_response.encode_fetch_response(
-        version, rows, throttle_ms=3, node_endpoints=endpoints
-    )
+    parts = fetch_response.encode_fetch_response(version, rows, throttle_ms=3, node_endpoints=endpoints)
     body = joined_bytes(parts)
     assert body == kios_response(version, rows, endpoints)
     read = fetch_response.decode_fetch_response(version, b"head" + body, 4)
@@ -225,9 +214,7 @@ def _plain(row: fetch_response.FetchAnswer | fetch_response.FetchedPartition) ->
 
 def test_encoding_and_decoding_a_fetch_response_do_not_copy_records() -> None:
     records = memoryview(b"r" * 1000)
-    parts = fetch_response.encode_fetch_response(
-        12, [fetch_response.FetchAnswer("t", 0, 0, records=[records])]
-    )
+    parts = fetch_response.encode_fetch_response(12, [fetch_response.FetchAnswer("t", 0, 0, records=[records])])
     assert any(part is records for part in parts)
     frame = joined_bytes(parts)
     (row,) = fetch_response.decode_fetch_response(12, frame).partitions
@@ -238,7 +225,7 @@ def test_encoding_and_decoding_a_fetch_response_do_not_copy_records() -> None:
 TOPIC = UUID(int=7)
 ONE_ROW = fetch.FetchRequest(
     2, 5, 500, 1, 10_485_760, 0, 77, 12, [fetch.FetchPartition(TOPIC, 3, 4, 1000, 4, 10, 1_048_576)], [], ""
-)  # fmt: skip
+)
 """What a follower asks nearly always."""
 
 
@@ -251,9 +238,7 @@ def mutants(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("version", [15, 16, 17])
-def test_decoding_a_one_partition_request_in_one_step_equals_decoding_by_field(
-    version: int,
-) -> None:
+def test_decoding_a_one_partition_request_in_one_step_equals_decoding_by_field(version: int) -> None:
     body = fetch.encode_fetch_request(version, ONE_ROW)
     assert len(body) == 91
     assert fetch.decode_fetch(request_of(1, version, body)) == ONE_ROW

@@ -56,9 +56,7 @@ LEADER_AND_ISR_ANSWER = internal.LeaderAndIsrResponse(
         internal.LeaderAndIsrTopicError(
             topic_id=TOPIC_ID,
             partition_errors=(
-                internal.LeaderAndIsrPartitionError(
-                    partition_index=3, error_code=ErrorCode.stale_controller_epoch
-                ),
+                internal.LeaderAndIsrPartitionError(partition_index=3, error_code=ErrorCode.stale_controller_epoch),
             ),
         ),
     ),
@@ -114,10 +112,7 @@ def update_metadata(kind: int) -> internal.UpdateMetadataRequest:
         ),
         live_brokers=(
             internal.UpdateMetadataBroker(
-                id=NodeId(5),
-                endpoints=(
-                    internal.UpdateMetadataEndpoint(port=9092, host="h", listener="clients"),
-                ),
+                id=NodeId(5), endpoints=(internal.UpdateMetadataEndpoint(port=9092, host="h", listener="clients"),)
             ),
         ),
     )
@@ -134,30 +129,31 @@ _LEADER_AND_ISR = (
     "070101000002000000050268000023840000"
 )
 KAFKA_WROTE: list[tuple[int, int, str, Any, str]] = [
-    (
-        4, 7, "request", LEADER_AND_ISR, _LEADER_AND_ISR,
-    ),
-    (4, 7, "response", LEADER_AND_ISR_ANSWER,
-     "000002010203040506070811121314151617180200000003000b000000"),
-    (5, 4, "request", STOP_REPLICA,
-     "000000010000000004000000000000004d02076f72646572730200000003fffffffe01000000"),
+    (4, 7, "request", LEADER_AND_ISR, _LEADER_AND_ISR),
+    (4, 7, "response", LEADER_AND_ISR_ANSWER, "000002010203040506070811121314151617180200000003000b000000"),
+    (5, 4, "request", STOP_REPLICA, "000000010000000004000000000000004d02076f72646572730200000003fffffffe01000000"),
     (5, 4, "response", STOP_REPLICA_ANSWER, "000002076f72646572730000000300380000"),
     (6, 8, "request", update_metadata(0), _METADATA + "0000"),
     (6, 8, "request", update_metadata(internal.FULL), _METADATA + "0001000102"),
-    (6, 8, "response",
-     internal.UpdateMetadataResponse(error_code=ErrorCode.stale_controller_epoch), "000b00"),
-    (7, 3, "request",
-     internal.ControlledShutdownRequest(broker_id=NodeId(5), broker_epoch=BROKER_EPOCH),
-     "00000005000000000000004d00"),
-    (7, 3, "response",
-     internal.ControlledShutdownResponse(
-         error_code=ErrorCode.none,
-         remaining_partitions=(
-             internal.RemainingPartition(topic_name="orders", partition_index=3),
-         ),
-     ),
-     "000002076f7264657273000000030000"),
-]  # fmt: skip
+    (6, 8, "response", internal.UpdateMetadataResponse(error_code=ErrorCode.stale_controller_epoch), "000b00"),
+    (
+        7,
+        3,
+        "request",
+        internal.ControlledShutdownRequest(broker_id=NodeId(5), broker_epoch=BROKER_EPOCH),
+        "00000005000000000000004d00",
+    ),
+    (
+        7,
+        3,
+        "response",
+        internal.ControlledShutdownResponse(
+            error_code=ErrorCode.none,
+            remaining_partitions=(internal.RemainingPartition(topic_name="orders", partition_index=3),),
+        ),
+        "000002076f7264657273000000030000",
+    ),
+]
 
 
 @pytest.mark.parametrize(("api_key", "version", "kind", "entity", "kafkas"), KAFKA_WROTE)

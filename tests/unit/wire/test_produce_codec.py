@@ -33,9 +33,7 @@ def test_decoding_produce_requests_agrees_with_kio(version: int, data: st.DataOb
     assert found.timeout_ms == messages.to_milliseconds(entity.timeout)
     assert found.transactional_id == entity.transactional_id
     expected = [
-        (topic_of(topic), row.index, row.records)
-        for topic in entity.topic_data
-        for row in topic.partition_data
+        (topic_of(topic), row.index, row.records) for topic in entity.topic_data for row in topic.partition_data
     ]
     nothing = UUID(int=0)  # which kio reads as None
     read = [(None if topic == nothing else topic, p, r) for topic, p, r in found.entries]
@@ -54,9 +52,7 @@ def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, versi
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_null_list_is_a_wire_error(version: int, inner: bool) -> None:
-    null, single, flexible = (
-        (b"\0", b"\2", True) if version >= 9 else (b"\xff" * 4, b"\0\0\0\1", False)
-    )
+    null, single, flexible = (b"\0", b"\2", True) if version >= 9 else (b"\xff" * 4, b"\0\0\0\1", False)
     head = (b"\0" if flexible else b"\xff\xff") + b"\xff\xff" + bytes(4)
     name = bytes(16) if version >= 13 else b"\2a" if flexible else b"\0\1a"
     body = head + (single + name + null if inner else null) + (b"\0\0" if flexible else b"")
@@ -74,9 +70,7 @@ def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage:
 def test_decoding_a_produce_request_does_not_copy_the_records() -> None:
     s = messages.schema(0, 9, "request")
     row = s.PartitionProduceData(index=1, records=b"r" * 100)
-    asked = s.ProduceRequest(
-        acks=-1, topic_data=(s.TopicProduceData(name="t", partition_data=(row,)),)
-    )
+    asked = s.ProduceRequest(acks=-1, topic_data=(s.TopicProduceData(name="t", partition_data=(row,)),))
     request = request_of(0, 9, kio_bytes(asked))
     (entry,) = produce.decode_produce(request).entries
     assert isinstance(entry.records, memoryview)
@@ -97,18 +91,21 @@ def answers(draw: st.DrawFn, version: int) -> list[produce.ProduceAnswer]:
             error = draw(st.sampled_from((0, 3, 6, 87)))
             drawn.append(
                 produce.ProduceAnswer(
-                    topic, partition, error, draw(INT64), draw(INT64), draw(INT64),
+                    topic,
+                    partition,
+                    error,
+                    draw(INT64),
+                    draw(INT64),
+                    draw(INT64),
                     draw(st.lists(st.tuples(INT32, TEXT), max_size=2)) if error else (),
                     draw(TEXT) if error else None,
                     *((draw(INT32), draw(INT32)) if error else (-1, -1)),
                 )
-            )  # fmt: skip
+            )
     return drawn
 
 
-def kios_response(
-    version: int, rows: list[produce.ProduceAnswer], endpoints: list[produce.NodeEndpoint]
-) -> bytes:
+def kios_response(version: int, rows: list[produce.ProduceAnswer], endpoints: list[produce.NodeEndpoint]) -> bytes:
     s = messages.schema(0, version, "response")
     topics: dict[Any, list[Any]] = {}
     for row in rows:
@@ -126,23 +123,17 @@ def kios_response(
                 if version >= 8
                 else (),
                 error_message=row.error_message,
-                current_leader=s.LeaderIdAndEpoch(
-                    leader_id=row.leader_id, leader_epoch=row.leader_epoch
-                ),
+                current_leader=s.LeaderIdAndEpoch(leader_id=row.leader_id, leader_epoch=row.leader_epoch),
             )
         )
     return kio_bytes(
         s.ProduceResponse(
             responses=tuple(
-                s.TopicProduceResponse(
-                    name=topic, topic_id=topic, partition_responses=tuple(of_topic)
-                )
+                s.TopicProduceResponse(name=topic, topic_id=topic, partition_responses=tuple(of_topic))
                 for topic, of_topic in topics.items()
             ),
             throttle_time=messages.milliseconds(5),
-            node_endpoints=tuple(s.NodeEndpoint(**row._asdict()) for row in endpoints)
-            if version >= 10
-            else (),
+            node_endpoints=tuple(s.NodeEndpoint(**row._asdict()) for row in endpoints) if version >= 10 else (),
         )
     )
 
@@ -152,9 +143,7 @@ def kios_response(
 @given(data=st.data())
 def test_encoding_produce_responses_agrees_with_kio(version: int, data: st.DataObject) -> None:
     rows = [row._replace(log_append_time_ms=-1) for row in data.draw(answers(version))]
-    endpoints = [
-        produce.NodeEndpoint(1, "h", 9092, rack) for rack in data.draw(st.lists(TEXT, max_size=2))
-    ]
+    endpoints = [produce.NodeEndpoint(1, "h", 9092, rack) for rack in data.draw(st.lists(TEXT, max_size=2))]
     parts = produce.encode_produce_response(version, rows, throttle_ms=5, node_endpoints=endpoints)
     assert b"".join(parts) == kios_response(version, rows, endpoints)
 

@@ -17,10 +17,7 @@ from kio_entities import entities, kio_bytes
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_partitions_errors_and_base_offsets_are_kios(version: int) -> None:
-    @settings(
-        max_examples=25,
-        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
-    )
+    @settings(max_examples=25, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large))
     @given(entities(messages.response_type(ApiKey.PRODUCE, version)), st.integers(0, 400))
     def check(entity: Any, cut_at: int) -> None:
         frame = b"head" + kio_bytes(entity)

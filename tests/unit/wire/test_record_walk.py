@@ -180,8 +180,7 @@ mutations = st.lists(
     st.tuples(
         st.sampled_from(["set", "add", "insert", "delete", "cut", "extend"]),
         st.integers(0, 2**16),
-        st.sampled_from([0, 1, 2, 3, 4, 5, 126, 127, 128, 129, 130, 254, 255])
-        | st.integers(0, 255),
+        st.sampled_from([0, 1, 2, 3, 4, 5, 126, 127, 128, 129, 130, 254, 255]) | st.integers(0, 255),
     ),
     max_size=2,
 )

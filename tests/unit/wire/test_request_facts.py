@@ -49,9 +49,11 @@ def test_what_an_api_can_name_is_found_in_its_latest_request(api: int) -> None:
     version = messages.versions_known(api)[-1]
     found = facts(ApiKey(api), version, filled(messages.request_type(api, version)), Scope())
     named = {
-        "topic": found.topics, "partition": found.partitions, "group": found.groups,
+        "topic": found.topics,
+        "partition": found.partitions,
+        "group": found.groups,
         "transactional_id": found.transactional_ids,
-    }  # fmt: skip
+    }
     missing = {name for name in facts_of_api(api) if not named[name]}
     # the keys of a FindCoordinator are groups or transactional ids, and the sample has groups
     assert missing <= ({"transactional_id"} if api == ApiKey.FIND_COORDINATOR else set())
@@ -74,9 +76,7 @@ def test_a_fetch_of_a_session_counts_with_all_partitions_of_the_session() -> Non
 
 
 def test_the_keys_of_find_coordinator_are_groups_or_transactional_ids() -> None:
-    old = facts(
-        ApiKey.FIND_COORDINATOR, 1, asked(ApiKey.FIND_COORDINATOR, 1, key="pay", key_type=1)
-    )
+    old = facts(ApiKey.FIND_COORDINATOR, 1, asked(ApiKey.FIND_COORDINATOR, 1, key="pay", key_type=1))
     assert (sorted(old.transactional_ids), sorted(old.groups)) == (["pay"], [])
     new = asked(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=("a", "b"), key_type=0)
     assert facts(ApiKey.FIND_COORDINATOR, 4, new).groups == {"a", "b"}

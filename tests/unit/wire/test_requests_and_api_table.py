@@ -31,7 +31,7 @@ def ask_versions(table: ApiTable, version: int, body: bytes) -> bytes:
 TABLE = ApiTable((ApiRow(0, 3, 12, nothing), ApiRow(3, 0, 13, nothing), ApiRow(4, 7, 7, nothing)))
 SOFTWARE = messages.encode_request(
     18, 3, messages.schema(18, 3, "request").root(client_software_name="librdkafka", client_software_version="2.6.1")
-)  # fmt: skip
+)
 
 
 def test_lookup_gives_the_handler_of_served_versions_only() -> None:
@@ -52,9 +52,7 @@ def test_a_listener_for_clients_serves_and_advertises_no_inter_broker_api() -> N
 
 
 def test_an_api_for_brokers_needs_an_operation_on_the_cluster_and_others_need_none() -> None:
-    table = ApiTable(
-        (ApiRow(1, 4, 17, nothing), ApiRow(4, 7, 7, nothing), ApiRow(27, 1, 1, nothing))
-    )
+    table = ApiTable((ApiRow(1, 4, 17, nothing), ApiRow(4, 7, 7, nothing), ApiRow(27, 1, 1, nothing)))
     assert table.lookup(1, 4).operations == ()
     assert table.lookup(4, 7).operations == (Operation.CLUSTER_ACTION,)
     assert table.lookup(27, 1).operations == (Operation.ALTER, Operation.CLUSTER_ACTION)
@@ -149,9 +147,7 @@ def test_a_failed_produce_without_acks_gets_no_response() -> None:
 
 
 @pytest.mark.parametrize("version", messages.versions_known(1))
-def test_a_failed_fetch_returns_the_error_for_every_partition_and_from_version_13_at_the_top(
-    version: int,
-) -> None:
+def test_a_failed_fetch_returns_the_error_for_every_partition_and_from_version_13_at_the_top(version: int) -> None:
     s = messages.schema(1, version, "request")
     rows = (s.FetchPartition(partition=2), s.FetchPartition(partition=3))
     asked = s.root(topics=(s.FetchTopic(topic="t", partitions=rows),))
@@ -167,9 +163,7 @@ def test_a_failed_fetch_returns_the_error_for_every_partition_and_from_version_1
 
 
 @pytest.mark.parametrize("version", messages.versions_known(9))
-def test_a_failed_offset_fetch_returns_the_error_of_the_group_or_of_each_partition(
-    version: int,
-) -> None:
+def test_a_failed_offset_fetch_returns_the_error_of_the_group_or_of_each_partition(version: int) -> None:
     """As Kafka: a response with an error of the group names no partition."""
     s = messages.schema(9, version, "request")
     topic = s.OffsetFetchRequestTopic(name="t", partition_indexes=(1,))
@@ -188,8 +182,10 @@ def test_a_failed_offset_fetch_returns_the_error_of_the_group_or_of_each_partiti
     else:
         (partition,) = answer.topics[0].partitions
         assert (partition.partition_index, partition.error_code, partition.committed_offset) == (
-            1, ErrorCode.not_coordinator, -1,
-        )  # fmt: skip
+            1,
+            ErrorCode.not_coordinator,
+            -1,
+        )
 
 
 @pytest.mark.parametrize("version", messages.versions_known(10))
@@ -225,9 +221,7 @@ def test_failing_a_request_of_any_api_and_version_makes_a_response(key: tuple[in
 
 @pytest.mark.parametrize("client_id", ["", "consumer-1", "π"])
 @pytest.mark.parametrize(("api_key", "version"), [(0, 3), (0, 9), (3, 0), (3, 12), (18, 3), (6, 8)])
-def test_parsing_an_encoded_header_returns_its_fields(
-    api_key: int, version: int, client_id: str
-) -> None:
+def test_parsing_an_encoded_header_returns_its_fields(api_key: int, version: int, client_id: str) -> None:
     frame = headers.encode_request_header(api_key, version, 12345, client_id) + b"body"
     header = headers.parse_request_header(frame)
     assert header[:4] == (api_key, version, 12345, client_id)
@@ -237,9 +231,7 @@ def test_parsing_an_encoded_header_returns_its_fields(
     assert (correlation_id, answer[at:]) == (12345, b"body")
 
 
-def test_api_versions_of_an_unknown_version_has_a_readable_header_and_a_v0_response_header() -> (
-    None
-):
+def test_api_versions_of_an_unknown_version_has_a_readable_header_and_a_v0_response_header() -> None:
     frame = headers.encode_request_header(18, 3, 1, "c")
     newest = frame[:2] + (99).to_bytes(2, "big") + frame[4:]
     assert headers.parse_request_header(newest).version == 99
@@ -248,9 +240,15 @@ def test_api_versions_of_an_unknown_version_has_a_readable_header_and_a_v0_respo
 
 @pytest.mark.parametrize(
     "frame",
-    [b"", b"\0\3", b"\0\3\0\0\0\0\0\1\0\x09ab", b"\x7f\xff\0\0\0\0\0\1\0\0", b"\0\3\0\x0c\0\0\0\1\xff\xff",
-     b"\0\3\0\0\0\0\0\1\0\3\xff\xfe"],
-)  # fmt: skip
+    [
+        b"",
+        b"\0\3",
+        b"\0\3\0\0\0\0\0\1\0\x09ab",
+        b"\x7f\xff\0\0\0\0\0\1\0\0",
+        b"\0\3\0\x0c\0\0\0\1\xff\xff",
+        b"\0\3\0\0\0\0\0\1\0\3\xff\xfe",
+    ],
+)
 def test_parsing_a_frame_without_a_valid_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         headers.parse_request_header(frame)
@@ -261,11 +259,17 @@ def test_reading_a_connections_headers_equals_parsing_each_alone() -> None:
         headers.encode_request_header(api_key, version, number, client) + b"body"
         for number, (api_key, version, client) in enumerate(
             [
-                (1, 17, "a"), (1, 17, "a"), (1, 17, "b"), (1, 17, "bb"), (1, 11, "bb"), (0, 11, "bb"),
-                (0, 11, ""), (0, 11, ""),
+                (1, 17, "a"),
+                (1, 17, "a"),
+                (1, 17, "b"),
+                (1, 17, "bb"),
+                (1, 11, "bb"),
+                (0, 11, "bb"),
+                (0, 11, ""),
+                (0, 11, ""),
             ]
         )
-    ]  # fmt: skip
+    ]
     tagged = frames[0][: headers.parse_request_header(frames[0]).body_at - 1] + b"\1\5\1x" + b"body"
     reader = headers.HeaderReader()
     with pytest.raises(WireError):

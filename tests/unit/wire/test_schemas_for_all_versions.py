@@ -27,9 +27,7 @@ def test_a_response_with_the_fields_of_all_versions_encodes_in_every_version(ver
         ),
         cluster_authorized_operations=5,
     )
-    read = messages.decode_response(
-        3, version, messages.encode(messages.response_writer(3, version), entity)
-    )
+    read = messages.decode_response(3, version, messages.encode(messages.response_writer(3, version), entity))
     assert read == entity
     assert read.topics[0].partitions[0].leader_id == 1
     assert read.topics[0].partitions[0].error_code is ErrorCode.none
@@ -37,12 +35,7 @@ def test_a_response_with_the_fields_of_all_versions_encodes_in_every_version(ver
 
 def test_fields_that_are_not_given_get_the_protocols_default() -> None:
     made = messages.schema(10, 2, "response").FindCoordinatorResponse(node_id=4)
-    assert (made.error_code, made.error_message, made.host, made.port) == (
-        ErrorCode.none,
-        None,
-        "",
-        0,
-    )
+    assert (made.error_code, made.error_message, made.host, made.port) == (ErrorCode.none, None, "", 0)
     assert made.throttle_time == timedelta(0)
 
 

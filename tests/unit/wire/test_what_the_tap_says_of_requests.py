@@ -27,10 +27,21 @@ NAMED: dict[ApiKey, tuple[str, str, dict[str, Any]]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ("ConsumerGroupHeartbeatRequest", "group_id", {}),
 }
 WITH_ERRORS = (
-    ApiKey.METADATA, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP,
-    ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.LIST_OFFSETS, ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN,
-    ApiKey.TXN_OFFSET_COMMIT, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CREATE_TOPICS,
-)  # fmt: skip
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.SYNC_GROUP,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.END_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CREATE_TOPICS,
+)
 
 
 class Bytes(NamedTuple):
@@ -63,25 +74,16 @@ def test_a_producer_without_transactions_and_an_empty_list_name_nothing() -> Non
     for version in messages.versions_known(ApiKey.INIT_PRODUCER_ID):
         s = messages.schema(ApiKey.INIT_PRODUCER_ID, version, "request")
         entity = s.InitProducerIdRequest(transactional_id=None)
-        assert (
-            subject_of(
-                ApiKey.INIT_PRODUCER_ID, request_of(ApiKey.INIT_PRODUCER_ID, version, entity)
-            )
-            is None
-        )
+        assert subject_of(ApiKey.INIT_PRODUCER_ID, request_of(ApiKey.INIT_PRODUCER_ID, version, entity)) is None
     s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
     entity = s.FindCoordinatorRequest(coordinator_keys=())
-    assert (
-        subject_of(ApiKey.FIND_COORDINATOR, request_of(ApiKey.FIND_COORDINATOR, 4, entity)) is None
-    )
+    assert subject_of(ApiKey.FIND_COORDINATOR, request_of(ApiKey.FIND_COORDINATOR, 4, entity)) is None
 
 
 def test_requests_that_are_cut_or_of_other_apis_name_nothing() -> None:
     s = messages.schema(ApiKey.END_TXN, 3, "request")
     whole = request_of(ApiKey.END_TXN, 3, s.EndTxnRequest(transactional_id="billing"))
-    assert (
-        subject_of(ApiKey.END_TXN, whole._replace(frame=whole.frame[: whole.body_at + 4])) is None
-    )
+    assert subject_of(ApiKey.END_TXN, whole._replace(frame=whole.frame[: whole.body_at + 4])) is None
     assert subject_of(ApiKey.METADATA, whole) is None
     assert subject_of(99, whole) is None
 
@@ -106,32 +108,38 @@ def asking(key: ApiKey, version: int) -> Any:
     kind = messages.request_type(key, version).__name__
     lists: dict[ApiKey, dict[str, Any]] = {
         ApiKey.METADATA: {"topics": lambda: (s.MetadataRequestTopic(name="orders"),)},
-        ApiKey.OFFSET_COMMIT: {"topics": lambda: (
-            s.OffsetCommitRequestTopic(name="orders", partitions=(s.OffsetCommitRequestPartition(partition_index=0),)),
-        )},
+        ApiKey.OFFSET_COMMIT: {
+            "topics": lambda: (
+                s.OffsetCommitRequestTopic(
+                    name="orders", partitions=(s.OffsetCommitRequestPartition(partition_index=0),)
+                ),
+            )
+        },
         ApiKey.OFFSET_FETCH: {
             "groups": lambda: (s.OffsetFetchRequestGroup(group_id="billing", topics=()),),
             "topics": lambda: (s.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,)),),
         },
         ApiKey.FIND_COORDINATOR: {"coordinator_keys": lambda: ("billing",)},
-        ApiKey.LIST_OFFSETS: {"topics": lambda: (
-            s.ListOffsetsTopic(name="orders", partitions=(s.ListOffsetsPartition(partition_index=0),)),
-        )},
-        ApiKey.TXN_OFFSET_COMMIT: {"topics": lambda: (
-            s.TxnOffsetCommitRequestTopic(
-                name="orders", partitions=(s.TxnOffsetCommitRequestPartition(partition_index=0),)
-            ),
-        )},
+        ApiKey.LIST_OFFSETS: {
+            "topics": lambda: (
+                s.ListOffsetsTopic(name="orders", partitions=(s.ListOffsetsPartition(partition_index=0),)),
+            )
+        },
+        ApiKey.TXN_OFFSET_COMMIT: {
+            "topics": lambda: (
+                s.TxnOffsetCommitRequestTopic(
+                    name="orders", partitions=(s.TxnOffsetCommitRequestPartition(partition_index=0),)
+                ),
+            )
+        },
         ApiKey.CREATE_TOPICS: {"topics": lambda: (s.CreatableTopic(name="orders"),)},
-    }  # fmt: skip
+    }
     return getattr(s, kind)(**{name: make() for name, make in lists.get(key, {}).items()})
 
 
 def test_a_response_without_error_or_that_does_not_decode_has_none() -> None:
     s = messages.schema(ApiKey.FIND_COORDINATOR, 3, "response")
-    body = messages.encode(
-        messages.response_writer(ApiKey.FIND_COORDINATOR, 3), s.FindCoordinatorResponse(node_id=1)
-    )
+    body = messages.encode(messages.response_writer(ApiKey.FIND_COORDINATOR, 3), s.FindCoordinatorResponse(node_id=1))
     assert first_error(ApiKey.FIND_COORDINATOR, 3, (body,)) == 0
     assert first_error(ApiKey.FIND_COORDINATOR, 3, (b"\xff",)) == 0
     assert first_error(ApiKey.HEARTBEAT, 1, (b"",)) == 0

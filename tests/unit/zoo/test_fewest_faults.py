@@ -45,9 +45,7 @@ class ScriptedRuns:
     def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:
         assert not keep_coverage
         self.ran.append(schedule)
-        return Observed(
-            anomalies=frozenset(self._shows(schedule)), faults=len(schedule.steps), schedule=schedule
-        )  # fmt: skip
+        return Observed(anomalies=frozenset(self._shows(schedule)), faults=len(schedule.steps), schedule=schedule)
 
     def clock(self) -> float:
         return 0.0

@@ -18,11 +18,7 @@ QUICK = frozenset({"kafka_9807", "kafka_5376"})
 """Bugs of transactions that the first run of a search shows."""
 SLOW = frozenset({"kafka_7415", "kafka_10778"})
 """Bugs that a run shows rarely."""
-BUGS = [
-    bug
-    for bug in ZOO
-    if bug.name in QUICK or (bug.options.workload != EXACTLY_ONCE and bug.name not in SLOW)
-]
+BUGS = [bug for bug in ZOO if bug.name in QUICK or (bug.options.workload != EXACTLY_ONCE and bug.name not in SLOW)]
 
 
 @pytest.mark.parametrize("bug", some(BUGS, suite=4), ids=lambda bug: bug.name)

@@ -16,28 +16,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 BUG = Bug(
-    number=99,
-    name="kafka_99",
-    known_as="KAFKA-99",
-    seen_as=frozenset({"lost-write"}),
-    options=SimulationOptions(),
+    number=99, name="kafka_99", known_as="KAFKA-99", seen_as=frozenset({"lost-write"}), options=SimulationOptions()
 )
 
 
 def trial(number: int, *, seconds: float, anomalies: tuple[str, ...] = ()) -> Trial:
     return Trial(
-        bug=BUG.name, search="directed", number=number, found=bool(anomalies), seconds=seconds, runs=3, faults=4,
-        anomalies=anomalies, others=(), false_alarms=(), schedule=None,
-    )  # fmt: skip
+        bug=BUG.name,
+        search="directed",
+        number=number,
+        found=bool(anomalies),
+        seconds=seconds,
+        runs=3,
+        faults=4,
+        anomalies=anomalies,
+        others=(),
+        false_alarms=(),
+        schedule=None,
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "trials", "low", "high"),
     [(30, 30, 0.8865, 1.0), (0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (1, 1, 0.2065, 1.0)],
 )
-def test_wilson_intervals_are_those_of_the_literature(
-    found: int, trials: int, low: float, high: float
-) -> None:
+def test_wilson_intervals_are_those_of_the_literature(found: int, trials: int, low: float, high: float) -> None:
     assert wilson_interval(found, trials) == pytest.approx((low, high), abs=1e-4)
 
 
@@ -74,19 +77,13 @@ def test_a_row_names_the_bugs_own_anomaly_first() -> None:
 
 def test_a_bug_that_was_not_found_has_no_median() -> None:
     row = Measured(bug=BUG, trials=[trial(0, seconds=60.0)])
-    assert markdown([row]).splitlines()[2] == (
-        "| 99 | KAFKA-99 | 0 of 1 | 0-79 | none | none | none | none |"
-    )
+    assert markdown([row]).splitlines()[2] == ("| 99 | KAFKA-99 | 0 of 1 | 0-79 | none | none | none | none |")
 
 
-def test_a_page_keeps_what_stands_around_the_table_and_rows_that_were_not_measured(
-    tmp_path: Path,
-) -> None:
+def test_a_page_keeps_what_stands_around_the_table_and_rows_that_were_not_measured(tmp_path: Path) -> None:
     page = tmp_path / "zoo.md"
     rest = "| x | 1 of 1 | 21-100 | 1.0 | 1 | 1 | `lost-write` |"
-    page.write_text(
-        f"before\n{SIMULATED[0]}\n| 99 {rest}\n| 100 {rest}\n| 7 {rest}\n{SIMULATED[1]}\nafter\n"
-    )
+    page.write_text(f"before\n{SIMULATED[0]}\n| 99 {rest}\n| 100 {rest}\n| 7 {rest}\n{SIMULATED[1]}\nafter\n")
     measured = Measured(bug=BUG, trials=[trial(0, seconds=60.0)])
     write_into(page, [measured])
     *head, new = markdown([measured]).splitlines()
@@ -95,17 +92,9 @@ def test_a_page_keeps_what_stands_around_the_table_and_rows_that_were_not_measur
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        f"{SIMULATED[1]}\n{SIMULATED[0]}\n",
-        f"{SIMULATED[0]}\n{SIMULATED[0]}\n{SIMULATED[1]}\n",
-    ],
+    "text", [None, "", f"{SIMULATED[1]}\n{SIMULATED[0]}\n", f"{SIMULATED[0]}\n{SIMULATED[0]}\n{SIMULATED[1]}\n"]
 )
-def test_a_page_without_a_place_is_an_error_and_stays_as_it_is(
-    tmp_path: Path, text: str | None
-) -> None:
+def test_a_page_without_a_place_is_an_error_and_stays_as_it_is(tmp_path: Path, text: str | None) -> None:
     page = tmp_path / "zoo.md"
     if text is not None:
         page.write_text(text)

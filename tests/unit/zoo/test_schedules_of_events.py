@@ -31,9 +31,7 @@ def test_a_search_by_events_finds_the_bug_and_its_schedule_repeats_the_run(name:
 
 
 @pytest.mark.parametrize("name", sorted(TOO_FAST))
-def test_a_schedule_that_finds_its_bug_on_real_processes_alone_is_valid_without_the_bug(
-    name: str,
-) -> None:
+def test_a_schedule_that_finds_its_bug_on_real_processes_alone_is_valid_without_the_bug(name: str) -> None:
     result = run_schedule(unplanted(plan_in_order(bug_named(name), 1)))
     assert result.status == "valid", (result.anomalies, result.reasons)
     assert len(result.faults) == len(result.schedule.steps)

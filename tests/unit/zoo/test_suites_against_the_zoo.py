@@ -10,17 +10,9 @@ from pathlib import Path
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.harness.zoo.catalog import ZOO
-from harrow.harness.zoo.suite import (
-    SuiteRun,
-    check_baseline,
-    check_command,
-    check_planted_run,
-    run_suite,
-)
+from harrow.harness.zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
 
-RUN = SuiteRun(
-    bug=None, failed={}, tests=3, clusters=1, anomalies=(), seconds=1.0, exit_code=0, output="3 passed"
-)  # fmt: skip
+RUN = SuiteRun(bug=None, failed={}, tests=3, clusters=1, anomalies=(), seconds=1.0, exit_code=0, output="3 passed")
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:xdist"]
 
 
@@ -61,9 +53,7 @@ def test_a_run_reads_what_pytest_reports_and_adds_its_own_options(tmp_path: Path
         "def test_plant(request):\n    assert request.config.getoption('--harrow-plant') == []\n"
         "def test_user(request):\n    assert request.config.getoption('--maxfail') == 7\n"
     )
-    run = run_suite(
-        [*PYTEST, str(tmp_path)], ZOO[0], {**os.environ, "PYTEST_ADDOPTS": "--maxfail=7"}
-    )
+    run = run_suite([*PYTEST, str(tmp_path)], ZOO[0], {**os.environ, "PYTEST_ADDOPTS": "--maxfail=7"})
     assert (run.tests, run.clusters, run.anomalies, run.exit_code) == (2, 0, [], 1)
     ((name, message),) = run.failed.items()
     assert name.endswith("::test_plant")

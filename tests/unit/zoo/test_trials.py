@@ -14,11 +14,7 @@ from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.trial import Observed, run_trial
 
 BUG = Bug(
-    number=99,
-    name="kip_101",
-    known_as="KAFKA-99",
-    seen_as=frozenset({"lost-write"}),
-    options=SimulationOptions(),
+    number=99, name="kip_101", known_as="KAFKA-99", seen_as=frozenset({"lost-write"}), options=SimulationOptions()
 )
 RUN_S = 10.0
 

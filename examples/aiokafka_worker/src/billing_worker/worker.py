@@ -30,20 +30,25 @@ def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
 async def work(servers: str, stop: asyncio.Event) -> None:
     """Bill orders until `stop` is set."""
     producer: Any = AIOKafkaProducer(
-        bootstrap_servers=servers, enable_idempotence=True, request_timeout_ms=TIMEOUT_MS,
+        bootstrap_servers=servers,
+        enable_idempotence=True,
+        request_timeout_ms=TIMEOUT_MS,
         metadata_max_age_ms=METADATA_MS,
-    )  # fmt: skip
+    )
     consumer: Any = AIOKafkaConsumer(
-        "orders", bootstrap_servers=servers, group_id=GROUP, auto_offset_reset="earliest",
-        enable_auto_commit=False, request_timeout_ms=TIMEOUT_MS, metadata_max_age_ms=METADATA_MS,
-    )  # fmt: skip
+        "orders",
+        bootstrap_servers=servers,
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        request_timeout_ms=TIMEOUT_MS,
+        metadata_max_age_ms=METADATA_MS,
+    )
     async with producer, consumer:
         while not stop.is_set():
             batches = await consumer.getmany(timeout_ms=100)
             orders = [record for records in batches.values() for record in records]
-            results = [
-                await producer.send("bills", _bill(order.value), key=order.key) for order in orders
-            ]
+            results = [await producer.send("bills", _bill(order.value), key=order.key) for order in orders]
             await asyncio.gather(*results)
             if orders:
                 with contextlib.suppress(CommitFailedError):  # the group gave them to a new member

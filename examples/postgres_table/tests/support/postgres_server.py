@@ -46,8 +46,11 @@ def postgres(harrow: Harrow) -> Generator[str]:
         words, data = as_user(folder), str(folder / "data")
         subprocess.run(
             [*words, initdb, "--no-sync", "--auth", "trust", "--username", "test", data],
-            check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=DEADLINE_S,
-        )  # fmt: skip
+            check=True,
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            timeout=DEADLINE_S,
+        )
         port = free_port()
         settings = [word for setting in (*SETTINGS, f"port={port}") for word in ("-c", setting)]
         running = harrow.program("database", [*words, server, "-D", data, *settings])

@@ -18,9 +18,7 @@ class Policy:
         if self.attempts < 1:
             raise ValueError(f"attempts={self.attempts}: expected 1 or more")
         if not 0 < self.first_ms <= self.most_ms:
-            raise ValueError(
-                f"first_ms={self.first_ms}, most_ms={self.most_ms}: expected 0 < first_ms <= most_ms"
-            )
+            raise ValueError(f"first_ms={self.first_ms}, most_ms={self.most_ms}: expected 0 < first_ms <= most_ms")
 
     def wait_ms(self, attempts: int) -> int:
         """Return how long to wait after so many attempts."""

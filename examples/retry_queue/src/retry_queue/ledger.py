@@ -83,9 +83,7 @@ class Ledger:
         wait = Wait(key=delayed.key, attempts=delayed.attempts, due_ms=delayed.due_ms)
         self._enter(partition, offset, wait)
         key = None if wait.key is None else base64.b64encode(wait.key).decode()
-        return self._change(
-            partition, offset, json.dumps([key, wait.attempts, wait.due_ms]).encode()
-        )
+        return self._change(partition, offset, json.dumps([key, wait.attempts, wait.due_ms]).encode())
 
     def finishes(self, record: Record) -> list[Record]:
         """Remove an input that has its output, or is dead."""
@@ -114,12 +112,10 @@ class Ledger:
             headers = tuple(header for header in record.headers if header[0] != BEHIND)
             held = Record(
                 topic=self._source, partition=partition, offset=offset, key=key, value=record.value, headers=headers
-            )  # fmt: skip
+            )
             return Wait(key=key, behind=held)
         text, attempts, due_ms = json.loads(record.value or b"")
-        return Wait(
-            key=None if text is None else base64.b64decode(text), attempts=attempts, due_ms=due_ms
-        )
+        return Wait(key=None if text is None else base64.b64decode(text), attempts=attempts, due_ms=due_ms)
 
     def _change(self, partition: int, offset: int, value: bytes | None) -> Record:
         return Record(topic=self._topic, partition=partition, key=str(offset).encode(), value=value)

@@ -28,11 +28,17 @@ class Outbox:
     def __init__(self, servers: str, client_id: str, **settings: Any) -> None:
         self.producer = Producer(
             {
-                "bootstrap.servers": servers, "client.id": client_id, "enable.idempotence": True, "linger.ms": 2,
-                "delivery.timeout.ms": DELIVERY_MS, "request.timeout.ms": REQUEST_MS,
-                "socket.timeout.ms": 2 * REQUEST_MS, "message.max.bytes": MESSAGE_BYTES_MOST, **settings,
+                "bootstrap.servers": servers,
+                "client.id": client_id,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "delivery.timeout.ms": DELIVERY_MS,
+                "request.timeout.ms": REQUEST_MS,
+                "socket.timeout.ms": 2 * REQUEST_MS,
+                "message.max.bytes": MESSAGE_BYTES_MOST,
+                **settings,
             }
-        )  # fmt: skip
+        )
         self._failed: list[tuple[Record, KafkaError]] = []
         self._waiting = 0
 
@@ -49,7 +55,7 @@ class Outbox:
             try:
                 self.producer.produce(
                     record.topic, record.value, record.key, headers=list(record.headers), on_delivery=reported, **place
-                )  # fmt: skip
+                )
                 self._waiting += 1
                 return
             except BufferError:

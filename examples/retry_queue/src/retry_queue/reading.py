@@ -19,28 +19,40 @@ COMMIT_S, RETRY_S = 30.0, 0.1
 # confluent's names of errors of the client begin with an underscore, and are public
 NO_COORDINATOR = frozenset(
     {
-        KafkaError._WAIT_COORD, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT,  # noqa: SLF001
-        KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
-)  # fmt: skip
+)
 REBALANCED = frozenset(
     {
-        KafkaError._ASSIGNMENT_LOST, KafkaError.REBALANCE_IN_PROGRESS,  # noqa: SLF001
-        KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
     }
-)  # fmt: skip
+)
 
 
 def consumer_of(servers: str, group: str, client_id: str, **settings: Any) -> Consumer:
     """Return a consumer of a group, without automatic commits."""
     return Consumer(
         {
-            "bootstrap.servers": servers, "group.id": group, "client.id": client_id, "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "isolation.level": "read_committed",
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "client.id": client_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
             "partition.assignment.strategy": "range",  # the same partitions of each topic
-            "fetch.message.max.bytes": 10_000_000, **settings,
+            "fetch.message.max.bytes": 10_000_000,
+            **settings,
         }
-    )  # fmt: skip
+    )
 
 
 def record_of(message: Message) -> Record:
@@ -51,7 +63,7 @@ def record_of(message: Message) -> Record:
     key, value = message.key(), message.value()
     return Record(
         topic=topic, partition=partition, offset=offset, key=_bytes(key), value=_bytes(value), headers=tuple(headers)
-    )  # fmt: skip
+    )
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
@@ -99,9 +111,7 @@ class Assignment:
 
     def subscribe(self, *topics: str) -> None:
         """Join the group."""
-        self._consumer.subscribe(
-            list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
-        )
+        self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def new(self) -> set[int]:
         """Return the numbers of the partitions that are not read yet."""

@@ -75,9 +75,12 @@ class Record:
         """
         source, partition, offset = self.origin
         ours = {
-            ATTEMPTS: str(attempts), TOPIC: source, PARTITION: str(partition), OFFSET: str(offset),
+            ATTEMPTS: str(attempts),
+            TOPIC: source,
+            PARTITION: str(partition),
+            OFFSET: str(offset),
             REASON: reason[:REASON_CHARACTERS_MOST],
-        }  # fmt: skip
+        }
         if due_ms is not None:
             ours[DUE] = str(due_ms)
         kept = tuple(header for header in self.headers if header[0] not in OURS)
@@ -120,9 +123,12 @@ def decode(data: bytes) -> Record:
     topic, partition, key, value, *rest = fields
     headers = zip(rest[::2], rest[1::2], strict=True)
     return Record(
-        topic=(topic or b"").decode(), partition=int(partition or b"-1"), key=key, value=value,
+        topic=(topic or b"").decode(),
+        partition=int(partition or b"-1"),
+        key=key,
+        value=value,
         headers=tuple(((name or b"").decode(), found) for name, found in headers),
-    )  # fmt: skip
+    )
 
 
 def _field(value: bytes | None) -> bytes:

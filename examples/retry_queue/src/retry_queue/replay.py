@@ -26,17 +26,13 @@ class Replay:
 
     def __init__(self, servers: str, names: Names, **session: Any) -> None:
         self.names = names
-        self.consumer: Consumer = consumer_of(
-            servers, f"{names.source}-replay", "retry-replay", **session
-        )
+        self.consumer: Consumer = consumer_of(servers, f"{names.source}-replay", "retry-replay", **session)
         self.outbox = Outbox(servers, "retry-replay")
         self._left = self._ranges()
 
     def run(self, *, send: bool = True) -> int:
         """Send the dead letters; return how many. UnavailableError: the rest is sent by the next run."""
-        self.consumer.assign(
-            [TopicPartition(*place, first) for place, (first, _) in self._left.items()]
-        )
+        self.consumer.assign([TopicPartition(*place, first) for place, (first, _) in self._left.items()])
         count = 0
         while self._left:
             messages = self.consumer.consume(BATCH, timeout=POLL_S)
@@ -63,9 +59,7 @@ class Replay:
     def _ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return from which offset to which each partition is replayed, where there is anything."""
         topics = self.consumer.list_topics(self.names.dead, timeout=RESPONSE_S).topics
-        places = [
-            TopicPartition(self.names.dead, number) for number in topics[self.names.dead].partitions
-        ]
+        places = [TopicPartition(self.names.dead, number) for number in topics[self.names.dead].partitions]
         ranges: dict[tuple[str, int], tuple[int, int]] = {}
         for place in self.consumer.committed(places, timeout=RESPONSE_S):
             low, high = self.consumer.get_watermark_offsets(place, timeout=RESPONSE_S)

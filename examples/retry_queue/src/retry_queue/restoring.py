@@ -21,16 +21,15 @@ RESTORE_S = 60.0
 
 def restored(servers: str, client_id: str, topic: str, partition: int) -> dict[bytes, Record]:
     """Return the last records by key. UnavailableError: the partition could not be read to its end."""
-    settings = {
-        "bootstrap.servers": servers,
-        "client.id": client_id,
-        "group.id": f"{client_id}-restore",
-    }
+    settings = {"bootstrap.servers": servers, "client.id": client_id, "group.id": f"{client_id}-restore"}
     end = _high_watermark(settings, topic, partition)
     reading: dict[str, Any] = {
-        **settings, "enable.auto.commit": False, "enable.partition.eof": True, "isolation.level": "read_committed",
+        **settings,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
         "auto.offset.reset": "error",
-    }  # fmt: skip
+    }
     consumer = Consumer(reading)
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])

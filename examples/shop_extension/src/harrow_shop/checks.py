@@ -16,10 +16,12 @@ class BilledOnce(RecordCheck):
     guarantee: ClassVar[str] = "billed-once"
     anomalies: ClassVar[Sequence[AnomalyKind]] = (
         AnomalyKind(
-            name="billed-twice", singular="order has more than one bill", plural="orders have more than one bill",
+            name="billed-twice",
+            singular="order has more than one bill",
+            plural="orders have more than one bill",
             after="duplicate-output",
         ),
-    )  # fmt: skip
+    )
 
     def group(self, record: Record) -> Any:
         """Return the order of a bill; None for records that are no bills."""
@@ -30,6 +32,7 @@ class BilledOnce(RecordCheck):
         if len(records) > 1:
             total = sum(record["total"] for record in records)
             yield Finding(
-                anomaly="billed-twice", records=records,
+                anomaly="billed-twice",
+                records=records,
                 explanation=f"order {group} has {len(records)} bills, {total} in all instead of {records[0]['total']}",
-            )  # fmt: skip
+            )

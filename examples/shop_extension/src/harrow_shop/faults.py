@@ -36,9 +36,7 @@ class KillService(OutsideFault):
     def service(self) -> Service:
         """The service; TargetError where none has this name."""
         if self.target.name not in RUNNING:
-            raise TargetError(
-                f"{self}: no service {self.target.name!r} runs; there are {sorted(RUNNING)}"
-            )
+            raise TargetError(f"{self}: no service {self.target.name!r} runs; there are {sorted(RUNNING)}")
         return RUNNING[self.target.name]
 
     def check_ready(self) -> None:

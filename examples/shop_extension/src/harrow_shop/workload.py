@@ -35,14 +35,10 @@ class ShopWorkload:
     def _place(self) -> None:
         while not self._stop.wait(0.005):
             number = len(self._placed)
-            self._producer.produce(
-                self._orders.name, json.dumps({"order": number}), key=str(number % 7)
-            )
+            self._producer.produce(self._orders.name, json.dumps({"order": number}), key=str(number % 7))
             self._producer.poll(0)
             self._placed.append(number)
 
     def judge(self, guarantee: str) -> Verdict:
         """Judge whether every order is there that was placed."""
-        return self._harrow.verify(
-            self._orders, guarantee=guarantee, record_id="order", expected=self._placed
-        )
+        return self._harrow.verify(self._orders, guarantee=guarantee, record_id="order", expected=self._placed)

@@ -93,6 +93,4 @@ class EmbeddedStore:
 
     def _write(self, record: Record, value: bytes | None) -> None:
         partition = record.origin[1]
-        self._outbox.send(
-            Record(topic=self._topic, partition=partition, key=record.id, value=value)
-        )
+        self._outbox.send(Record(topic=self._topic, partition=partition, key=record.id, value=value))

@@ -69,9 +69,13 @@ class RedisStore:
         """`address`: host:port. `name`: begins the names of the keys."""
         host, _, port = address.rpartition(":")
         self._redis: Any = Redis(
-            host=host, port=int(port), socket_timeout=RESPONSE_S, socket_connect_timeout=RESPONSE_S, protocol=2,
+            host=host,
+            port=int(port),
+            socket_timeout=RESPONSE_S,
+            socket_connect_timeout=RESPONSE_S,
+            protocol=2,
             retry=Retry(NoBackoff(), 0),
-        )  # fmt: skip
+        )
         # the braces: a Redis cluster keeps keys with the same text in them on one node
         self._keys = [f"{{{name}}}:{part}" for part in ("due", "records", "taken")]
 
@@ -103,9 +107,7 @@ class RedisStore:
         self._redis.close()
 
     def _run(self, script: str, *arguments: bytes | int) -> Any:
-        return _available(
-            lambda: self._redis.eval(script, len(self._keys), *self._keys, *arguments)
-        )
+        return _available(lambda: self._redis.eval(script, len(self._keys), *self._keys, *arguments))
 
 
 def _available(call: Callable[[], Found]) -> Found:
