@@ -10,7 +10,7 @@ Exit code 1: a run was not as expected.
 from __future__ import annotations
 
 import argparse
-import re
+import os
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -24,26 +24,12 @@ GALLERY = Path(__file__).parent
 
 
 class Repetition:
-    """A pytest plugin: repeats the tests, and collects their verdicts."""
+    """A pytest plugin: collects the verdicts of the runs, which `conftest.py` makes."""
 
-    def __init__(self, wrong: int, right: int) -> None:
-        self._runs = {"wrong": wrong, "right": right}
+    def __init__(self) -> None:
         self.expected: Counter[tuple[str, str]] = Counter()
         self.runs: Counter[tuple[str, str]] = Counter()
         self.verdicts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give each test a number of runs."""
-        metafunc.fixturenames.append("run_number")
-        metafunc.parametrize("run_number", range(max(self._runs.values())))
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep as many runs of each twin as were asked for."""
-        items[:] = [item for item in items if self._is_wanted(item.name)]
-
-    def _is_wanted(self, name: str) -> bool:
-        twin, number = _twin(name), int(re.findall(r"\d+", name)[-1])
-        return number < self._runs[twin]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a run and its verdict."""
@@ -84,7 +70,8 @@ def main() -> int:
     parser.add_argument("--right", type=int, default=50, help="runs of each correct twin")
     parser.add_argument("--only", action="append", help="a folder of the gallery; all by default")
     given, arguments = parser.parse_known_args()
-    repetition = Repetition(given.wrong, given.right)
+    os.environ["GALLERY_RUNS"] = f"{given.wrong},{given.right}"
+    repetition = Repetition()
     places = [str(GALLERY / name) for name in given.only or ["."]]
     code = pytest.main(["-q", "-p", "no:randomly", *arguments, *places], plugins=[repetition])
     Console().print(repetition.table())
