@@ -25,7 +25,7 @@ from .evidence import Evidence
 from .rules import all_fired, arm_once, disarm, disarmed
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most, pair_within
 from .system import ClusterSnapshot, System
-from .targets import Target
+from .targets import Target, as_target
 
 JUMP_S = (-3_600.0, 3_600.0)
 """Below the usual retention times."""
@@ -155,19 +155,19 @@ class StrobeClock(ClockFault):
 @checked
 def jump_clock(target: Target | int, *, by_s: Seconds = JUMP_S, seconds: Seconds | None = None) -> JumpClock:
     """Let a broker's wall clock show `by_s` seconds more than the true time, or less."""
-    return JumpClock(target=target, by_s=by_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return JumpClock(target=as_target(target, JumpClock.kind), by_s=by_s, seconds=seconds)
 
 
 @checked
 def skew_clock(target: Target | int, *, rate: Rate = SKEW_RATES, seconds: Seconds | None = None) -> SkewClock:
     """Let a broker's wall clock run `rate` times as fast."""
-    return SkewClock(target=target, rate=rate, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return SkewClock(target=as_target(target, SkewClock.kind), rate=rate, seconds=seconds)
 
 
 @checked
 def freeze_clock(target: Target | int, *, seconds: Seconds | None = None) -> FreezeClock:
     """Let a broker's wall clock not move."""
-    return FreezeClock(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return FreezeClock(target=as_target(target, FreezeClock.kind), seconds=seconds)
 
 
 @checked
@@ -175,4 +175,4 @@ def strobe_clock(
     target: Target | int, *, by_s: Seconds = JUMP_S, period_ms: Milliseconds = STROBE_MS, seconds: Seconds | None = None
 ) -> StrobeClock:
     """Let a broker's wall clock alternate between the true time and `by_s` seconds more, every `period_ms`."""
-    return StrobeClock(target=target, by_s=by_s, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return StrobeClock(target=as_target(target, StrobeClock.kind), by_s=by_s, period_ms=period_ms, seconds=seconds)

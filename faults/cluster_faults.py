@@ -30,7 +30,7 @@ from .evidence import Evidence
 from .process_faults import Pause, running_again
 from .spec import Fault, Injection, Seconds
 from .system import ClusterSnapshot, System
-from .targets import Target, TopicLike, controller, leader
+from .targets import Target, TopicLike, as_target, controller, leader
 
 AGAIN_MS = 1_000
 ZOMBIE_S = (0.0, 1.0)
@@ -319,7 +319,7 @@ def zombie_controller(*, seconds: Seconds | None = ZOMBIE_S) -> ZombieController
 @checked
 def expire_session(target: Target | int) -> ExpireSession:
     """Let the registry end the session of a broker that lives; the broker opens a new one."""
-    return ExpireSession(target=target)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return ExpireSession(target=as_target(target, ExpireSession.kind))
 
 
 @checked

@@ -41,7 +41,7 @@ from .evidence import Evidence
 from .process_faults import Terminate, ended, hit_once, running_again
 from .spec import Fault, Injection, Seconds
 from .system import ClusterSnapshot, System
-from .targets import Target
+from .targets import Target, as_target
 
 OF_RECORDS = ("bit-flip", "torn-write", "short-write", "misdirected-write")
 OF_INDEXES = ("missing-index", "short-index", "corrupt-index")
@@ -142,4 +142,4 @@ def damage_disk(damage: str | None, target: Target | int, *, seconds: Seconds | 
 
     At the tail of a log that no fsync has reached, and only where other replicas have the records.
     """
-    return DamageDisk(target=target, damage=damage or "", seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return DamageDisk(target=as_target(target, DamageDisk.kind), damage=damage or "", seconds=seconds)

@@ -28,7 +28,7 @@ from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, runnin
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import RUNNING, ClusterSnapshot, System
-from .targets import Target
+from .targets import Target, as_target
 from .unreached import no_call
 
 OPERATIONS = ("write", "sync", "read", "rename")
@@ -239,13 +239,13 @@ def power_loss(
 
     The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
     """
-    return PowerLoss(target=target, seconds=seconds, kept_fraction=kept_fraction)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return PowerLoss(target=as_target(target, PowerLoss.kind), seconds=seconds, kept_fraction=kept_fraction)
 
 
 @checked
 def wipe(target: Target | int, *, seconds: Seconds | None = None) -> Wipe:
     """SIGKILL, and the data folders are empty when the broker is started again, after `seconds`."""
-    return Wipe(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Wipe(target=as_target(target, Wipe.kind), seconds=seconds)
 
 
 @checked
@@ -253,7 +253,7 @@ def slow_disk(
     target: Target | int, *, delay_ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
 ) -> SlowDisk:
     """Delay every write and fsync of a broker by `delay_ms`."""
-    return SlowDisk(target=target, delay_ms=delay_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return SlowDisk(target=as_target(target, SlowDisk.kind), delay_ms=delay_ms, seconds=seconds)
 
 
 @checked
@@ -273,7 +273,7 @@ def disk_error(
     `rename` covers every change of names: create, rename, remove, and the same of folders.
     """
     return DiskError(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, DiskError.kind),
         operation=operation,
         error=error,
         nth=nth,

@@ -27,7 +27,7 @@ from .process_faults import ProcessFault, hit_once, is_over, restarted, running_
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
-from .targets import Target
+from .targets import Target, as_target
 from .unreached import no_call
 
 ACTIONS = ("crash", "stop", "delay", "error")
@@ -274,7 +274,7 @@ def failpoint(
 ) -> Failpoint:
     """At the n-th time that the broker's code reaches `name`: crash, stop, delay or error."""
     return Failpoint(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, Failpoint.kind),
         point=name,
         action=action,
         nth=nth,
@@ -300,7 +300,7 @@ def failpoint_at_start(
     `times`: so many starts in a row crash there; `power_loss`: each crash loses unsynced writes, too.
     """
     return FailpointAtStart(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, FailpointAtStart.kind),
         point=name,
         action=action,
         nth=nth,

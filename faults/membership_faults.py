@@ -27,7 +27,7 @@ from .evidence import Evidence
 from .process_faults import ProcessFault, ended, hit_once, running_again, shown, statuses
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, RUNNING, ClusterSnapshot, System
-from .targets import Target, TopicLike, all_brokers, leader
+from .targets import Target, TopicLike, all_brokers, as_target, leader
 
 INTERNAL = "__"
 MOVED_MOST = 2
@@ -269,4 +269,4 @@ def add_broker(topic: TopicLike | None = None, *, seconds: Seconds | None = (0.0
 @checked
 def remove_broker(target: Target | int, *, seconds: Seconds | None = None) -> RemoveBroker:
     """Move the replicas of a broker to others, and shut it down for `seconds`."""
-    return RemoveBroker(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return RemoveBroker(target=as_target(target, RemoveBroker.kind), seconds=seconds)

@@ -33,7 +33,7 @@ from .evidence import Evidence
 from .process_faults import hit_once, start_again
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
-from .targets import REGISTRY, Target, all_brokers, dependency_of
+from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
@@ -292,7 +292,7 @@ def isolate(
     if target == REGISTRY:
         target, peers = all_brokers, "registry"
     return Isolate(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, Isolate.kind),
         seconds=seconds,
         clients=clients,
         direction=direction,
@@ -322,7 +322,7 @@ def cut(
             CutDependency, name, seconds=seconds, clients=clients, peers=peers, heals_by=heals_by, direction=direction
         )
     return OneWayCut(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, OneWayCut.kind),
         seconds=seconds,
         clients=clients,
         direction=direction,
@@ -345,7 +345,9 @@ def slow_link(
         from .dependency_faults import SlowDependency, of_dependency
 
         return of_dependency(SlowDependency, name, seconds=seconds, clients=clients, peers=peers, delay_ms=delay_ms)
-    return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return SlowLink(
+        target=as_target(target, SlowLink.kind), delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers
+    )
 
 
 @checked
@@ -365,7 +367,7 @@ def throttle(
             ThrottleDependency, name, seconds=seconds, clients=clients, peers=peers, bytes_per_s=bytes_per_s
         )
     return Throttle(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, Throttle.kind),
         bytes_per_s=bytes_per_s,
         seconds=seconds,
         clients=clients,
@@ -380,4 +382,4 @@ def reset(target: Target | int, *, clients: bool = False, peers: str = "all") ->
         from .dependency_faults import ResetDependency, of_dependency
 
         return of_dependency(ResetDependency, name, clients=clients, peers=peers)
-    return Reset(target=target, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Reset(target=as_target(target, Reset.kind), clients=clients, peers=peers)

@@ -279,8 +279,8 @@ def disconnect(
     if target == REGISTRY:
         target, peer = peer, target
     return Disconnect(
-        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
-        peer=peer,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        target=as_target(target, Disconnect.kind),
+        peer=as_target(peer, Disconnect.kind),
         seconds=seconds,
         heals_by=heals_by,
     )
@@ -315,4 +315,4 @@ def half_open(
         from .dependency_faults import HalfOpenDependency, of_dependency
 
         return of_dependency(HalfOpenDependency, name, seconds=seconds, clients=clients, peers=peers)
-    return HalfOpen(target=target, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return HalfOpen(target=as_target(target, HalfOpen.kind), seconds=seconds, clients=clients, peers=peers)

@@ -15,7 +15,7 @@ from harrow.cluster.argument_types import checked
 from .evidence import Evidence
 from .spec import Fault, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
-from .targets import REGISTRY, Target, dependency_of
+from .targets import REGISTRY, Target, as_target, dependency_of
 
 
 def hit_once(system: System, injection: Injection, act: Callable[[int, BrokerControl], object]) -> None:
@@ -189,7 +189,7 @@ def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
         from .program_faults import kill_program
 
         return kill_program(name, seconds=seconds)
-    return Kill(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Kill(target=as_target(target, Kill.kind), seconds=seconds)
 
 
 @checked
@@ -199,7 +199,7 @@ def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
         from .program_faults import terminate_program
 
         return terminate_program(name, seconds=seconds)
-    return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Terminate(target=as_target(target, Terminate.kind), seconds=seconds)
 
 
 @checked
@@ -209,7 +209,7 @@ def restart(target: Target | int, *, kill: bool = False) -> Fault:
         from .program_faults import kill_program, terminate_program
 
         return kill_program(name, seconds=0) if kill else terminate_program(name, seconds=0)
-    return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Restart(target=as_target(target, Restart.kind), kill=kill)
 
 
 @checked
@@ -226,4 +226,4 @@ def pause(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
         from .program_faults import pause_program
 
         return pause_program(name, seconds=seconds)
-    return Pause(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Pause(target=as_target(target, Pause.kind), seconds=seconds)

@@ -31,7 +31,7 @@ from .request_checks import api_key, check_choice, check_failure, check_refusal,
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
-from .targets import Target, all_brokers
+from .targets import Target, all_brokers, as_target
 from .unreached import no_request
 
 REQUEST_DELAY_MS = (200, 1_500)
@@ -271,13 +271,13 @@ def lose_response(
 ) -> LoseResponse:
     """Lose the n-th response to an API's request after it took effect."""
     return LoseResponse(
-        target=target,
+        target=as_target(target, LoseResponse.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
     )
 
@@ -298,13 +298,13 @@ def fail_response(
 ) -> FailResponse:
     """Serve the n-th request to an API, and respond with an error that Kafka gives after the effect."""
     return FailResponse(
-        target=target,
+        target=as_target(target, FailResponse.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
         error=error,
         any_error=any_error,
@@ -327,13 +327,13 @@ def refuse_request(
 ) -> RefuseRequest:
     """Refuse the n-th request to an API with an error of Kafka's, without serving it."""
     return RefuseRequest(
-        target=target,
+        target=as_target(target, RefuseRequest.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
         error=error,
         any_error=any_error,
@@ -359,13 +359,13 @@ def lose_request(
     packets; the client finds out by its own timeout (`request.timeout.ms`, `socket.timeout.ms`).
     """
     return LoseRequest(
-        target=target,
+        target=as_target(target, LoseRequest.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
         silent=silent,
     )
@@ -386,13 +386,13 @@ def delay_request(
 ) -> DelayRequest:
     """Serve the n-th request to an API, and those behind it on its connection, `delay_ms` later."""
     return DelayRequest(
-        target=target,
+        target=as_target(target, DelayRequest.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
         delay_ms=delay_ms,
     )
@@ -412,12 +412,12 @@ def duplicate_request(
 ) -> DuplicateRequest:
     """Serve the n-th request to an API twice in succession, with one response."""
     return DuplicateRequest(
-        target=target,
+        target=as_target(target, DuplicateRequest.kind),
         api=api,
         nth=nth,
         count=count,
         probability=probability,
         client=client,
-        where=where,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        where=where,
         seconds=seconds,
     )

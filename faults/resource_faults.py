@@ -30,7 +30,7 @@ from .process_faults import Pause, ProcessFault, ended, hit_once, is_over, runni
 from .rules import all_fired, arm_once, armed_in, disarm, disarmed
 from .spec import Fault, Injection, Seconds
 from .system import PAUSED, RUNNING, System
-from .targets import Target
+from .targets import Target, as_target
 
 SHARE = 0.3
 PERIOD_MS = 100
@@ -197,19 +197,19 @@ def throttle_cpu(
     target: Target | int, *, share: float = SHARE, period_ms: int = PERIOD_MS, seconds: Seconds | None = None
 ) -> ThrottleCpu:
     """Let a broker run for `share` of the time only."""
-    return ThrottleCpu(target=target, share=share, period_ms=period_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return ThrottleCpu(target=as_target(target, ThrottleCpu.kind), share=share, period_ms=period_ms, seconds=seconds)
 
 
 @checked
 def exhaust_descriptors(target: Target | int, *, seconds: Seconds | None = None) -> ExhaustDescriptors:
     """Let a broker open no further file and accept no further connection."""
-    return ExhaustDescriptors(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return ExhaustDescriptors(target=as_target(target, ExhaustDescriptors.kind), seconds=seconds)
 
 
 @checked
 def limit_memory(target: Target | int, *, spare_bytes: int = 0, seconds: Seconds | None = None) -> LimitMemory:
     """Let a broker get no more memory than it has and `spare_bytes`; it ends when it needs more, and starts again."""
-    return LimitMemory(target=target, spare_bytes=spare_bytes, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return LimitMemory(target=as_target(target, LimitMemory.kind), spare_bytes=spare_bytes, seconds=seconds)
 
 
 @checked
@@ -220,4 +220,4 @@ def exhaust_connections(
 
     The broker needs a `max.connections` below `most`; clients that are connected go on.
     """
-    return ExhaustConnections(target=target, most=most, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return ExhaustConnections(target=as_target(target, ExhaustConnections.kind), most=most, seconds=seconds)

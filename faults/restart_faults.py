@@ -29,7 +29,7 @@ from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
 from .spec import Fault, Injection, Seconds, amount_within, least_and_most
 from .system import DEAD, PAUSED, RUNNING, STARTING, BrokerControl, ClusterSnapshot, System
-from .targets import Target, all_brokers
+from .targets import Target, all_brokers, as_target
 
 ALIVE_S = (0.0, 1.0)
 """Some crashes come before the broker serves, some after."""
@@ -343,13 +343,13 @@ def rolling_restart(
     target: Target | int = all_brokers, *, kill: bool = False, await_isr: bool = True
 ) -> RollingRestart:
     """Restart each broker in turn; the next when the last is back in its ISRs (`await_isr=False`: when it runs)."""
-    return RollingRestart(target=target, kill=kill, await_isr=await_isr)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return RollingRestart(target=as_target(target, RollingRestart.kind), kill=kill, await_isr=await_isr)
 
 
 @checked
 def crash_loop(target: Target | int, *, alive_s: Seconds = ALIVE_S, seconds: Seconds | None = None) -> CrashLoop:
     """Kill a broker, and again `alive_s` after each start; at least two crashes, and as many as fit in `seconds`."""
-    return CrashLoop(target=target, alive_s=alive_s, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return CrashLoop(target=as_target(target, CrashLoop.kind), alive_s=alive_s, seconds=seconds)
 
 
 @checked
@@ -360,10 +360,12 @@ def crash_during_recovery(
 
     `clean=True`: it is not killed at first, it gets a SIGTERM (a controlled shutdown).
     """
-    return CrashDuringRecovery(target=target, crashes=crashes, clean=clean, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return CrashDuringRecovery(
+        target=as_target(target, CrashDuringRecovery.kind), crashes=crashes, clean=clean, seconds=seconds
+    )
 
 
 @checked
 def slow_start(target: Target | int, *, seconds: Seconds | None = None) -> SlowStart:
     """Kill a broker, and pause it for `seconds` while it starts."""
-    return SlowStart(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return SlowStart(target=as_target(target, SlowStart.kind), seconds=seconds)
