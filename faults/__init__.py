@@ -88,6 +88,7 @@ from .roles import Role as Role
 from .schedule import Schedule as Schedule
 from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault
+from .spec import Hold as Hold
 from .spec import Injection as Injection
 from .system import System as System
 from .targets import Target as Target

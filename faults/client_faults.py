@@ -119,6 +119,7 @@ class HijackTransactionalId(ClientFault):
     """A second producer with the user's transactional id, which fences the first one."""
 
     kind: ClassVar[str] = "hijack_transactional_id"
+    drawable: ClassVar[bool] = False
     named_by: ClassVar[str] = "transactional_id"
     seconds: Seconds | None = 0.0
     transactional_id: str
@@ -134,6 +135,7 @@ class RebalanceStorm(ClientFault):
     """A member that joins the group and leaves it, again and again."""
 
     kind: ClassVar[str] = "rebalance_storm"
+    drawable: ClassVar[bool] = False
     named_by: ClassVar[str] = "group"
     group: str
     every_s: Seconds = STORM_S
@@ -161,6 +163,7 @@ class StuckConsumer(ClientFault):
     """A member that holds partitions and does nothing with them."""
 
     kind: ClassVar[str] = "stuck_consumer"
+    drawable: ClassVar[bool] = False
     named_by: ClassVar[str] = "group"
     group: str
 
@@ -175,6 +178,7 @@ class IsolateClient(NamedFault):
     """No byte passes between the brokers and the clients whose `client.id` matches `client`."""
 
     kind: ClassVar[str] = "isolate_client"
+    drawable: ClassVar[bool] = False
     named_by: ClassVar[str] = "client"
     needs: ClassVar[frozenset[str]] = frozenset({"client-links"})
     client: str

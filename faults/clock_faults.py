@@ -83,6 +83,7 @@ class JumpClock(ClockFault):
     """The clock shows `by_s` more."""
 
     kind: ClassVar[str] = "jump_clock"
+    words: ClassVar[str] = "had a clock that jumped"
     by_s: Seconds = JUMP_S
 
     def __post_init__(self) -> None:
@@ -100,6 +101,7 @@ class SkewClock(ClockFault):
     """The clock runs `rate` times as fast."""
 
     kind: ClassVar[str] = "skew_clock"
+    words: ClassVar[str] = "had a clock of another speed"
     rate: Rate = SKEW_RATES
 
     def __post_init__(self) -> None:
@@ -123,6 +125,7 @@ class FreezeClock(ClockFault):
     """The clock does not move."""
 
     kind: ClassVar[str] = "freeze_clock"
+    words: ClassVar[str] = "had a clock that stood still"
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Nothing is drawn."""
@@ -135,6 +138,7 @@ class StrobeClock(ClockFault):
     """The clock alternates between the true time and another one."""
 
     kind: ClassVar[str] = "strobe_clock"
+    words: ClassVar[str] = "had a clock that jumped forth and back"
     by_s: Seconds = JUMP_S
     period_ms: Milliseconds = STROBE_MS
 

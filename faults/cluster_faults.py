@@ -65,6 +65,8 @@ class ElectController(OperatorFault):
     """A forced election of the controller; the same broker may win it."""
 
     kind: ClassVar[str] = "elect_controller"
+    words: ClassVar[str] = "took part in an election of the controller"
+    at_once: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"registry-operations"})
     has_fixed_target: ClassVar[bool] = True
     target: Target = controller()  # noqa: RUF009 - a frozen value
@@ -100,6 +102,7 @@ class ZombieController(Pause):
     """A controller that is paused until another is elected, and resumes."""
 
     kind: ClassVar[str] = "zombie_controller"
+    words: ClassVar[str] = "was paused while it was the controller"
     has_fixed_target: ClassVar[bool] = True
     effect_timeout_ms: ClassVar[int] = 60_000
     target: Target = controller()  # noqa: RUF009 - a frozen value
@@ -120,6 +123,9 @@ class ExpireSession(Fault):
     """A broker that lives and loses its session; in a step that overlaps others, also the session of a dead broker."""
 
     kind: ClassVar[str] = "expire_session"
+    words: ClassVar[str] = "lost its session"
+    at_once: ClassVar[bool] = True
+    moves_leaders: ClassVar[bool] = True
     reaches_dead: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"registry-operations", "process"})
     seconds: Seconds | None = 0.0
@@ -239,6 +245,7 @@ class MoveLeader(PartitionFault):
     """Let another member of the ISR lead the partition."""
 
     kind: ClassVar[str] = "move_leader"
+    drawable: ClassVar[bool] = False
 
     def draw_replicas(
         self,
@@ -277,6 +284,7 @@ class Reassign(PartitionFault):
     """Move one replica of the partition to a broker that has none."""
 
     kind: ClassVar[str] = "reassign"
+    drawable: ClassVar[bool] = False
 
     def draw_replicas(
         self,

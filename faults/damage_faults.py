@@ -56,6 +56,7 @@ class DamageDisk(Terminate):
     """SIGKILL (for checkpoints SIGTERM), damaged files, and a start."""
 
     kind: ClassVar[str] = "damage_disk"
+    words: ClassVar[str] = "was shut down, and files of its disk were damaged"
     needs: ClassVar[frozenset[str]] = frozenset({"process", "disk-damage"})
     damage: str = ""
 

@@ -32,7 +32,7 @@ from .client_faults import NamedFault, checked_name, listed
 from .errors import ConfigError, TargetError, nearest
 from .evidence import Evidence
 from .network_faults import CLIENTS, MODES, SLOW_LINK_MS, THROTTLE_BYTES_PER_S, BytesPerSecond
-from .spec import Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, LinkControl, LinkStatus, System
 
 PEERS = (CLIENTS,)
@@ -146,6 +146,9 @@ class IsolateDependency(DependencyFault):
     """Nothing passes between the dependency and its clients."""
 
     kind: ClassVar[str] = "isolate_dependency"
+    words: ClassVar[str] = "was cut off from its clients"
+    holds: ClassVar[Hold | None] = Hold.ISOLATED
+    lane_words: ClassVar[str] = "cut off"
     written: ClassVar[str] = "isolate"
     heals_by: str | None = None
 
@@ -170,8 +173,16 @@ class CutDependency(IsolateDependency):
     """Nothing passes in one direction: to the dependency ("in"), or from it ("out")."""
 
     kind: ClassVar[str] = "cut_dependency"
+    words: ClassVar[str] = "was cut off from its clients in one direction"
+    lane_words: ClassVar[str] = "cut off one way"
     written: ClassVar[str] = "cut"
     direction: str | None = None
+
+    @classmethod
+    def words_for(cls, details: Mapping[str, Any]) -> str:
+        """Say what the direction means for the dependency."""
+        by_direction = {"in": "received nothing from its clients", "out": "could send nothing to its clients"}
+        return by_direction.get(str(details.get("direction")), cls.words)
 
     def __post_init__(self) -> None:
         IsolateDependency.__post_init__(self)
@@ -189,6 +200,8 @@ class SlowDependency(DependencyFault):
     """What the dependency sends arrives late."""
 
     kind: ClassVar[str] = "slow_dependency"
+    words: ClassVar[str] = "sent late"
+    holds: ClassVar[Hold | None] = Hold.SLOW
     written: ClassVar[str] = "slow_link"
     delay_ms: Milliseconds = SLOW_LINK_MS
 
@@ -217,6 +230,9 @@ class ThrottleDependency(DependencyFault):
     """The dependency sends slowly."""
 
     kind: ClassVar[str] = "throttle_dependency"
+    words: ClassVar[str] = "sent slowly"
+    holds: ClassVar[Hold | None] = Hold.SLOW
+    lane_words: ClassVar[str] = "throttled"
     written: ClassVar[str] = "throttle"
     bytes_per_s: BytesPerSecond = THROTTLE_BYTES_PER_S
 
@@ -245,6 +261,9 @@ class HalfOpenDependency(DependencyFault):
     """The connections that are open carry nothing any more; new ones do."""
 
     kind: ClassVar[str] = "half_open_dependency"
+    words: ClassVar[str] = "had connections that carried nothing any more"
+    holds: ClassVar[Hold | None] = Hold.ISOLATED
+    lane_words: ClassVar[str] = "half-open"
     written: ClassVar[str] = "half_open"
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -262,6 +281,9 @@ class ResetDependency(DependencyFault):
     """The connections with the dependency are reset once; both sides may connect again at once."""
 
     kind: ClassVar[str] = "reset_dependency"
+    words: ClassVar[str] = "lost its connections"
+    at_once: ClassVar[bool] = True
+    lane_words: ClassVar[str] = "connections were reset"
     written: ClassVar[str] = "reset"
     seconds: Seconds | None = 0.0
 

@@ -26,7 +26,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
@@ -43,6 +43,7 @@ class PowerLoss(Kill):
     """SIGKILL, and everything that was not fsynced may vanish or tear; healed by starting the broker again."""
 
     kind: ClassVar[str] = "power_loss"
+    words: ClassVar[str] = "lost power"
     kept_fraction: float | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +88,8 @@ class Wipe(Kill):
     """SIGKILL, and the data folders are empty when the broker is started again."""
 
     kind: ClassVar[str] = "wipe"
+    words: ClassVar[str] = "was killed and lost its data"
+    drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"wipe", "process"})
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -106,6 +109,9 @@ class DiskError(ProcessFault):
     """From the n-th call of an operation on a path like `path` on: an error, a delay, or both."""
 
     kind: ClassVar[str] = "disk_error"
+    words: ClassVar[str] = "had a disk that failed"
+    moves_leaders: ClassVar[bool] = True
+    drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"disk-errors", "process"})
     waits_for_traffic: ClassVar[bool] = True
     operation: str = "write"
@@ -192,6 +198,8 @@ class SlowDisk(ProcessFault):
     """Every write and fsync takes `delay_ms` longer; the broker continues to serve, late."""
 
     kind: ClassVar[str] = "slow_disk"
+    words: ClassVar[str] = "had a slow disk"
+    holds: ClassVar[Hold | None] = Hold.SLOW
     needs: ClassVar[frozenset[str]] = frozenset({"slow-disk"})
     waits_for_traffic: ClassVar[bool] = True
     delay_ms: Milliseconds = SLOW_DISK_MS

@@ -40,6 +40,9 @@ class UncleanElection(ProcessFault):
     """Let a replica outside the ISR lead the partition."""
 
     kind: ClassVar[str] = "unclean_election"
+    words: ClassVar[str] = "took part in an unclean election"
+    moves_leaders: ClassVar[bool] = True
+    drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"process", "reassignments"})
     effect_timeout_ms: ClassVar[int] = 120_000
     seconds: Seconds | None = LEADS_S

@@ -25,7 +25,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, running_again, shown, start_again, statuses
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, Hold, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
@@ -56,6 +56,10 @@ class Failpoint(ProcessFault):
     """Arm a failpoint on each broker of the target."""
 
     kind: ClassVar[str] = "failpoint"
+    words: ClassVar[str] = "was hit at a failpoint"
+    holds: ClassVar[Hold | None] = Hold.DEAD  # by its usual action, a crash; the mark does not say so
+    own_mark: ClassVar[str] = "●"
+    drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"failpoints", "process"})
     waits_for_traffic: ClassVar[bool] = True
     point: str = ""
@@ -137,6 +141,7 @@ class FailpointAtStart(ProcessFault):
     """End each broker of the target, and start it with an armed failpoint, until it was hit `times` times."""
 
     kind: ClassVar[str] = "failpoint_at_start"
+    words: ClassVar[str] = "was hit at a failpoint of its start"
     needs: ClassVar[frozenset[str]] = frozenset({"failpoints", "process"})
     effect_timeout_ms: ClassVar[int] = 60_000
     point: str | None = None

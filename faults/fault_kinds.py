@@ -123,6 +123,11 @@ def fault_kind(name: str) -> type[Fault] | None:
     return FAULTS.get(name) or extension_kinds().get(name)
 
 
+def recorded_kind(name: str) -> type[Fault]:
+    """Return the class of a recorded kind, for what it says of itself; `Fault` where its distribution is missing."""
+    return fault_kind(name) or Fault
+
+
 def extension_kinds() -> Mapping[str, type[Fault]]:
     """Return the faults of extensions, by kind; the first call loads all extensions."""
     from .extensions import added_faults

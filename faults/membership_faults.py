@@ -82,6 +82,8 @@ class AddBroker(Fault):
     """One more broker, which gets replicas of some partitions."""
 
     kind: ClassVar[str] = "add_broker"
+    words: ClassVar[str] = "was added"
+    at_once: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"more-brokers", "reassignments"})
     has_fixed_target: ClassVar[bool] = True
     effect_timeout_ms: ClassVar[int] = 120_000
@@ -193,6 +195,7 @@ class RemoveBroker(ProcessFault):
     """A broker whose replicas move away, and which shuts down in order."""
 
     kind: ClassVar[str] = "remove_broker"
+    words: ClassVar[str] = "was removed"
     needs: ClassVar[frozenset[str]] = frozenset({"process", "reassignments"})
     effect_timeout_ms: ClassVar[int] = 120_000
 

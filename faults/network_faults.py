@@ -23,7 +23,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
@@ -31,7 +31,7 @@ from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
-from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
 
@@ -117,6 +117,9 @@ class Isolate(LinkFault):
     """Cut a broker off from the other brokers and the registry (`clients=True`: from clients as well)."""
 
     kind: ClassVar[str] = "isolate"
+    words: ClassVar[str] = "was isolated"
+    holds: ClassVar[Hold | None] = Hold.ISOLATED
+    moves_leaders: ClassVar[bool] = True
     directions: ClassVar[tuple[str | None, ...]] = DIRECTIONS
     direction: str | None = "both"
     heals_by: str | None = None
@@ -128,6 +131,11 @@ class Isolate(LinkFault):
             raise ConfigError(f"{self.kind}(direction={self.direction!r}): expected {allowed}")
         if self.heals_by not in (None, *MODES):
             raise ConfigError(f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}")
+
+    @classmethod
+    def simulated(cls, role: Target, rng: random.Random) -> Self:
+        """Draw its parameters as well."""
+        return cls(target=role, clients=rng.random() < 0.5)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals."""
@@ -151,8 +159,14 @@ class OneWayCut(Isolate):
     """Isolate in one direction: its peers receive nothing ("out"), or it receives nothing ("in")."""
 
     kind: ClassVar[str] = "cut"
+    words: ClassVar[str] = "was cut off in one direction"
     directions: ClassVar[tuple[str | None, ...]] = ("in", "out", None)
     direction: str | None = None
+
+    @classmethod
+    def simulated(cls, role: Target, rng: random.Random) -> Self:
+        """Draw its parameters as well."""
+        return cls(target=role, peers=rng.choice(("any", "all")))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals, and the direction."""
@@ -165,12 +179,19 @@ class SlowLink(LinkFault):
     """A broker sends late to brokers and registry (`clients=True`: to clients as well)."""
 
     kind: ClassVar[str] = "slow_link"
+    words: ClassVar[str] = "had slow links"
+    holds: ClassVar[Hold | None] = Hold.SLOW
     delay_ms: Milliseconds = SLOW_LINK_MS
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
         checked = amount_within(self.delay_ms, DELAY_MS_MOST, "slow_link(delay_ms")
         object.__setattr__(self, "delay_ms", checked)
+
+    @classmethod
+    def simulated(cls, role: Target, rng: random.Random) -> Self:
+        """Draw its parameters as well."""
+        return cls(target=role, delay_ms=rng.choice((30.0, 150.0, 600.0)), peers=rng.choice(("any", "all")))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the delay."""
@@ -192,6 +213,8 @@ class Throttle(LinkFault):
     """A broker sends slowly to brokers and registry (`clients=True`: to clients as well)."""
 
     kind: ClassVar[str] = "throttle"
+    words: ClassVar[str] = "sent slowly"
+    holds: ClassVar[Hold | None] = Hold.SLOW
     bytes_per_s: BytesPerSecond = THROTTLE_BYTES_PER_S
 
     def __post_init__(self) -> None:
@@ -219,12 +242,19 @@ class Reset(LinkFault):
     """Reset a broker's connections once (`clients=True`: those of clients as well); there is nothing to heal."""
 
     kind: ClassVar[str] = "reset"
+    words: ClassVar[str] = "lost its connections"
+    at_once: ClassVar[bool] = True
     seconds: Seconds | None = 0.0
 
     @property
     def disturbs(self) -> bool:
         """False: every broker continues to serve."""
         return False
+
+    @classmethod
+    def simulated(cls, role: Target, rng: random.Random) -> Self:
+        """Draw its parameters as well."""
+        return cls(target=role, clients=rng.random() < 0.5)
 
     def inject(self, system: System, injection: Injection) -> None:
         """Reset them, once on each broker."""

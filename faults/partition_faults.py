@@ -28,7 +28,7 @@ from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .network_faults import CLIENTS, MODES, REGISTRY_PEER, LinkFault, observed, remove_rules
 from .process_faults import hit_once
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, Hold, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
 
@@ -137,6 +137,8 @@ class Disconnect(Partition):
     """Cut the links between the brokers of `target` and those of `peer`, or the registry."""
 
     kind: ClassVar[str] = "disconnect"
+    words: ClassVar[str] = "was cut off from some brokers"
+    drawable: ClassVar[bool] = False
     has_fixed_target: ClassVar[bool] = False
     peer: Target
 
@@ -180,6 +182,8 @@ class Halves(Partition):
     """Two halves of the cluster that do not reach each other."""
 
     kind: ClassVar[str] = "halves"
+    words: ClassVar[str] = "was cut off from some brokers"
+    drawable: ClassVar[bool] = False
     clients: bool = False
     registry_side: str = "larger"
 
@@ -213,6 +217,8 @@ class Bridge(Partition):
     """Two halves that do not reach each other, and a broker that reaches both."""
 
     kind: ClassVar[str] = "bridge"
+    words: ClassVar[str] = "was cut off from some brokers"
+    drawable: ClassVar[bool] = False
     brokers_least: ClassVar[int] = 3
 
     def brokers_at_once(self, brokers: int) -> int:
@@ -232,6 +238,8 @@ class MajoritiesRing(Partition):
     """Each broker receives from a majority, itself included; each majority is another one."""
 
     kind: ClassVar[str] = "majorities_ring"
+    words: ClassVar[str] = "was cut off from some brokers"
+    drawable: ClassVar[bool] = False
     direction: ClassVar[str] = "in"
     brokers_least: ClassVar[int] = 3
 
@@ -252,6 +260,8 @@ class HalfOpen(LinkFault):
     """The open connections of a broker carry nothing any more; new ones do."""
 
     kind: ClassVar[str] = "half_open"
+    words: ClassVar[str] = "had connections that carried nothing any more"
+    holds: ClassVar[Hold | None] = Hold.ISOLATED
     needs: ClassVar[frozenset[str]] = frozenset({"half-open", "links", "process"})
 
     def capabilities(self) -> frozenset[str]:

@@ -12,27 +12,14 @@ record, so that a cap of all brokers is valid for it: liveness is checked only a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
-from .cluster_faults import ElectController, ExpireSession, ZombieController
-from .damage_faults import DamageDisk
-from .dependency_faults import DEPENDENCY_FAULTS
-from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError, nearest
-from .failpoint_faults import FailpointAtStart
 from .fault_kinds import FAULTS, OWN_KINDS, extension_kinds, fault_kind
-from .membership_faults import AddBroker, RemoveBroker
-from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
-from .partition_faults import HalfOpen
-from .process_faults import Kill, Pause, Restart, Terminate
-from .program_faults import KillProgram, PauseProgram, TerminateProgram
-from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import DelayRequest, DuplicateRequest, FailResponse, LoseRequest, LoseResponse, RequestFault
-from .resource_faults import ExhaustDescriptors, ThrottleCpu
-from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
+from .network_faults import Reset
+from .process_faults import Kill
 from .schedule import Schedule, ScheduledFault, timed_step
 from .spec import Fault, Seconds
 from .targets import Target, TopicLike, all_brokers, controller, follower, group_coordinator, leader, one
@@ -83,51 +70,7 @@ def _least_ms(fault: Fault) -> float:
     return 250.0 if least is None else max(50.0, least * 1000)
 
 
-RANDOM_FAULTS: Mapping[str, type[Fault]] = {
-    fault.kind: fault
-    for fault in (
-        Kill,
-        Pause,
-        Isolate,
-        Terminate,
-        PowerLoss,
-        OneWayCut,
-        SlowLink,
-        Restart,
-        RestartRegistry,
-        PauseRegistry,
-        Reset,
-        SlowDisk,
-        Throttle,
-        LoseResponse,
-        FailResponse,
-        LoseRequest,
-        DelayRequest,
-        DuplicateRequest,
-        RollingRestart,
-        CrashLoop,
-        CrashDuringRecovery,
-        SlowStart,
-        HalfOpen,
-        ElectController,
-        ZombieController,
-        ExpireSession,
-        DamageDisk,
-        JumpClock,
-        SkewClock,
-        FreezeClock,
-        StrobeClock,
-        ThrottleCpu,
-        ExhaustDescriptors,
-        FailpointAtStart,
-        AddBroker,
-        RemoveBroker,
-        KillProgram,
-        PauseProgram,
-        TerminateProgram,
-        *DEPENDENCY_FAULTS,
-    )
-}
+RANDOM_FAULTS: Mapping[str, type[Fault]] = {name: kind for name, kind in FAULTS.items() if kind.drawable}
 """Kinds that need no more than a target; partitions of several brokers are written out, with the cap that they need."""
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 ALL_RANDOM = (
@@ -156,7 +99,7 @@ def possible_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tuple[
         name
         for name, kind in found
         if kind is None  # `random_schedule` refuses it
-        or _random_fault(kind, one, None).capabilities() <= capabilities
+        or kind.drawn(one).capabilities() <= capabilities
     )
 
 
@@ -165,7 +108,7 @@ def drawable_kind(name: str) -> type[Fault] | None:
     if name in RANDOM_FAULTS or name in OWN_KINDS:
         return RANDOM_FAULTS.get(name)
     kind = fault_kind(name)
-    return kind if kind is not None and not _missing_parameters(kind) else None
+    return kind if kind is not None and kind.drawable and not _missing_parameters(kind) else None
 
 
 def _missing_parameters(kind: type[Fault]) -> list[str]:
@@ -225,7 +168,7 @@ def random_schedule(
     planned_ms = 0.0
     while planned_ms < duration_s * 1000:
         kind = _drawable(rng.choice(drawn))
-        fault = _random_fault(kind, _random_role(rng, topics, groups), seconds)
+        fault = kind.drawn(_random_role(rng, topics, groups), seconds)
         # The first fault must fire: a run without any fault proves nothing.
         step = ScheduledFault(id=str(first_id + len(steps)), fault=fault, required=not steps)
         if cap > 1:
@@ -239,18 +182,9 @@ def random_schedule(
     return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes)
 
 
-def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> Fault:
-    if issubclass(kind, RequestFault):
-        return kind()  # of any broker: a follower gets no Produce
-    given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-    if next(row for row in fields(kind) if row.name == "target").default is MISSING:
-        given["target"] = role
-    return kind(**given)
-
-
 def drawn_fault(kind: str, role: Target, seconds: Seconds | None = None) -> Fault:
     """Return a random fault of `kind`, as `random_schedule` draws it for `role`."""
-    return _random_fault(_drawable(kind), role, seconds)
+    return _drawable(kind).drawn(role, seconds)
 
 
 def weighted_kinds(faults: Sequence[str] | Mapping[str, int]) -> list[str]:
@@ -356,15 +290,4 @@ def _drawn_fault(kind: str, rng: random.Random, topics: Sequence[TopicLike]) -> 
         role = leader(rng.choice(list(topics)))
     elif draw < 0.7:
         role = controller()
-    make = _DRAWN.get(kind)
-    return make(role, rng) if make is not None else _random_fault(_drawable(kind), role, None)
-
-
-_DRAWN: Mapping[str, Callable[[Target, random.Random], Fault]] = {
-    "isolate": lambda role, rng: Isolate(target=role, clients=rng.random() < 0.5),
-    "cut": lambda role, rng: OneWayCut(target=role, peers=rng.choice(("any", "all"))),
-    "slow_link": lambda role, rng: SlowLink(
-        target=role, delay_ms=rng.choice((30.0, 150.0, 600.0)), peers=rng.choice(("any", "all"))
-    ),
-    "reset": lambda role, rng: Reset(target=role, clients=rng.random() < 0.5),
-}
+    return _drawable(kind).simulated(role, rng)

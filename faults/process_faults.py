@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 
 from .evidence import Evidence
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, Hold, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
 from .targets import REGISTRY, Target, as_target, dependency_of
 
@@ -100,6 +100,10 @@ class Kill(ProcessFault):
     """SIGKILL; healed by starting the broker again. Its page cache survives, its memory does not."""
 
     kind: ClassVar[str] = "kill"
+    words: ClassVar[str] = "was killed"
+    holds: ClassVar[Hold | None] = Hold.DEAD
+    at_once: ClassVar[bool] = True
+    moves_leaders: ClassVar[bool] = True
     ends_process: ClassVar[bool] = True
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -123,6 +127,7 @@ class Terminate(Kill):
     """
 
     kind: ClassVar[str] = "terminate"
+    words: ClassVar[str] = "was shut down"
 
     def inject(self, system: System, injection: Injection) -> None:
         """Terminate each broker once."""
@@ -142,6 +147,8 @@ class Restart(Terminate):
     """Terminate, and start again as soon as the broker is dead (`kill=True`: with SIGKILL)."""
 
     kind: ClassVar[str] = "restart"
+    words: ClassVar[str] = "was restarted"
+    own_mark: ClassVar[str] = "↻"
     kill: bool = False
     seconds: Seconds | None = 0.0
 
@@ -155,6 +162,9 @@ class Pause(ProcessFault):
     """SIGSTOP, later SIGCONT: a long garbage collection. A broker whose session expires meanwhile is a zombie."""
 
     kind: ClassVar[str] = "pause"
+    words: ClassVar[str] = "was paused"
+    holds: ClassVar[Hold | None] = Hold.PAUSED
+    moves_leaders: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"pause"})
 
     def inject(self, system: System, injection: Injection) -> None:

@@ -26,7 +26,7 @@ from .evidence import Evidence
 from .process_faults import is_over
 from .request_checks import api_key
 from .rules import arm_once, disarm, disarmed, fired
-from .spec import Injection, Seconds
+from .spec import Hold, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, ProgramControl, System
 from .unreached import no_request
 
@@ -133,6 +133,8 @@ class KillProgram(EndingFault):
     """SIGKILL, now or at a request of the program's."""
 
     kind: ClassVar[str] = "kill_program"
+    words: ClassVar[str] = "was killed and dead"
+    holds: ClassVar[Hold | None] = Hold.DEAD
     waits_for_traffic: ClassVar[bool] = True
     before: str | int | None = None
     after: str | int | None = None
@@ -223,6 +225,8 @@ class TerminateProgram(EndingFault):
     """SIGTERM, and a start when it has ended; a program that does not end is killed at healing."""
 
     kind: ClassVar[str] = "terminate_program"
+    words: ClassVar[str] = "was shut down and dead"
+    holds: ClassVar[Hold | None] = Hold.DEAD
     effect_timeout_ms: ClassVar[int] = 30_000
     """How long the program may take to end."""
     seconds: Seconds | None = 0.0
@@ -247,6 +251,8 @@ class PauseProgram(ProgramFault):
     """SIGSTOP, later SIGCONT."""
 
     kind: ClassVar[str] = "pause_program"
+    words: ClassVar[str] = "was paused"
+    holds: ClassVar[Hold | None] = Hold.PAUSED
 
     def inject(self, system: System, injection: Injection) -> None:
         """Pause the program."""

@@ -88,6 +88,7 @@ class RestartRegistry(RegistryFault):
     """SIGKILL; healed by starting it again: sessions and nodes come from its log."""
 
     kind: ClassVar[str] = "restart_registry"
+    own_mark: ClassVar[str] = "↻"
 
     def hit(self, process: ProcessControl) -> None:
         """Kill it."""
@@ -108,6 +109,7 @@ class PauseRegistry(RegistryFault):
     """
 
     kind: ClassVar[str] = "pause_registry"
+    own_mark: ClassVar[str] = "‖"
 
     def hit(self, process: ProcessControl) -> None:
         """Pause it."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
@@ -66,6 +66,12 @@ class RequestFault(Fault):
     probability: float = 1.0
     client: str = "*"
     where: Where | None = field(default=None, hash=False)
+
+    @classmethod
+    def drawn(cls, role: Target, seconds: Seconds | None = None) -> Self:
+        """Return a fault of any broker's requests: a follower, for example, gets no Produce."""
+        del role, seconds
+        return cls()
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -153,6 +159,7 @@ class LoseResponse(RequestFault):
     """Lose responses to `api`; of requests that were served."""
 
     kind: ClassVar[str] = "lose_response"
+    words: ClassVar[str] = "lost responses"
     effect: ClassVar[str] = "lost"
     action: ClassVar[str] = "lose_response"
 
@@ -162,6 +169,7 @@ class FailResponse(RequestFault):
     """Serve requests to `api`, and respond with `error`."""
 
     kind: ClassVar[str] = "fail_response"
+    words: ClassVar[str] = "responded with errors to requests that took effect"
     effect: ClassVar[str] = "failed"
     action: ClassVar[str] = "fail_response"
     error: str = "REQUEST_TIMED_OUT"
@@ -184,6 +192,8 @@ class RefuseRequest(RequestFault):
     """Refuse requests to `api` with `error`."""
 
     kind: ClassVar[str] = "refuse_request"
+    words: ClassVar[str] = "refused requests"
+    drawable: ClassVar[bool] = False
     effect: ClassVar[str] = "refused"
     action: ClassVar[str] = "refuse"
     error: str = "NOT_ENOUGH_REPLICAS"
@@ -216,6 +226,7 @@ class LoseRequest(RequestFault):
     """Lose requests to `api`."""
 
     kind: ClassVar[str] = "lose_request"
+    words: ClassVar[str] = "lost requests"
     effect: ClassVar[str] = "lost"
     action: ClassVar[str] = "lose"
     silent: bool = False
@@ -229,6 +240,7 @@ class DelayRequest(RequestFault):
     """Serve requests to `api` late."""
 
     kind: ClassVar[str] = "delay_request"
+    words: ClassVar[str] = "served requests late"
     effect: ClassVar[str] = "delayed"
     action: ClassVar[str] = "delay"
     delay_ms: Milliseconds = REQUEST_DELAY_MS
@@ -253,6 +265,7 @@ class DuplicateRequest(RequestFault):
     """Serve requests to `api` twice."""
 
     kind: ClassVar[str] = "duplicate_request"
+    words: ClassVar[str] = "served requests twice"
     effect: ClassVar[str] = "duplicated"
     action: ClassVar[str] = "duplicate"
 

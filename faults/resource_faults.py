@@ -28,7 +28,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Pause, ProcessFault, ended, hit_once, is_over, running_again, shown, start_again, statuses
 from .rules import all_fired, arm_once, armed_in, disarm, disarmed
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, Hold, Injection, Seconds
 from .system import PAUSED, RUNNING, System
 from .targets import Target, as_target
 
@@ -46,6 +46,9 @@ class ThrottleCpu(Pause):
     """A broker that gets a share of the processor time."""
 
     kind: ClassVar[str] = "throttle_cpu"
+    words: ClassVar[str] = "had little CPU time"
+    holds: ClassVar[Hold | None] = Hold.SLOW
+    moves_leaders: ClassVar[bool] = False
     share: float = SHARE
     period_ms: int = PERIOD_MS
 
@@ -89,6 +92,7 @@ class ExhaustDescriptors(ProcessFault):
     """A broker without free file descriptors."""
 
     kind: ClassVar[str] = "exhaust_descriptors"
+    words: ClassVar[str] = "had no free file descriptor"
     needs: ClassVar[frozenset[str]] = frozenset({"descriptors", "process"})
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -123,6 +127,8 @@ class ExhaustConnections(Fault):
     """A broker that serves no new connection."""
 
     kind: ClassVar[str] = "exhaust_connections"
+    words: ClassVar[str] = "had no free connection"
+    drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"connections"})
     effect_timeout_ms: ClassVar[int] = 30_000
     most: int = CONNECTIONS
@@ -161,6 +167,8 @@ class LimitMemory(ProcessFault):
     """A broker that gets no more memory, and ends when it needs some."""
 
     kind: ClassVar[str] = "limit_memory"
+    words: ClassVar[str] = "had little memory"
+    drawable: ClassVar[bool] = False
     effect_timeout_ms: ClassVar[int] = 180_000
     """A broker reaches its limit only with enough traffic."""
     needs: ClassVar[frozenset[str]] = frozenset({"memory", "process"})

@@ -27,7 +27,7 @@ from harrow.cluster.argument_types import checked
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
-from .spec import Fault, Injection, Seconds, amount_within, least_and_most
+from .spec import Fault, Hold, Injection, Seconds, amount_within, least_and_most
 from .system import DEAD, PAUSED, RUNNING, STARTING, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
 
@@ -50,6 +50,8 @@ class RollingRestart(ProcessFault):
     """Restart the brokers of the target one after the other, in the order of their ids."""
 
     kind: ClassVar[str] = "rolling_restart"
+    words: ClassVar[str] = "was restarted, one broker after the other"
+    own_mark: ClassVar[str] = "↻"
     ends_process: ClassVar[bool] = True
     one_at_a_time: ClassVar[bool] = True
     target: Target = all_brokers
@@ -236,6 +238,8 @@ class CrashLoop(RepeatedStart):
     """A broker that is killed `alive_s` after each start."""
 
     kind: ClassVar[str] = "crash_loop"
+    words: ClassVar[str] = "crashed again and again"
+    holds: ClassVar[Hold | None] = Hold.DEAD
     alive_s: Seconds = ALIVE_S
 
     def __post_init__(self) -> None:
@@ -274,6 +278,8 @@ class CrashDuringRecovery(RepeatedStart):
     """A broker that is killed while it starts, `crashes` times; `clean`: after a controlled shutdown."""
 
     kind: ClassVar[str] = "crash_during_recovery"
+    words: ClassVar[str] = "crashed while it recovered its log"
+    holds: ClassVar[Hold | None] = Hold.DEAD
     crashes: int = 1
     clean: bool = False
 
@@ -313,6 +319,8 @@ class SlowStart(RepeatedStart):
     """A broker that is killed, and then starts slowly: it is paused before it serves."""
 
     kind: ClassVar[str] = "slow_start"
+    words: ClassVar[str] = "was killed and started slowly"
+    holds: ClassVar[Hold | None] = Hold.DEAD
     needs: ClassVar[frozenset[str]] = frozenset({"process", "pause"})
 
     def continues(self, start: _Start) -> bool:

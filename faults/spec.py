@@ -16,11 +16,12 @@ of code (`waits_for_traffic`) takes effect when the broker reaches it. Source: J
 from __future__ import annotations
 
 import abc
+import enum
 import functools
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Self
 
 from harrow.cluster.argument_types import check_fields
 
@@ -32,6 +33,24 @@ from .targets import DEPENDENCY, REGISTRY, Target, as_target, brokers_at_once
 Seconds = float | tuple[float, float]
 Milliseconds = float | tuple[float, float]
 DURATION_MAX_S = 3600.0
+
+
+class Hold(enum.StrEnum):
+    """The state in which a fault holds a broker, a program or a dependency while it lasts."""
+
+    DEAD = "dead"
+    PAUSED = "paused"
+    ISOLATED = "isolated"
+    SLOW = "slow"
+
+
+MARKS: Mapping[Hold | None, str] = {
+    Hold.DEAD: "✕",
+    Hold.PAUSED: "‖",
+    Hold.ISOLATED: "⊘",
+    Hold.SLOW: "≈",
+    None: "●",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +100,23 @@ class Fault(abc.ABC):
     """Whether its effect is one on the application itself, such as a program that it ends: it needs no traffic."""
     effect_timeout_ms: ClassVar[int] = 0
     """How long its effect may take at most, where that is longer than usual."""
+    drawable: ClassVar[bool] = True
+    """Whether random faults may draw it where all its fields have a default."""
+
+    # what reports, causes and searches say of it
+    holds: ClassVar[Hold | None] = None
+    """In which state it holds what it hit while it lasts; None: in none that a lane shows."""
+    words: ClassVar[str] = ""
+    """What happened to what it hit, after its name: "was killed". Empty: "was hit by the fault …"."""
+    at_once: ClassVar[bool] = False
+    """Whether `words` happened at a time; else from a time to a time."""
+    moves_leaders: ClassVar[bool] = False
+    """Whether another broker may lead its broker's partitions then; causes name such a fault before others."""
+    lane_words: ClassVar[str] = ""
+    """What the lane of a dependency or a program says while it lasts; empty: `holds`."""
+    own_mark: ClassVar[str] = ""
+    """Its sign in the picture of the terminal; empty: that of `holds`."""
+
     target: Target
     seconds: Seconds | None = None
 
@@ -108,6 +144,31 @@ class Fault(abc.ABC):
         """Print the call that makes it, for the examples of Hypothesis."""
         del cycle
         printer.text(str(self))
+
+    @classmethod
+    def mark(cls) -> str:
+        """Return its sign in the picture of the terminal: one character."""
+        return cls.own_mark or MARKS[cls.holds]
+
+    @classmethod
+    def words_for(cls, details: Mapping[str, Any]) -> str:
+        """Return `words`; `details`: what was drawn for the fault, such as the direction of a cut."""
+        del details
+        return cls.words
+
+    @classmethod
+    def drawn(cls, role: Target, seconds: Seconds | None = None) -> Self:
+        """Return a fault of this kind as random schedules draw it: on `role`, and for `seconds` where given."""
+        given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+        if next(row for row in fields(cls) if row.name == "target").default is MISSING:
+            given["target"] = role
+        return cls(**given)
+
+    @classmethod
+    def simulated(cls, role: Target, rng: random.Random) -> Self:
+        """Return a fault of this kind as the mix of simulations draws it; `rng` draws its parameters."""
+        del rng
+        return cls.drawn(role)
 
     @property
     def disturbs(self) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from harrow.cluster.host.tap import PRODUCED
-from harrow.faults.fault_kinds import fault_kind
+from harrow.faults.fault_kinds import recorded_kind
 
 from .. import run_folder
 from ..histories.request_rows import of_users, read_connections, spans_of_clients
@@ -33,7 +33,7 @@ Times = npt.NDArray[np.int64]
 
 def touched_faults(run: Path, windows: Sequence[FaultWindow], started_ns: int) -> set[str]:
     """Return the ids of those faults that touched a client; HarrowError or OSError for a file that cannot be read."""
-    touched = {window.id for window in windows if _of_a_program(window)}
+    touched = {window.id for window in windows if recorded_kind(window.kind).touches_programs}
     left = [window for window in windows if window.id not in touched]
     if not left:
         return touched
@@ -56,16 +56,6 @@ def acknowledged_before(run: Path, time_ns: int) -> bool:
     return False
 
 
-def _of_a_program(window: FaultWindow) -> bool:
-    kind = fault_kind(window.kind)
-    return kind is not None and kind.touches_programs
-
-
-def _ends_process(window: FaultWindow) -> bool:
-    kind = fault_kind(window.kind)
-    return kind is not None and kind.ends_process
-
-
 def _batches(run: Path, started_ns: int) -> tuple[Times, Times]:
     """Return when each batch of a client was made or asked for, and when its response left."""
     began, ended = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -84,5 +74,6 @@ def _ended_with_their_broker(run: Path, windows: Iterable[FaultWindow]) -> set[s
     return {
         window.id
         for window in windows
-        if _ends_process(window) and any(row.broker in window.nodes and row.opened_ns <= window.start_ns for row in cut)
+        if recorded_kind(window.kind).ends_process
+        and any(row.broker in window.nodes and row.opened_ns <= window.start_ns for row in cut)
     }

@@ -7,25 +7,15 @@ faults is not known, so that a lane has no state there. Lanes are bounded, and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from harrow.faults.fault_kinds import recorded_kind
 
 from ..histories.program_ends import ITSELF, ProgramEnd
 from ..histories.recorded_faults import RecordedFault, Row
 
 LANES_MOST = 20
 SPANS_MOST = 200
-STATES: Mapping[str, tuple[str, str]] = {
-    "isolate_dependency": ("isolated", "cut off"),
-    "cut_dependency": ("isolated", "cut off one way"),
-    "half_open_dependency": ("isolated", "half-open"),
-    "slow_dependency": ("slow", "slow"),
-    "throttle_dependency": ("slow", "throttled"),
-    "kill_program": ("dead", "dead"),
-    "terminate_program": ("dead", "dead"),
-    "pause_program": ("paused", "paused"),
-}
-"""By kind of fault: the state while it lasts, and what the lane says."""
-RESET = "reset_dependency"
 
 
 def lanes_beside(
@@ -41,12 +31,13 @@ def lanes_beside(
             continue
         lane = _lane(lanes, *fault.beside)
         begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
-        if fault.kind == RESET:
-            lane["marks"].append({"t": seconds(begin_ns), "text": "connections were reset"})
-        elif fault.kind in STATES and len(lane["spans"]) < SPANS_MOST:
-            state, text = STATES[fault.kind]
+        kind = recorded_kind(fault.kind)
+        if kind.at_once and kind.lane_words:
+            lane["marks"].append({"t": seconds(begin_ns), "text": kind.lane_words})
+        elif kind.holds is not None and len(lane["spans"]) < SPANS_MOST:
             end = end_s if fault.end_ns is None else seconds(fault.end_ns)
-            lane["spans"].append({"s": seconds(begin_ns), "e": end, "state": state, "text": text})
+            text = kind.lane_words or kind.holds.value
+            lane["spans"].append({"s": seconds(begin_ns), "e": end, "state": kind.holds.value, "text": text})
     for ended in ends:
         if ended.by == ITSELF and ended.ended_ns:
             lane = _lane(lanes, "program", ended.name)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harrow.faults.fault_kinds import recorded_kind
+
 from .picture import build_model
 
 if TYPE_CHECKING:
@@ -23,26 +25,6 @@ MARGIN = 14
 LABEL = 11
 """Columns of the words before a row."""
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
-MARKS = {
-    "kill": "✕",
-    "terminate": "✕",
-    "restart": "↻",
-    "pause": "‖",
-    "isolate": "⊘",
-    "cut": "⊘",
-    "slow_link": "≈",
-    "throttle": "≈",
-    "restart_registry": "↻",
-    "pause_registry": "‖",
-    "kill_program": "✕",
-    "terminate_program": "✕",
-    "pause_program": "‖",
-    "isolate_dependency": "⊘",
-    "cut_dependency": "⊘",
-    "half_open_dependency": "⊘",
-    "slow_dependency": "≈",
-    "throttle_dependency": "≈",
-}
 FAULTS_MOST = 8
 KINDS_MOST = 6
 REASONS_MOST = 5
@@ -152,7 +134,7 @@ def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -
         for cell in range(_cell(fault["s"], duration, width), _cell(fault["e"], duration, width) + 1):
             row[cell] = "─"
     for fault in happened:
-        row[_cell(fault["s"], duration, width)] = MARKS.get(fault["kind"], "●")
+        row[_cell(fault["s"], duration, width)] = recorded_kind(fault["kind"]).mark()
     return "".join(row)
 
 
@@ -168,7 +150,7 @@ def _faults(model: dict[str, Any]) -> list[Text]:
         where = f"broker {where}" if where else fault["beside"] or "the registry"
         until = f"{fault['e']:.2f} s" if fault["healed"] else "the end"
         proof = "" if fault["effect"] is not None else "  (its effect was not proved)"
-        sign = MARKS.get(fault["kind"], "●")
+        sign = recorded_kind(fault["kind"]).mark()
         text = f"{sign} {fault['label']} on {where}, {fault['s']:.2f} s to {until}{proof}"
         lines.append(_row("", text))
     if len(happened) > FAULTS_MOST:

@@ -19,7 +19,8 @@ from itertools import pairwise
 from typing import Any
 
 from harrow.cluster.planting import PLANTED_EVENT
-from harrow.faults.fault_kinds import fault_kind
+from harrow.faults.fault_kinds import recorded_kind
+from harrow.faults.spec import Hold
 
 from ..histories.recorded_faults import RecordedFault, Row, json_lines
 from .recorded_run import RecordedRun
@@ -206,11 +207,11 @@ class Timeline:
         if at < self.end_s:
             spans.append({"s": at, "e": self.end_s, "state": "up"})
         for fault in self._faults:
-            if fault.kind in ("pause", "isolate", "cut") and broker in fault.nodes:
+            holds = recorded_kind(fault.kind).holds
+            if holds in (Hold.PAUSED, Hold.ISOLATED) and broker in fault.nodes:
                 begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
-                state = "paused" if fault.kind == "pause" else "isolated"
-                spans.append({"s": self.seconds(begin_ns), "e": end, "state": state})
+                spans.append({"s": self.seconds(begin_ns), "e": end, "state": holds.value})
         spans = [{**span, "s": max(span["s"], 0.0)} for span in spans if span["e"] > 0]
         return {"id": broker, "spans": spans, "marks": self._marks.get(broker, [])}
 
@@ -294,8 +295,8 @@ def _is_crash(event: str, row: Row) -> bool:
 
 def _ends_processes(fault: RecordedFault) -> bool:
     """Whether it ended the processes of all its brokers when it took effect."""
-    kind = fault_kind(fault.kind)
-    return kind is not None and kind.ends_process and not kind.one_at_a_time
+    kind = recorded_kind(fault.kind)
+    return kind.ends_process and not kind.one_at_a_time
 
 
 def _order(row: Row) -> float:

@@ -18,7 +18,7 @@ in which order is the coverage, and not which lines of code ran.
                                             `=`: both hit one broker; `h`: the first fault had just been healed
 
 The first letter of a partition's feature is its topic: source (`s`), output (`b`), internal (`k`). `!`: within
-`SOON_MS`. Letters of `CONDITIONS` say what holds a broker.
+`SOON_MS`. Letters of `LETTERS` say what holds a broker.
 Pure functions of the trace: nothing here may fail, and the same trace gives the same coverage.
 """
 
@@ -30,31 +30,18 @@ from typing import Any, Final
 
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.faults.failpoint_faults import Failpoint
+from harrow.faults.fault_kinds import recorded_kind
 from harrow.faults.request_faults import RequestFault
 from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.spec import Hold
 
 from ..run_settings import SINK, TOPIC
 
 Event = tuple[int, str, str, dict[str, Any]]
 """Time in nanoseconds, host, event, fields."""
 TOPIC_LETTERS: Final[Mapping[str, str]] = {TOPIC: "s", SINK: "b", OFFSETS.name: "k", TRANSACTIONS.name: "k"}
-CONDITIONS: Final[Mapping[str, str]] = {
-    "kill": "x",
-    "power_loss": "x",
-    "terminate": "x",
-    "restart": "x",
-    "failpoint": "x",
-    "pause": "p",
-    "isolate": "c",
-    "cut": "c",
-    "slow_link": "s",
-    "throttle": "s",
-    "slow_disk": "s",
-    "half_open": "c",
-    "crash_during_recovery": "x",
-    "zombie_controller": "p",
-}
-"""Kinds of faults that hold a broker: it is dead, paused, cut off or slow."""
+LETTERS: Final[Mapping[Hold, str]] = {Hold.DEAD: "x", Hold.PAUSED: "p", Hold.ISOLATED: "c", Hold.SLOW: "s"}
+"""What a fault does to its brokers, by `Fault.holds`."""
 REPLICAS = 3
 NS_PER_MS = 1_000_000
 JUST_MS = 600
@@ -121,6 +108,12 @@ def kind_of(kind: str, step: ScheduledFault | None) -> str:
     return f"{kind}/{fault.point}" if isinstance(fault, Failpoint) else kind
 
 
+def letter_of(kind: str) -> str:
+    """Return what a kind of fault does to its brokers; the kind itself, where it does not hold them."""
+    holds = recorded_kind(kind).holds
+    return kind if holds is None else LETTERS[holds]
+
+
 @dataclass(slots=True)
 class PartitionSeen:
     """What the trace has said of one partition so far."""
@@ -153,7 +146,7 @@ class FaultSeen:
 
     kind: str
     letter: str
-    """What it does to its brokers (`CONDITIONS`); the kind, where it does not hold them."""
+    """What it does to its brokers (`LETTERS`); the kind, where it does not hold them."""
     role: str
     nodes: frozenset[int]
     at_ms: int
@@ -170,7 +163,7 @@ class TraceReader:
     _states: dict[str, StateSeen] = field(default_factory=dict[Any, Any])
     _faults: dict[str, FaultSeen] = field(default_factory=dict[Any, Any])
     _held: dict[int, str] = field(default_factory=dict[Any, Any])
-    """What holds each broker: a letter of `CONDITIONS`."""
+    """What holds each broker: one of `LETTERS`."""
     _controller: int = 0
     _expired_ms: int = LONG_AGO_MS
     _traffic_ms: int | None = None
@@ -323,7 +316,7 @@ class TraceReader:
             self._traffic_ms = at_ms - step.fired_ms
         kind = kind_of(str(fields["fault"]), step)
         role = "all" if len(nodes) > 1 else self._role(min(nodes, default=0))
-        fault = FaultSeen(kind, CONDITIONS.get(str(fields["fault"]), str(fields["fault"])), role, nodes, at_ms)
+        fault = FaultSeen(kind, letter_of(str(fields["fault"])), role, nodes, at_ms)
         add = self.features.add
         add(f"f|{kind}:{role}")
         if len(nodes) <= 1:

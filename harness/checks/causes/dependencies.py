@@ -6,7 +6,9 @@ records in retry topics it is known when they were due: the sentence counts the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+
+from harrow.faults.fault_kinds import recorded_kind
 
 from ...histories.recorded_faults import RecordedFault, Row
 from ...wording import counted
@@ -14,25 +16,6 @@ from ..verdict import Anomaly
 from .evidence import RunEvidence
 from .faults import lasted
 
-WORDS: Mapping[str, str] = {
-    "isolate_dependency": "was cut off from its clients",
-    "cut_dependency": "was cut off from its clients in one direction",
-    "cut_dependency in": "received nothing from its clients",
-    "cut_dependency out": "could send nothing to its clients",
-    "slow_dependency": "sent late",
-    "throttle_dependency": "sent slowly",
-    "half_open_dependency": "had connections that carried nothing any more",
-    "reset_dependency": "lost its connections",
-}
-"""What happened to the service, by kind of fault, and of a cut by its direction."""
-OF_ITS_PROGRAM: Mapping[str, str] = {
-    "kill_program": "was killed and dead",
-    "terminate_program": "was shut down and dead",
-    "pause_program": "was paused",
-}
-"""What happened to the program of the same name."""
-AT_ONCE = "reset_dependency"
-HELD_BACK = frozenset({"isolate_dependency", "cut_dependency"})
 SHOWN_MOST = 3
 MAY_NEED_IT = frozenset(
     {
@@ -65,11 +48,10 @@ def outages(evidence: RunEvidence, anomalies: Sequence[Anomaly] = ()) -> list[st
 
 def _hit(fault: RecordedFault, evidence: RunEvidence) -> list[str]:
     """Return the dependencies that a fault hit: by their links, or by the program of the same name."""
-    if fault.kind in WORDS:
-        return [str(name) for name in fault.evidence.get("dependencies", {"": {}})]
+    if names := fault.evidence.get("dependencies"):
+        return [str(name) for name in names]
     kind, name = fault.beside or ("", "")
-    of_program = fault.kind in OF_ITS_PROGRAM and kind == "program"
-    return [name] if of_program and name in evidence.dependencies else []
+    return [name] if kind == "dependency" or name in evidence.dependencies else []
 
 
 def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]) -> str:
@@ -86,7 +68,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
         if any(
             _began(fault) <= due_ns and (fault.end_ns is None or due_ns <= fault.end_ns)
             for fault in faults
-            if fault.kind != AT_ONCE
+            if not recorded_kind(fault.kind).at_once
         )
     )
     return f"; {counted(count, 'retry of these was', 'retries of these were')} due meanwhile" if count else ""
@@ -94,7 +76,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
 
 def _began(fault: RecordedFault) -> int:
     """Return when a fault began to act: rules of links act at once, and a fault of a program may wait for a request."""
-    if fault.kind in OF_ITS_PROGRAM and fault.effect_ns is not None:
+    if fault.effect_ns is not None and fault.beside is not None and fault.beside[0] == "program":
         return fault.effect_ns
     return fault.begin_ns
 
@@ -108,16 +90,16 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
-    direction = fault.details.get("direction")
-    words = OF_ITS_PROGRAM.get(fault.kind) or WORDS.get(f"{fault.kind} {direction}", WORDS.get(fault.kind, ""))
-    if fault.kind == AT_ONCE:
+    kind = recorded_kind(fault.kind)
+    words = kind.words_for(fault.details) or f"was hit by the fault {fault.kind}"
+    if kind.at_once:
         return f"{words} at {evidence.at(fault.begin_ns)}"
     return f"{words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"
 
 
 def _reset(fault: RecordedFault) -> str:
     """Return that the connections were reset at the end, and whether responses were lost with them."""
-    if fault.kind not in HELD_BACK or fault.details.get("mode") != "reset" or fault.end_ns is None:
+    if fault.details.get("mode") != "reset" or fault.end_ns is None:
         return ""
     found: Iterable[Row] = fault.evidence.get("dependencies", {}).values()
     lost = sum(row.get("held_out_bytes", 0) for row in found)

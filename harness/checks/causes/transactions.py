@@ -13,7 +13,6 @@ from .losses import refusal
 
 AFTER_END_NS = 100_000_000
 """So much may lie between the row of a decision and that of the EndTxn that asked for it."""
-OF_PROGRAMS = frozenset({"kill_program", "terminate_program", "pause_program"})
 
 
 def outputs_missing(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
@@ -67,7 +66,9 @@ def _without_end(row: Row, evidence: RunEvidence) -> str:
     if asked:
         text = f"; its EndTxn at {evidence.at(asked[-1].completed_ns)} was not served"
     hit = [
-        fault for fault in evidence.faults if fault.kind in OF_PROGRAMS and (unfinished or fault.begin_ns <= ended_ns)
+        fault
+        for fault in evidence.faults
+        if (fault.beside or ("", ""))[0] == "program" and (unfinished or fault.begin_ns <= ended_ns)
     ]
     return text + (f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else "")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
+from harrow.faults.fault_kinds import FAULTS
 from harrow.harness.checks.causes.coordinator_facts import old_offset_reads
 from harrow.harness.checks.causes.evidence import RunEvidence
-from harrow.harness.checks.causes.faults import FAULT_WORDS
 from harrow.harness.checks.causes.rules import RULES, causes
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
@@ -110,7 +110,7 @@ def test_the_fault_that_takes_the_leadership_is_named_before_a_slow_link() -> No
 )
 def test_a_fault_that_cannot_have_caused_the_loss_is_not_named(faults: list[RecordedFault]) -> None:
     (found,) = cause("lost-write", facts=[lost()], faults=faults, events=[NEXT])
-    assert not any(words in found for words in FAULT_WORDS.values())
+    assert not any(words in found for words in (kind.words for kind in FAULTS.values() if kind.words))
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

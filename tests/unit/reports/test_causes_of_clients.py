@@ -63,6 +63,7 @@ def fault(kind: str, begin_s: float, *nodes: int, label: str = "") -> RecordedFa
         effect_ns=at(begin_s),
         end_ns=at(begin_s + 1),
         skipped=None,
+        details={"program": "copier"} if kind.endswith("program") else {},
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.harness.checks.causes.dependencies import WORDS, outages
+from harrow.harness.checks.causes.dependencies import outages
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.recorded import dependency_names
 from harrow.harness.checks.causes.rules import causes
@@ -14,6 +14,17 @@ from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
 
 S = 1_000_000_000
+WORDS = {
+    "isolate_dependency": "was cut off from its clients",
+    "cut_dependency": "was cut off from its clients in one direction",
+    "cut_dependency in": "received nothing from its clients",
+    "cut_dependency out": "could send nothing to its clients",
+    "slow_dependency": "sent late",
+    "throttle_dependency": "sent slowly",
+    "half_open_dependency": "had connections that carried nothing any more",
+    "reset_dependency": "lost its connections",
+}
+"""By kind of fault, and of a cut by its direction."""
 
 
 def fault(
@@ -28,7 +39,7 @@ def fault(
         effect_ns=round(begin * S) + 1,
         end_ns=None if end is None else round(end * S),
         skipped=None,
-        evidence={"dependencies": {name: {"held_out_bytes": held_out_bytes}}},
+        evidence={"dependencies": {name: {"held_out_bytes": held_out_bytes}}} if kind.endswith("dependency") else {},
         details=details,
     )
 

@@ -10,12 +10,23 @@ from typing import Any
 import pytest
 from harrow.harness.histories.program_ends import By, ProgramEnd, write_program_ends
 from harrow.harness.reports import terminal_summary
-from harrow.harness.reports.beside import LANES_MOST, SPANS_MOST, STATES
+from harrow.harness.reports.beside import LANES_MOST, SPANS_MOST
 from harrow.harness.reports.picture import build_model
 from rich.console import Console
 from run_folders import START_NS, make_run_folder
 
 Row = dict[str, Any]
+STATES = {
+    "isolate_dependency": ("isolated", "cut off"),
+    "cut_dependency": ("isolated", "cut off one way"),
+    "half_open_dependency": ("isolated", "half-open"),
+    "slow_dependency": ("slow", "slow"),
+    "throttle_dependency": ("slow", "throttled"),
+    "kill_program": ("dead", "dead"),
+    "terminate_program": ("dead", "dead"),
+    "pause_program": ("paused", "paused"),
+}
+"""By kind of fault: the state of the lane, and what it says."""
 KINDS_OF_PROGRAMS = ("kill_program", "pause_program", "terminate_program")
 
 
