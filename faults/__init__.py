@@ -84,13 +84,13 @@ from .restart_faults import crash_during_recovery as crash_during_recovery
 from .restart_faults import crash_loop as crash_loop
 from .restart_faults import rolling_restart as rolling_restart
 from .restart_faults import slow_start as slow_start
-from .roles import Role as Role
 from .schedule import Schedule as Schedule
 from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault
 from .spec import Hold as Hold
 from .spec import Injection as Injection
 from .system import System as System
+from .targets import Role as Role
 from .targets import Target as Target
 from .targets import all_brokers as all_brokers
 from .targets import broker as broker

@@ -27,9 +27,6 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from .roles import Role
-    from .spec import Fault
-
 GROUP = "harrow"
 INTERFACE = 1
 """The version of the hooks and of the classes that extensions use; it changes when an extension must change."""
@@ -41,15 +38,15 @@ T = TypeVar("T")
 
 
 class FaultHooks:
-    """The hooks of this layer."""
+    """The hooks of this layer. What they return is checked where it is read: `fault_kinds.py`, `targets.py`."""
 
     @hookspec
-    def harrow_faults(self) -> Iterable[type[Fault]]:  # type: ignore[empty-body]
+    def harrow_faults(self) -> Iterable[object]:  # type: ignore[empty-body]
         """Return classes of faults; each is known by its `kind`."""
 
     @hookspec
-    def harrow_targets(self) -> Iterable[Role]:  # type: ignore[empty-body]
-        """Return roles; `Target(role=NAME)` then has that role."""
+    def harrow_targets(self) -> Iterable[object]:  # type: ignore[empty-body]
+        """Return values of `Role`; `Target(role=NAME)` then has that role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,36 +231,8 @@ def add_extension(hooks: object, name: str = "") -> None:
     EXTENSIONS.add(hooks, name or str(getattr(hooks, "__name__", type(hooks).__name__)))
 
 
-def added_faults(own: Iterable[str]) -> Mapping[str, type[Fault]]:
-    """Return the faults of extensions by kind; `own`: the kinds that Harrow has."""
-    from .spec import Fault
-
-    def read(found: Any) -> Iterable[tuple[str, type[Fault]]]:
-        for kind in found:
-            if not isinstance(kind, type) or not issubclass(kind, Fault):
-                raise TypeError(f"{kind!r} is not a subclass of harrow.faults.Fault")
-            missing = sorted(getattr(kind, "__abstractmethods__", ()))
-            if missing:
-                raise TypeError(f"the fault {kind.__name__} has no {', '.join(missing)}")
-            yield _name_of(kind, "kind"), kind
-
-    return EXTENSIONS.table("harrow_faults", read, own)
-
-
-def added_roles(own: Iterable[str]) -> Mapping[str, Role]:
-    """Return the roles of extensions by name; `own`: the roles that Harrow has."""
-    from .roles import Role
-
-    def read(found: Any) -> Iterable[tuple[str, Role]]:
-        for role in found:
-            if not isinstance(role, Role):
-                raise TypeError(f"{role!r} is not a harrow.faults.Role")
-            yield _name_of(role, "name"), role
-
-    return EXTENSIONS.table("harrow_targets", read, own)
-
-
-def _name_of(value: object, attribute: str) -> str:
+def name_of(value: object, attribute: str) -> str:
+    """Return the name of what an extension adds; TypeError where it has none."""
     name: object = getattr(value, attribute, None)
     if not isinstance(name, str) or not name.isidentifier():
         raise TypeError(f"{value!r} has {attribute} = {name!r}, expected a name such as 'stop_service'")

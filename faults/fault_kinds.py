@@ -20,6 +20,7 @@ from .dependency_faults import DEPENDENCY_FAULTS
 from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
 from .election_faults import UncleanElection
 from .errors import ConfigError
+from .extensions import EXTENSIONS, name_of
 from .failpoint_faults import Failpoint, FailpointAtStart
 from .membership_faults import AddBroker, RemoveBroker
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
@@ -130,9 +131,17 @@ def recorded_kind(name: str) -> type[Fault]:
 
 def extension_kinds() -> Mapping[str, type[Fault]]:
     """Return the faults of extensions, by kind; the first call loads all extensions."""
-    from .extensions import added_faults
 
-    return added_faults(FAULTS)
+    def read(found: Any) -> Iterable[tuple[str, type[Fault]]]:
+        for kind in found:
+            if not isinstance(kind, type) or not issubclass(kind, Fault):
+                raise TypeError(f"{kind!r} is not a subclass of harrow.faults.Fault")
+            missing = sorted(getattr(kind, "__abstractmethods__", ()))
+            if missing:
+                raise TypeError(f"the fault {kind.__name__} has no {', '.join(missing)}")
+            yield name_of(kind, "kind"), kind
+
+    return EXTENSIONS.table("harrow_faults", read, FAULTS)
 
 
 def fault_from_json(raw: Mapping[str, Any]) -> Fault:

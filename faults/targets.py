@@ -5,7 +5,7 @@ node ids of brokers that run at that moment. `leader(orders)` is the leader of a
 0)` the leader of partition 0. `TargetError` when no broker plays the role now (an election is going on).
 
 Roles are a table (`ROLES`); each is a pure function (target, snapshot, random) → node ids. Extensions add roles
-(`roles.py`). Source: Jepsen's nemesis targets. A group's coordinator leads the partition of `__consumer_offsets` that
+(`Role`). Source: Jepsen's nemesis targets. A group's coordinator leads the partition of `__consumer_offsets` that
 `internal_topics.partition_for` computes.
 """
 
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import difflib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from harrow.cluster.argument_types import checked, json_object
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 
-from .errors import ConfigError, TargetError
-from .roles import Role
+from .errors import ConfigError, FaultError, TargetError
+from .extensions import EXTENSIONS, name_of
 from .system import ClusterSnapshot
 
 
@@ -87,11 +87,60 @@ class Target:
         return cls(**values)
 
 
+def _no_broker(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> Iterable[int]:
+    del target, snapshot, rng
+    return ()
+
+
+def _one_broker(brokers: int) -> int:
+    del brokers
+    return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What an extension adds so that a target names brokers, or things, by what they do at that moment (J4).
+
+    def resolve(target, snapshot, rng):              # the arguments of the functions of `ROLES`
+        return [node for node in snapshot.brokers if node % 2 == int(target.name)]
+
+    Role(name="rack", resolve=resolve)               → Target(role="rack", name="1"), also in a schedule file
+    """
+
+    name: str
+    resolve: Callable[[Target, ClusterSnapshot, random.Random], Iterable[int]] = _no_broker
+    """Node ids of the brokers in this role; by default none, for a role of things that are no brokers. Those that do
+    not run, or that another fault disturbs, are left out; with none left the nemesis tries again."""
+    most: Callable[[int], int] = _one_broker
+    """How many of so many brokers it returns at most: the cap of a chaos block follows from it."""
+
+    def nodes(self, target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+        """Return the brokers that a fault can hit now; FaultError for what no cluster can have."""
+        try:
+            found = set(self.resolve(target, snapshot, rng))
+        except FaultError:
+            raise
+        except Exception as error:
+            raise FaultError(f"{target}: the function of this role raised {error!r}") from error
+        unknown = sorted(found - set(snapshot.brokers), key=str)
+        if unknown:
+            raise FaultError(
+                f"{target}: the function of this role returned {unknown}, which are no brokers; "
+                f"there are {list(snapshot.brokers)}"
+            )
+        return tuple(sorted(found & snapshot.running - snapshot.disturbed))
+
+
 def extension_roles() -> Mapping[str, Role]:
     """Return the roles of extensions, by name; the first call loads all extensions."""
-    from .extensions import added_roles
 
-    return added_roles(ROLES)
+    def read(found: Any) -> Iterable[tuple[str, Role]]:
+        for role in found:
+            if not isinstance(role, Role):
+                raise TypeError(f"{role!r} is not a harrow.faults.Role")
+            yield name_of(role, "name"), role
+
+    return EXTENSIONS.table("harrow_targets", read, ROLES)
 
 
 def _role(name: str) -> Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]:

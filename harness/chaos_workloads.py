@@ -9,11 +9,13 @@ A workload works while it is entered. The faults begin and end meanwhile. Then `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.extensions import EXTENSIONS
 
+from .extensions import added_by_name
 from .run_settings import EXACTLY_ONCE, ORDERS, WORKLOADS, RunSettings
 
 if TYPE_CHECKING:
@@ -49,13 +51,16 @@ def check_workload(name: str) -> None:
     """Raise ConfigError for a workload that does not exist."""
     if name in WORKLOADS:
         return
-    from .extensions import added_workloads
-
     known = [*WORKLOADS, *added_workloads()]
     if name not in known:
         raise ConfigError(
             f"workload {name!r}: expected one of {', '.join(known)}; a workload of an extension needs its distribution"
         )
+
+
+def added_workloads() -> Mapping[str, Callable[..., ChaosWorkload]]:
+    """Return the workloads of extensions by name."""
+    return added_by_name("harrow_workloads", callable, "a function of the Harrow and the topic", WORKLOADS)
 
 
 def new_workload(
@@ -71,10 +76,6 @@ def new_workload(
         return _orders(harrow, topic, producer, settings)
     if name == EXACTLY_ONCE:
         return _exactly_once(harrow, topic, producer, settings)
-    from harrow.faults.extensions import EXTENSIONS
-
-    from .extensions import added_workloads
-
     harrow.workload = name
     workload: Any = added_workloads()[name](harrow, topic, producer)
     lacking = [method for method in METHODS if not callable(getattr(workload, method, None))]

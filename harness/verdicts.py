@@ -95,7 +95,7 @@ class RunVerifier:
             from .checks.guarantees import parse
 
             parse(guarantee)
-        from .extensions import checks_for
+        from .checks.guarantees import checks_for
         from .promises.findings import write_findings
 
         checks = checks_for(guarantee)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError
 
 from ..backend_choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
+from ..extensions import added_by_name
 
 if TYPE_CHECKING:
     from ..clusters import ClusterSource
@@ -66,14 +67,17 @@ def backend_kind(name: str) -> BackendKind:
 
 def all_backends(wanted: str = "") -> Mapping[str, BackendKind]:
     """Return every backend, those of extensions too; ConfigError where `wanted` is none of them."""
-    from ..extensions import added_backends
-
     found = {**KINDS, **added_backends()}
     if wanted and wanted not in found:
         raise ConfigError(
             f"{wanted!r}: expected one of {', '.join(found)}; a backend of an extension needs its distribution"
         )
     return found
+
+
+def added_backends() -> Mapping[str, BackendKind]:
+    """Return the backends of extensions by name."""
+    return added_by_name("harrow_backends", lambda value: isinstance(value, BackendKind), "a BackendKind", KINDS)
 
 
 def _local_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harrow.cluster.argument_types import checked
-from harrow.cluster.errors import ConfigError
 
 from ..wording import counted
 
@@ -291,30 +290,3 @@ SEVERITY: tuple[AnomalyKind, ...] = (
     _kind("offset-out-of-range", "consumer's position was beyond the log", "consumers' positions were beyond the log"),
 )
 """Every kind of anomaly, the worst first: a lost order is shown before an inconsistent offset."""
-_RANKS = {kind.name: rank for rank, kind in enumerate(SEVERITY)}
-
-
-def kind_of(name: str) -> AnomalyKind | None:
-    """Return the kind with this name, one of an extension too; None where there is none."""
-    if name in _RANKS:
-        return SEVERITY[_RANKS[name]]
-    from ..extensions import added_kinds
-
-    try:
-        return added_kinds().get(name)
-    except ConfigError:  # a stored verdict can be read where an extension is broken
-        return None
-
-
-def rank(name: str) -> float:
-    """Return the place of an anomaly's name in the order of severity; 0 is the worst, an unknown name is last."""
-    if name in _RANKS:
-        return _RANKS[name]
-    added = kind_of(name)
-    return len(SEVERITY) if added is None else _RANKS.get(added.after, len(SEVERITY)) + 0.5
-
-
-def described(name: str, count: int) -> str:
-    """Return a sentence on all anomalies of one name, with the name: "31 records … (lost-write)"."""
-    kind = kind_of(name)
-    return f"{count:,} {name}" if kind is None else f"{kind.sentence(count)} ({name})"

@@ -30,7 +30,7 @@ from ..histories.recorded_faults import Row
 from ..histories.row_index import NAMED
 from ..histories.sent_contents import SUFFIX, SentRecord, sent_records
 from ..promises.record import text_of
-from .anomaly_kinds import rank
+from .known_anomalies import rank
 from .segments import SegmentError, segment_files
 from .verdict import Anomaly
 

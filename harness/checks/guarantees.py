@@ -90,10 +90,14 @@ Only a simulation can find these (`SIMULATED`), because it observes every client
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from typing import Annotated
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.extensions import EXTENSIONS
+
+from ..promises.record_check import RecordCheck, check_problem
+from .anomaly_kinds import SEVERITY
 
 LOSS = frozenset({"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}) | {
     "missing-output",
@@ -145,7 +149,7 @@ def parse(guarantee: str) -> list[str]:
     """Return the guarantees of a text such as "exactly-once, ordered". Raises ConfigError for an unknown guarantee."""
     words = [word.strip() for word in guarantee.replace("+", ",").split(",") if word.strip()]
     for word in words:
-        if word not in FORBIDDEN and word not in (added := _added_guarantees()):
+        if word not in FORBIDDEN and word not in (added := added_checks()):
             raise ConfigError(
                 f"unknown guarantee {word!r}; use {', '.join([*FORBIDDEN, *added])}; "
                 "a guarantee of an extension needs its distribution"
@@ -169,11 +173,28 @@ def unjudged(guarantees: Iterable[str], judged: Container[str]) -> list[str]:
     ]
 
 
-def _added_guarantees() -> list[str]:
-    """Return the guarantees of extensions; their checks say which anomalies these forbid."""
-    from ..extensions import added_checks
+def added_checks() -> Mapping[str, RecordCheck]:
+    """Return the checks of extensions by the names of their guarantees; the first call loads all extensions."""
+    own = {kind.name for kind in SEVERITY}
+    seen: dict[str, str] = {}
 
-    return list(added_checks())
+    def read(found: Any) -> Iterable[tuple[str, RecordCheck]]:
+        for check in found:
+            if problem := check_problem(check, own):
+                raise TypeError(problem)
+            for kind in check.anomalies:
+                if (other := seen.setdefault(kind.name, check.guarantee)) != check.guarantee:
+                    raise TypeError(f"the anomaly {kind.name!r} is also found by the check {other!r}: rename it")
+            yield check.guarantee, check
+
+    EXTENSIONS.check_hooks()
+    return EXTENSIONS.table("harrow_checks", read, FORBIDDEN)
+
+
+def checks_for(guarantee: str | None) -> dict[str, RecordCheck]:
+    """Return the checks of extensions that a verdict judges."""
+    asked = () if guarantee is None else parse(guarantee)
+    return {name: check for name, check in added_checks().items() if check.always or name in asked}
 
 
 def derive(acks: Sequence[int], idempotent: Sequence[bool]) -> tuple[list[str], str]:

@@ -30,7 +30,6 @@ from ..histories.origin import started_ns
 from ..histories.program_ends import ProgramEnd, read_program_ends
 from ..histories.recordings import Recording, recordings_of
 from ..promises.findings import PromiseFindings, read_findings
-from .anomaly_kinds import described
 from .busy_machine import machine_notes
 from .causes.programs import deaths, quiet_ends
 from .causes.recorded import causes_of_run
@@ -39,6 +38,7 @@ from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
 from .fault_windows import FaultWindow, missed_faults, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse, unjudged
+from .known_anomalies import described
 from .log_changes import log_changes
 from .merged_results import MergedResults, merged
 from .needs import unjudged_anomalies

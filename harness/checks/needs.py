@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ..histories.recordings import OF_PARTITIONS, Recording, Recordings
 from ..wording import counted
-from .anomaly_kinds import rank
+from .known_anomalies import rank
 
 Kinds = frozenset[Recording]
 Place = tuple[str, int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from .anomaly_kinds import described
+from .known_anomalies import described
 from .verdict import Status, Verdict
 from .verdict_text import (
     CAUSES_MOST,

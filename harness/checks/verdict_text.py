@@ -25,8 +25,8 @@ from harrow.cluster.errors import error_name
 from ..engines import SPARK
 from ..run_folder import RunTimes
 from ..wording import counted
-from .anomaly_kinds import described, rank
 from .guarantees import FORBIDDEN
+from .known_anomalies import described, rank
 from .verdict import Anomaly, Status, Verdict
 
 KINDS_MOST = 6

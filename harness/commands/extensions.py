@@ -7,7 +7,10 @@ from harrow.faults.extensions import EXTENSIONS
 from harrow.faults.fault_kinds import extension_kinds
 from harrow.faults.targets import extension_roles
 
-from ..extensions import added_backends, added_checks, added_relations, added_workloads
+from ..backends.kinds import added_backends
+from ..chaos_workloads import added_workloads
+from ..checks.guarantees import added_checks
+from ..promises.relations import added_relations
 
 
 @click.command()

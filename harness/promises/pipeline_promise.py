@@ -26,7 +26,7 @@ from .pipeline_join import PipelineInputs, check_pipeline
 from .pipeline_results import PipelineResults, PipelineRun
 from .pipeline_words import PipelineWords
 from .record_ids import IdSource, check_source
-from .relations import KeyedRelation, Relation, identity
+from .relations import KeyedRelation, Relation, added_relations, identity
 from .retries import RetryPromise
 from .retry_columns import RetryColumns, deliveries
 from .retry_words import RetryWords
@@ -67,8 +67,6 @@ def forbids_duplicates(guarantee: str) -> bool:
 
 def named_relation(name: str) -> Relation:
     """Return the relation that an extension added under a name, or `identity`."""
-    from ..extensions import added_relations
-
     if name == "identity":
         return identity
     added = added_relations()

@@ -33,6 +33,7 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError, HarrowError
 
+from ..extensions import added_by_name
 from .record import Record
 from .shapes import is_a
 
@@ -282,3 +283,8 @@ def field_of(fields: Mapping[str, Any], path: str) -> Any:
     for name in path.split("."):
         found = found[name]
     return found
+
+
+def added_relations() -> Mapping[str, Relation]:
+    """Return the relations of extensions by name."""
+    return added_by_name("harrow_relations", lambda value: isinstance(value, Relation), "a Relation", OWN_RELATIONS)

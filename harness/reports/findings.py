@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..checks.anomaly_kinds import described
+from ..checks.known_anomalies import described
 from ..checks.verdict import SCHEMA_VERSION, Status, Verdict
 from ..checks.verdict_text import (
     breaks,

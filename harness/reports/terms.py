@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..checks.anomaly_kinds import kind_of
 from ..checks.guarantees import FORBIDDEN
+from ..checks.known_anomalies import kind_of
 
 TERMS: Mapping[str, str] = {
     "acknowledged": "Records for which a broker sent a response without an error.",

@@ -13,10 +13,9 @@ from added_extensions import added
 from harrow import AnomalyKind, Finding, Record, RecordCheck
 from harrow.cluster.errors import ConfigError
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
-from harrow.harness.checks.anomaly_kinds import described, rank
-from harrow.harness.checks.guarantees import parse
+from harrow.harness.checks.guarantees import added_checks, checks_for, parse
+from harrow.harness.checks.known_anomalies import described, rank
 from harrow.harness.checks.verdict_text import summary_line
-from harrow.harness.extensions import added_checks, checks_for
 from harrow.harness.promises import join
 from harrow.harness.promises.check_join import judge_checks, with_findings
 from harrow.harness.promises.findings import PromiseFindings, read_findings, write_findings

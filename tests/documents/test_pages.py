@@ -12,8 +12,9 @@ import pytest
 from harrow.faults import FAULTS
 from harrow.faults.dependency_faults import DEPENDENCY_FAULTS
 from harrow.faults.planning import RANDOM_FAULTS
-from harrow.harness.checks.anomaly_kinds import SEVERITY, described
+from harrow.harness.checks.anomaly_kinds import SEVERITY
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
+from harrow.harness.checks.known_anomalies import described
 from harrow.harness.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]

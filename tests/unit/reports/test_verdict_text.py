@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.harness.checks.anomaly_kinds import SEVERITY, described
+from harrow.harness.checks.anomaly_kinds import SEVERITY
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
+from harrow.harness.checks.known_anomalies import described
 from harrow.harness.checks.verdict import Anomaly, Status, Verdict
 from harrow.harness.checks.verdict_text import TEXT_MOST, kinds_by_severity, summary_line
 
