@@ -7,6 +7,16 @@ tests.
 """
 
 from .background import BackgroundNemesis as BackgroundNemesis
+from .by_target import cut as cut
+from .by_target import half_open as half_open
+from .by_target import isolate as isolate
+from .by_target import kill as kill
+from .by_target import pause as pause
+from .by_target import reset as reset
+from .by_target import restart as restart
+from .by_target import slow_link as slow_link
+from .by_target import terminate as terminate
+from .by_target import throttle as throttle
 from .client_faults import hijack_transactional_id as hijack_transactional_id
 from .client_faults import isolate_client as isolate_client
 from .client_faults import rebalance_storm as rebalance_storm
@@ -48,23 +58,13 @@ from .fault_kinds import register as register
 from .membership_faults import add_broker as add_broker
 from .membership_faults import remove_broker as remove_broker
 from .nemesis import Nemesis as Nemesis
-from .network_faults import cut as cut
-from .network_faults import isolate as isolate
-from .network_faults import reset as reset
-from .network_faults import slow_link as slow_link
-from .network_faults import throttle as throttle
 from .outside import OutsideFault as OutsideFault
 from .partition_faults import bridge as bridge
 from .partition_faults import disconnect as disconnect
-from .partition_faults import half_open as half_open
 from .partition_faults import halves as halves
 from .partition_faults import majorities_ring as majorities_ring
 from .planning import overlapping_schedule as overlapping_schedule
 from .planning import random_schedule as random_schedule
-from .process_faults import kill as kill
-from .process_faults import pause as pause
-from .process_faults import restart as restart
-from .process_faults import terminate as terminate
 from .program_faults import kill_program as kill_program
 from .program_faults import pause_program as pause_program
 from .program_faults import terminate_program as terminate_program

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from harrow.cluster.argument_types import checked
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 
 from .errors import ConfigError
@@ -33,7 +32,7 @@ from .evidence import Evidence
 from .process_faults import hit_once, start_again
 from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
-from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
+from .targets import Target
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
@@ -292,124 +291,3 @@ def observed(system: System, injection: Injection, holds: Callable[[LinkStatus],
     found = {node: system.broker(node).links() for node in injection.nodes}
     facts = {str(node): dict(status.facts) for node, status in found.items()}
     return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})
-
-
-@checked
-def isolate(
-    target: Target | int,
-    *,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    direction: str = "both",
-    heals_by: str | None = None,
-    peers: str = "all",
-) -> Fault:
-    """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
-
-    `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
-    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `"clients"` or
-    `"registry"`: from these only. `isolate(registry())` isolates the registry from all brokers.
-    """
-    if name := dependency_of(target):
-        from .dependency_faults import IsolateDependency, of_dependency
-
-        if direction != "both":
-            raise ConfigError(
-                f"isolate(dependency({name!r}), direction={direction!r}): write cut(dependency({name!r}), "
-                f"direction={direction!r})"
-            )
-        return of_dependency(IsolateDependency, name, seconds=seconds, clients=clients, peers=peers, heals_by=heals_by)
-    if target == REGISTRY:
-        target, peers = all_brokers, "registry"
-    return Isolate(
-        target=as_target(target, Isolate.kind),
-        seconds=seconds,
-        clients=clients,
-        direction=direction,
-        heals_by=heals_by,
-        peers=peers,
-    )
-
-
-@checked
-def cut(
-    target: Target | int,
-    *,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    direction: str | None = None,
-    heals_by: str | None = None,
-    peers: str = "all",
-) -> Fault:
-    """Cut a broker off in one direction: "in" (it receives nothing) or "out" (its peers receive nothing).
-
-    Without `direction` the seed draws it.
-    """
-    if name := dependency_of(target):
-        from .dependency_faults import CutDependency, of_dependency
-
-        return of_dependency(
-            CutDependency, name, seconds=seconds, clients=clients, peers=peers, heals_by=heals_by, direction=direction
-        )
-    return OneWayCut(
-        target=as_target(target, OneWayCut.kind),
-        seconds=seconds,
-        clients=clients,
-        direction=direction,
-        heals_by=heals_by,
-        peers=peers,
-    )
-
-
-@checked
-def slow_link(
-    target: Target | int,
-    *,
-    delay_ms: Milliseconds = SLOW_LINK_MS,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    peers: str = "all",
-) -> Fault:
-    """Delay what a broker sends to brokers and registry by `delay_ms`; with `clients=True` to clients too."""
-    if name := dependency_of(target):
-        from .dependency_faults import SlowDependency, of_dependency
-
-        return of_dependency(SlowDependency, name, seconds=seconds, clients=clients, peers=peers, delay_ms=delay_ms)
-    return SlowLink(
-        target=as_target(target, SlowLink.kind), delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers
-    )
-
-
-@checked
-def throttle(
-    target: Target | int,
-    *,
-    bytes_per_s: BytesPerSecond = THROTTLE_BYTES_PER_S,
-    seconds: Seconds | None = None,
-    clients: bool = False,
-    peers: str = "all",
-) -> Fault:
-    """Limit what a broker sends to brokers and registry, all together; `clients=True`: clients too."""
-    if name := dependency_of(target):
-        from .dependency_faults import ThrottleDependency, of_dependency
-
-        return of_dependency(
-            ThrottleDependency, name, seconds=seconds, clients=clients, peers=peers, bytes_per_s=bytes_per_s
-        )
-    return Throttle(
-        target=as_target(target, Throttle.kind),
-        bytes_per_s=bytes_per_s,
-        seconds=seconds,
-        clients=clients,
-        peers=peers,
-    )
-
-
-@checked
-def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Fault:
-    """Reset a broker's connections with brokers and registry, with `clients=True` those with clients too."""
-    if name := dependency_of(target):
-        from .dependency_faults import ResetDependency, of_dependency
-
-        return of_dependency(ResetDependency, name, clients=clients, peers=peers)
-    return Reset(target=as_target(target, Reset.kind), clients=clients, peers=peers)

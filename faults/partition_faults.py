@@ -30,7 +30,7 @@ from .network_faults import CLIENTS, MODES, REGISTRY_PEER, LinkFault, observed, 
 from .process_faults import hit_once
 from .spec import Fault, Hold, Injection, Seconds
 from .system import ClusterSnapshot, System
-from .targets import REGISTRY, Target, all_brokers, as_target, dependency_of
+from .targets import REGISTRY, Target, all_brokers, as_target
 
 SIDES = ("larger", "smaller", "both")
 DRAWS = 20
@@ -314,15 +314,3 @@ def bridge(*, seconds: Seconds | None = None, heals_by: str | None = None) -> Br
 def majorities_ring(*, seconds: Seconds | None = None, heals_by: str | None = None) -> MajoritiesRing:
     """Let each broker receive from a majority of the brokers only, each from another one."""
     return MajoritiesRing(seconds=seconds, heals_by=heals_by)
-
-
-@checked
-def half_open(
-    target: Target | int, *, seconds: Seconds | None = None, clients: bool = False, peers: str = "all"
-) -> Fault:
-    """Let the open connections of a broker carry nothing any more, without an end; new ones do."""
-    if name := dependency_of(target):
-        from .dependency_faults import HalfOpenDependency, of_dependency
-
-        return of_dependency(HalfOpenDependency, name, seconds=seconds, clients=clients, peers=peers)
-    return HalfOpen(target=as_target(target, HalfOpen.kind), seconds=seconds, clients=clients, peers=peers)

@@ -10,12 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harrow.cluster.argument_types import checked
-
 from .evidence import Evidence
 from .spec import Fault, Hold, Injection, Seconds
 from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
-from .targets import REGISTRY, Target, as_target, dependency_of
 
 
 def hit_once(system: System, injection: Injection, act: Callable[[int, BrokerControl], object]) -> None:
@@ -183,57 +180,3 @@ class Pause(ProcessFault):
             if status.state != DEAD:
                 system.broker(node).resume()
         start_again(system, injection)
-
-
-@checked
-def kill(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
-    """SIGKILL; the broker is started again after `seconds` (default: around the session timeout).
-
-    `kill(registry())` is `restart_registry()`.
-    """
-    if target == REGISTRY:
-        from .registry_faults import restart_registry
-
-        return restart_registry(seconds=seconds)
-    if name := dependency_of(target):
-        from .program_faults import kill_program
-
-        return kill_program(name, seconds=seconds)
-    return Kill(target=as_target(target, Kill.kind), seconds=seconds)
-
-
-@checked
-def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
-    """SIGTERM, a controlled shutdown; the broker is started again after `seconds`."""
-    if name := dependency_of(target):
-        from .program_faults import terminate_program
-
-        return terminate_program(name, seconds=seconds)
-    return Terminate(target=as_target(target, Terminate.kind), seconds=seconds)
-
-
-@checked
-def restart(target: Target | int, *, kill: bool = False) -> Fault:
-    """End the broker and start it again as soon as it is dead; `kill=True`: with SIGKILL."""
-    if name := dependency_of(target):
-        from .program_faults import kill_program, terminate_program
-
-        return kill_program(name, seconds=0) if kill else terminate_program(name, seconds=0)
-    return Restart(target=as_target(target, Restart.kind), kill=kill)
-
-
-@checked
-def pause(target: Target | int, *, seconds: Seconds | None = None) -> Fault:
-    """SIGSTOP for `seconds` (default: drawn from both sides of the session timeout).
-
-    `pause(registry())` is `pause_registry()`.
-    """
-    if target == REGISTRY:
-        from .registry_faults import pause_registry
-
-        return pause_registry(seconds=seconds)
-    if name := dependency_of(target):
-        from .program_faults import pause_program
-
-        return pause_program(name, seconds=seconds)
-    return Pause(target=as_target(target, Pause.kind), seconds=seconds)

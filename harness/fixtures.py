@@ -39,6 +39,7 @@ import pytest
 
 from . import options
 from .attempts import attempt_of, begin_attempt
+from .requested_fixtures import ARGUMENTS, RUNS, harrow_fixtures, runs_of, uses_harrow
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
@@ -80,13 +81,10 @@ class Replays:
 
 
 USED = pytest.StashKey[TestState]()
-RUNS = pytest.StashKey[list["Harrow"]]()
 REPLAYS = pytest.StashKey["Replays"]()
 MISMATCH = "ScopeMismatch"
 """What pytest's message begins with."""
 NO_REPLAYS = Replays({}, "")
-ARGUMENTS = "harrow_arguments"
-"""Attribute of a fixture function of this module: the arguments of its factory."""
 
 
 def harrow_fixture(
@@ -212,29 +210,6 @@ def _calls_verify(path: Path) -> bool:
         return True
 
 
-def uses_harrow(item: pytest.Item) -> bool:
-    """Whether a test requests a fixture of this module, directly or through another fixture."""
-    return bool(factory_arguments(item))
-
-
-def factory_arguments(item: pytest.Item) -> list[Mapping[str, Any]]:
-    """Return the arguments of the factory of each Harrow fixture that a test requests."""
-    return [arguments for rows in harrow_fixtures(item).values() for arguments in rows]
-
-
-def harrow_fixtures(item: pytest.Item) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the arguments of the factories by the names of the Harrow fixtures that a test requests."""
-    info: Any = getattr(item, "_fixtureinfo", None)
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    definitions: dict[str, Any] = info.name2fixturedefs if info is not None else {}
-    for name, overrides in definitions.items():
-        functions = (getattr(row.func, "__wrapped__", row.func) for row in overrides)
-        arguments = [getattr(function, ARGUMENTS, None) for function in functions]
-        if given := [row for row in arguments if row is not None]:
-            found[name] = given
-    return found
-
-
 def explain_scope(item: pytest.Item, error: BaseException) -> None:
     """Add the remedy to pytest's ScopeMismatch of a wider fixture that uses a Harrow fixture for one test."""
     if not isinstance(error, pytest.fail.Exception) or not str(error.msg).startswith(MISMATCH):
@@ -320,12 +295,6 @@ def _new_run(
         early_spark=False,  # the plugin starts Spark at collection when the test calls verify
         clusters=clusters,
     )
-
-
-def runs_of(item: pytest.Item) -> list[Harrow]:
-    """Return what the Harrow fixtures of a test yielded so far."""
-    none: list[Harrow] = []
-    return item.stash.get(RUNS, none)
 
 
 def unused_in(item: pytest.Item) -> list[str]:

@@ -21,7 +21,6 @@ from .backend_choice import LOCAL
 from .engines import SPARK, needs_spark_from_the_start
 from .fixtures import (
     REPLAYS,
-    RUNS,
     USED,
     TestState,
     begin_test,
@@ -30,12 +29,11 @@ from .fixtures import (
     harrow,
     harrow_examples,
     harrow_session,
-    runs_of,
     unused_in,
-    uses_harrow,
     wants_verdict,
 )
 from .plain_text import write_plainly
+from .requested_fixtures import RUNS, runs_of, uses_harrow
 from .run_index import WITHOUT_VERDICT, RunIndex
 from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker

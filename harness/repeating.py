@@ -26,7 +26,7 @@ from _pytest.unittest import TestCaseFunction
 
 from . import options
 from .backend_choice import ORIGIN_OPTIONS
-from .fixtures import factory_arguments, runs_of, uses_harrow
+from .requested_fixtures import factory_arguments, runs_of, uses_harrow
 from .workers import WORKER
 
 if TYPE_CHECKING:

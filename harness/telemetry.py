@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import run_folder
 from .endings import in_short
-from .fixtures import runs_of
 from .histories.recorded_faults import json_lines
+from .requested_fixtures import runs_of
 
 if TYPE_CHECKING:
     import pytest

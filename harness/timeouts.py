@@ -16,8 +16,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .fixtures import runs_of
 from .plain_text import encoded
+from .requested_fixtures import runs_of
 from .workers import WORKER
 
 if TYPE_CHECKING:

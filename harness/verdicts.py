@@ -160,7 +160,7 @@ class RunVerifier:
         """Judge what the application promised; what prevents it is a reason."""
         from .promises.findings import PromiseFindings
         from .promises.pipeline_promise import PipelinePromise
-        from .promises.topic_promise import judge_topics
+        from .promises.topic_results import judge_topics
 
         try:
             if isinstance(promise, PipelinePromise):

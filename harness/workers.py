@@ -21,6 +21,7 @@ from . import options as declared
 from . import out_folder
 from .backend_choice import LOCAL, ORIGIN_OPTIONS, BackendChoice, unused_origin
 from .options import Options
+from .requested_fixtures import factory_arguments
 from .seeds import fresh_seed
 from .user_spark import UserSpark
 
@@ -130,8 +131,6 @@ class Worker:
         if "backend" not in self.flags:
             if items is None:
                 return
-            from .fixtures import factory_arguments
-
             for item in items:
                 backends |= {self.options(item, row).backend for row in factory_arguments(item)}
         for name in ORIGIN_OPTIONS:

@@ -241,9 +241,7 @@ def main(arguments: list[str]) -> int:
     cache_folder().mkdir(parents=True, exist_ok=True)
     built = cache_file().exists()
     if not built:
-        from .spark_server import SCRATCH  # the next owner removes it when this process is killed
-
-        with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-") as scratch:
+        with tempfile.TemporaryDirectory(prefix=f"{jvm.SCRATCH}{os.getpid()}-") as scratch:
             built = build(classes_of_a_verdict(Path(scratch)))
     state = "exists" if built else "was not built"
     print(f"{cache_file()} {state} after {time.monotonic() - began:.0f} s")

@@ -28,6 +28,8 @@ GATEWAY = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
 """It prints its port and its token, a line each, and ends when its standard input is closed."""
 GATEWAY_STARTED = re.compile(rb"^(\d{1,5})\r?\n([\w+/=-]{20,})\r?\n", re.MULTILINE)
 LOOPBACK = "127.0.0.1"
+SCRATCH = "harrow-spark-"
+"""Names of scratch folders begin so, then the process id of the owner; the next owner removes those of dead ones."""
 WORKERS = "harrow.harness.checks.worker_door"
 """What starts the Python workers of Spark on this machine."""
 _OPENED = (

@@ -46,7 +46,6 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 START_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 3.0
 KILLED_POLL_S = 0.005
-SCRATCH = "harrow-spark-"
 PLANS = "plans.sock"
 WORKERS = "workers.sock"
 
@@ -95,7 +94,7 @@ class SparkOwner:
         try:
             self._scratch = make_scratch()
             self._sockets = folder_near(
-                self._scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=f"{SCRATCH}{os.getpid()}-"
+                self._scratch, name_bytes=jvm.SOCKET_NAME_BYTES, prefix=f"{jvm.SCRATCH}{os.getpid()}-"
             )
             self._watch_controller()
             self._aot = [] if self._cluster else aot.flags(self._scratch)
@@ -353,11 +352,11 @@ def _parent(pid: int) -> int:
 def make_scratch() -> Path:
     """Create the scratch folder of a server, after removing those whose owner process has ended."""
     root = Path(tempfile.gettempdir())
-    for old in (path for place in {root, *short_places()} for path in place.glob(f"{SCRATCH}*")):
-        owner = old.name.removeprefix(SCRATCH).partition("-")[0]
+    for old in (path for place in {root, *short_places()} for path in place.glob(f"{jvm.SCRATCH}*")):
+        owner = old.name.removeprefix(jvm.SCRATCH).partition("-")[0]
         if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=root))
+    return Path(tempfile.mkdtemp(prefix=f"{jvm.SCRATCH}{os.getpid()}-", dir=root))
 
 
 def main(arguments: list[str]) -> int:

@@ -3,7 +3,7 @@
 The rows of a run stay in the files that recorders and taps wrote (`format.py`, `tap.py`). `layout.py` writes an index
 file for each chunk of such a file: a line of JSON (`ChunkHeader`), then the numbers of the rows that are judged
 (uint32, little-endian, from the first row of the file), the rows of a topic-partition one after the other. A
-`RowRange` names a part of an index file; `RangeReader` returns its rows as columns.
+`RowRange` names a part of an index file; `row_ranges.py` returns its rows as columns.
 
 An index has 4 bytes for each row. Rewriting the rows as Parquet files of each topic-partition, as an earlier layout
 did, took five times as long as indexing them, and reading those files took as long as gathering the raw rows, which
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from .placed_rows import PlacedRows
-
     Rows = npt.NDArray[np.void]
     RowNumbers = npt.NDArray[np.uint32]
     Columns = dict[str, npt.NDArray[Any]]
 
 OPS, BATCHES = "ops", "batches"
 NAMED = frozenset({"client", "group", "member", "transactional_id"})
-"""Columns with the number of a name in the file; `RangeReader` returns the number in the run."""
+"""Columns with the number of a name in the file; `row_ranges.py` returns the number in the run."""
 BLOCK_ROWS = 1 << 14
 """Rows that are copied at a time: they fit the second-level cache, and each row is read once for each column."""
 ROWS_MOST = 1 << 32
@@ -146,39 +144,3 @@ def _shared_rows(index: Path, header: ChunkHeader) -> Rows:
     if key not in _mapped:
         _mapped[key] = raw_rows(header)
     return _mapped[key]
-
-
-class RangeReader:
-    """Reads ranges for the jobs of one task; a file that several jobs need is mapped once."""
-
-    def __init__(self) -> None:
-        self._chunks: dict[str, IndexedRows | PlacedRows] = {}
-
-    def read(self, parts: Sequence[RowRange], dtypes: dict[str, Any]) -> Columns:
-        """Return the columns of `dtypes` (numpy types by name) for the rows of all parts, in the order of the parts."""
-        import numpy as np
-
-        total = sum(part.rows for part in parts)
-        columns: Columns = {name: np.empty(total, dtype) for name, dtype in dtypes.items()}
-        at = 0
-        for part in parts:
-            chunk = self._chunk(part.path)
-            constants = chunk.header.constants
-            for name, value in constants.items():
-                if name in columns:
-                    columns[name][at : at + part.rows] = value
-            varying = {name: column for name, column in columns.items() if name not in constants}
-            for block in chunk.blocks(part.start, part.rows):
-                end = at + len(block)
-                for name, column in varying.items():
-                    values = block[name]
-                    column[at:end] = chunk.clients[values] if name in NAMED else values
-                at = end
-        return columns
-
-    def _chunk(self, path: str) -> IndexedRows | PlacedRows:
-        if path not in self._chunks:
-            from .placed_rows import SUFFIX, PlacedRows
-
-            self._chunks[path] = PlacedRows(path) if path.endswith(SUFFIX) else IndexedRows(path)
-        return self._chunks[path]

@@ -1,34 +1,26 @@
-"""What the application promised of topics: the arguments of `verify`, checked, and their judgement.
+"""What the application promised of topics: the checked arguments of `verify`, and the plan of their judgement.
 
-`TopicPromise.of` checks the arguments. `judge_topics` writes the expectation into files, plans the chunks, runs the
-join on Spark, and merges what the reducers found (`topic_results.py`).
+`TopicPromise.of` checks the arguments. `JoinPlan` has the chunks of their judgement (`topic_results.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 from ..checks.guarantees import parse
-from ..engines import SPARK, Engine
-from ..histories.contents import Contents, read_contents
-from .expectations import Expectations, check_expected, write_expectations
-from .findings import PromiseFindings
-from .join import NumberedChunk, run_join
+from ..histories.contents import Contents
+from .expectations import Expectations, check_expected
+from .join import NumberedChunk
 from .record_ids import IdReader, IdSource, check_source
-from .refused_ids import RefusedChunk, write_refused_ids
+from .refused_ids import RefusedChunk
 from .topic_checks import IdReducer, OrderReducer
-from .topic_results import MergedResults
 from .topic_rows import TopicChunk, TopicMapper, sends_chunks
-from .topic_words import TopicWords
-
-if TYPE_CHECKING:
-    from ..checks.spark_client import SparkHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,43 +66,6 @@ class TopicPromise:
             order_key=None if order_key is None else IdReader("order_key", order_key),
             judges_order=ordered,
         )
-
-
-def judge_topics(
-    folder: Path,
-    topics: Sequence[str],
-    promise: TopicPromise,
-    *,
-    spark: SparkHandle | None = None,
-    engine: Engine = SPARK,
-    limit: int = 20,
-) -> PromiseFindings:
-    """Judge the records that the final read kept in `folder`.
-
-    Raises ContentsError without a complete final read, ExpectationError for an expected element without an id, and
-    NotPicklableError for a function that Spark's workers cannot receive.
-    """
-    topics = list(dict.fromkeys(topics))
-    contents = read_contents(folder / run_folder.DRAIN)
-    work = folder / run_folder.PROMISES
-    work.mkdir(parents=True, exist_ok=True)
-    expectations = None
-    if promise.expected is not None:
-        assert promise.record_id is not None
-        expectations = write_expectations(promise.expected, promise.record_id, work)
-    refused = None
-    if promise.record_id is not None and expectations is None:
-        refused = write_refused_ids(folder, topics, promise.record_id, work)
-    plan = JoinPlan(folder, topics, promise, contents, expectations, refused)
-    results = run_join(plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine)
-    words = TopicWords(
-        topics=topics,
-        contents=plan.contents_chunks,
-        expected=plan.expected_chunks,
-        id_reader=promise.record_id,
-        key_reader=promise.order_key,
-    )
-    return MergedResults(plan, results, words, limit).findings()
 
 
 @dataclass(slots=True)

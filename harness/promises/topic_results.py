@@ -1,4 +1,7 @@
-"""Merges the results of the join of topics into findings: counts, anomalies in the user's words, and doubts (L6).
+"""Judges what the application promised of topics: counts, anomalies in the user's words, and doubts (L6).
+
+`judge_topics` writes the expectation into files, plans the chunks, runs the join on Spark, and merges what the reducers
+found.
 
 What is not said:
 
@@ -11,19 +14,64 @@ What is not said:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..histories.contents import FinalRead
+from .. import run_folder
+from ..engines import SPARK, Engine
+from ..histories.contents import FinalRead, read_contents
 from ..wording import counted
+from .expectations import write_expectations
 from .findings import PromiseFindings
+from .join import run_join
+from .refused_ids import write_refused_ids
+from .topic_promise import JoinPlan, TopicPromise
 from .topic_words import TopicWords
 
 if TYPE_CHECKING:
-    from .topic_promise import JoinPlan
+    from ..checks.spark_client import SparkHandle
 
 PARTITIONS_SHOWN = 3
 PROBLEMS_SHOWN = 3
 REFUSED_SHOWN = 5
+
+
+def judge_topics(
+    folder: Path,
+    topics: Sequence[str],
+    promise: TopicPromise,
+    *,
+    spark: SparkHandle | None = None,
+    engine: Engine = SPARK,
+    limit: int = 20,
+) -> PromiseFindings:
+    """Judge the records that the final read kept in `folder`.
+
+    Raises ContentsError without a complete final read, ExpectationError for an expected element without an id, and
+    NotPicklableError for a function that Spark's workers cannot receive.
+    """
+    topics = list(dict.fromkeys(topics))
+    contents = read_contents(folder / run_folder.DRAIN)
+    work = folder / run_folder.PROMISES
+    work.mkdir(parents=True, exist_ok=True)
+    expectations = None
+    if promise.expected is not None:
+        assert promise.record_id is not None
+        expectations = write_expectations(promise.expected, promise.record_id, work)
+    refused = None
+    if promise.record_id is not None and expectations is None:
+        refused = write_refused_ids(folder, topics, promise.record_id, work)
+    plan = JoinPlan(folder, topics, promise, contents, expectations, refused)
+    results = run_join(plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine)
+    words = TopicWords(
+        topics=topics,
+        contents=plan.contents_chunks,
+        expected=plan.expected_chunks,
+        id_reader=promise.record_id,
+        key_reader=promise.order_key,
+    )
+    return MergedResults(plan, results, words, limit).findings()
 
 
 class MergedResults:

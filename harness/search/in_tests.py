@@ -22,8 +22,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 from harrow.faults.schedule import Schedule
 
-from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, harrow_fixtures, runs_of, uses_harrow
+from ..fixtures import REPLAYS, USED, Replays, TestState
 from ..repeating import PROPERTY_FAILURE
+from ..requested_fixtures import RUNS, harrow_fixtures, runs_of, uses_harrow
 from .pasted import pasted_test
 from .shrinking import Shrunk, shrink, with_roles
 

@@ -220,7 +220,7 @@ def test_a_killed_owners_folders_are_removed_by_the_next(monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as ended:
         ended.send_signal(signal.SIGKILL)
-    killed = tmp_path / f"{spark_server.SCRATCH}{ended.pid}-x"
+    killed = tmp_path / f"{jvm.SCRATCH}{ended.pid}-x"
     (killed / "local").mkdir(parents=True)
     (killed / aot.CLASS_LIST).write_text("")
     assert spark_server.make_scratch().parent == tmp_path

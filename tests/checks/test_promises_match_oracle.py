@@ -14,7 +14,8 @@ from harrow.harness.checks import SparkHandle
 from harrow.harness.promises import join
 from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.oracle import Anomaly, PlainRecord, id_anomalies, order_anomalies
-from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
+from harrow.harness.promises.topic_promise import TopicPromise
+from harrow.harness.promises.topic_results import judge_topics
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

@@ -6,7 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harrow.harness.promises.findings import PromiseFindings
-from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
+from harrow.harness.promises.topic_promise import TopicPromise
+from harrow.harness.promises.topic_results import judge_topics
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from long_runs import examples

@@ -19,7 +19,8 @@ from harrow.harness import run_folder
 from harrow.harness.checks import Status, Verdict, judge
 from harrow.harness.histories.refused_records import read_refused
 from harrow.harness.promises.findings import PromiseFindings
-from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
+from harrow.harness.promises.topic_promise import TopicPromise
+from harrow.harness.promises.topic_results import judge_topics
 from judged_runs import NOW_MS, RunFolder, record_batch
 from promised_runs import TOPIC, PromisedRun
 

@@ -16,7 +16,8 @@ from harrow.harness.histories import layout as layouts
 from harrow.harness.histories import row_index
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType, history_frame
 from harrow.harness.histories.layout import DRAINED, RECORDED, Layout, lay_out
-from harrow.harness.histories.row_index import RangeReader, RowRange
+from harrow.harness.histories.row_index import RowRange
+from harrow.harness.histories.row_ranges import RangeReader
 
 TOPICS = ("a", "b", "not-judged")
 Row = dict[str, Any]

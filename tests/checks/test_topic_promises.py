@@ -15,7 +15,8 @@ from harrow.harness.histories import contents
 from harrow.harness.histories.contents import ContentsError, read_contents
 from harrow.harness.promises.chunk_records import rows_of_table
 from harrow.harness.promises.findings import PromiseFindings
-from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
+from harrow.harness.promises.topic_promise import TopicPromise
+from harrow.harness.promises.topic_results import judge_topics
 from promised_runs import TOPIC, PromisedRun
 
 

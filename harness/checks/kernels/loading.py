@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.row_index import RangeReader, RowRange
+from ...histories.row_index import RowRange
+from ...histories.row_ranges import RangeReader
 from ..plans import ROW_RANGES, PartitionJob
 from ..segments import SegmentError, last_segment, read_epochs, read_log
 from .inputs import (

@@ -22,7 +22,7 @@ from ...histories.coordinator_rows import TRANSACTIONS as DECIDED
 from ...histories.format import FINAL_READ_CLIENT
 from ...histories.group_states import read_group_rows, read_groups
 from ...histories.recorded_faults import Row, read_faults
-from ...histories.row_index import RangeReader
+from ...histories.row_ranges import RangeReader
 from ...histories.tap import REPLICA_CLIENT, read_tap
 from .activity import GROUP, TRANSACTIONAL_ID, GroupInput, PartitionActivity, PartitionInput, Track
 from .availability import EVENTS, Availability, Place, disturbances

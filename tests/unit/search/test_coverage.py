@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harrow.faults.process_faults import kill, pause
+from harrow.faults import kill, pause
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import controller, leader
 from harrow.harness.search.coverage import Event, coverage_of, magnitude
