@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.histories.contents import ContentsChunk
 from harrow.harness.promises.chunk_records import OutputChunk
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import mapped
 from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sink_rows import SinkWriter

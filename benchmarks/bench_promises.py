@@ -32,9 +32,10 @@ import polars as pl
 import pyarrow as pa
 from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.contents import CHUNK_ROWS, INDEX, SCHEMA_VERSION, ContentsChunk, FinalRead
-from harrow.harness.promises.record import Record
-from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
+from harrow.harness.promises.topic_promise import TopicPromise
+from harrow.harness.promises.topic_results import judge_topics
 
 TOPIC = "orders"
 PARTITIONS, KEYS = 16, 1_000

@@ -88,15 +88,15 @@ if TYPE_CHECKING:
     from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
+    from harrow.harness.checks.record import Record as Record
+    from harrow.harness.checks.record_check import Finding as Finding
+    from harrow.harness.checks.record_check import RecordCheck as RecordCheck
     from harrow.harness.errors import ProgramDiedError as ProgramDiedError
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.errors import WaitTimeoutError as WaitTimeoutError
-    from harrow.harness.examples import HarrowExamples as HarrowExamples
-    from harrow.harness.fixtures import harrow_fixture as harrow_fixture
-    from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
-    from harrow.harness.promises.record import Record as Record
-    from harrow.harness.promises.record_check import Finding as Finding
-    from harrow.harness.promises.record_check import RecordCheck as RecordCheck
+    from harrow.harness.plugin.examples import HarrowExamples as HarrowExamples
+    from harrow.harness.plugin.fixtures import harrow_fixture as harrow_fixture
+    from harrow.harness.plugin.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.promises.relations import KeyedRelation as KeyedRelation
     from harrow.harness.promises.relations import RecordRelation as RecordRelation
     from harrow.harness.promises.relations import Window as Window
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from harrow.harness.promises.relations import windowed as windowed
     from harrow.harness.promises.sinks import files as files
     from harrow.harness.promises.sinks import table as table
-    from harrow.harness.run import Harrow as Harrow
+    from harrow.harness.run.harrow import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
 _FAULTS = (
@@ -199,19 +199,19 @@ _RELATIONS = (
 _HOME = {
     "AnomalyKind": "harrow.harness.checks.anomaly_kinds",
     "Cluster": "harrow.cluster",
-    "Finding": "harrow.harness.promises.record_check",
-    "Harrow": "harrow.harness.run",
+    "Finding": "harrow.harness.checks.record_check",
+    "Harrow": "harrow.harness.run.harrow",
     "HarrowError": "harrow.cluster",
-    "HarrowExamples": "harrow.harness.examples",
+    "HarrowExamples": "harrow.harness.plugin.examples",
     "ProgramDiedError": "harrow.harness.errors",
-    "Record": "harrow.harness.promises.record",
-    "RecordCheck": "harrow.harness.promises.record_check",
+    "Record": "harrow.harness.checks.record",
+    "RecordCheck": "harrow.harness.checks.record_check",
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
     "WaitTimeoutError": "harrow.harness.errors",
-    "harrow_fixture": "harrow.harness.fixtures",
-    "harrow_session_fixture": "harrow.harness.fixtures",
+    "harrow_fixture": "harrow.harness.plugin.fixtures",
+    "harrow_session_fixture": "harrow.harness.plugin.fixtures",
     "files": "harrow.harness.promises.sinks",
     "table": "harrow.harness.promises.sinks",
     **dict.fromkeys(_FAULTS, "harrow.faults"),

@@ -11,6 +11,6 @@ except ModuleNotFoundError:
     ) from None
 
 from harrow.faults.strategies import faults, schedules
-from harrow.harness.state_machine import HarrowMachine, cluster_settings
+from harrow.harness.plugin.state_machine import HarrowMachine, cluster_settings
 
 __all__ = ["HarrowMachine", "cluster_settings", "faults", "schedules"]

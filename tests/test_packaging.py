@@ -37,13 +37,13 @@ def test_building_the_wheel_includes_every_module(tmp_path: Path) -> None:
 
 def test_the_distribution_names_its_plugin_and_its_command() -> None:
     points = {(p.group, p.name): p.value for p in distribution("pytest-harrow").entry_points}
-    assert points["pytest11", "harrow"] == "harrow.harness.plugin"
+    assert points["pytest11", "harrow"] == "harrow.harness.plugin.hooks"
     assert ("console_scripts", "harrow") in points
 
 
 def test_importing_the_package_imports_no_heavy_module() -> None:
     heavy = ("pyspark", "polars", "confluent_kafka", "asyncio", "kio", "faker", "click")
-    code = f"import sys, harrow, harrow.harness.plugin; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, harrow, harrow.harness.plugin.hooks; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import TRANSACTIONAL_IDS, HasTraffic, ProcessControl
 
-from ..final_groups import list_groups
 from ..histories.live_taps import TransactionalIds
+from ..requests.final_groups import list_groups
+from ..requests.operator import OperatorRequests
 from .fault_clients import BesideBrokers
 from .knobs import HostKnobs, HostRule
 from .local_traffic import AcknowledgedTraffic
-from .operator_requests import OperatorRequests
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 
-from ..backend_choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
 from ..extensions import added_by_name
+from .choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
 
 if TYPE_CHECKING:
-    from ..clusters import ClusterSource
+    from .clusters import ClusterSource
 
 BeforeStart = Callable[[], None] | None
 
@@ -81,7 +81,7 @@ def added_backends() -> Mapping[str, BackendKind]:
 
 
 def _local_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:
-    from ..clusters import OwnCluster
+    from .clusters import OwnCluster
 
     return OwnCluster(before_start)
 

@@ -18,11 +18,11 @@ from harrow.cluster.host.knobs.disk_faults import DiskFaults
 from harrow.cluster.host.real.disk import RealDisk
 from harrow.faults.system import DEAD, RUNNING, TRANSACTIONAL_IDS, HasTraffic, ProcessStatus
 
+from ..requests.operator import OperatorRequests
 from .disk_damage import PendingDamage
 from .fault_clients import BESIDE_BROKERS, BesideBrokers
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
-from .operator_requests import OperatorRequests
 from .process_limits import DescriptorLimit, MemoryLimit
 from .strangers import StrangerConnections
 

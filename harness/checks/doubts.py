@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..promises.findings import PromiseFindings
 from ..run_folder import RunTimes
 from ..wording import counted
+from .promise_findings import PromiseFindings
 from .refused import Result, doubt_of_refused, note_of_refused, refused_by_id
 
 BELIEF = (

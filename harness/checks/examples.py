@@ -28,10 +28,10 @@ from .. import run_folder
 from ..histories.format import read_names
 from ..histories.recorded_faults import Row
 from ..histories.row_index import NAMED
+from ..histories.segments import SegmentError, segment_files
 from ..histories.sent_contents import SUFFIX, SentRecord, sent_records
-from ..promises.record import text_of
 from .known_anomalies import rank
-from .segments import SegmentError, segment_files
+from .record import text_of
 from .verdict import Anomaly
 
 if TYPE_CHECKING:

@@ -96,8 +96,8 @@ from typing import Annotated, Any
 from harrow.cluster.errors import ConfigError
 from harrow.faults.extensions import EXTENSIONS
 
-from ..promises.record_check import RecordCheck, check_problem
 from .anomaly_kinds import SEVERITY
+from .record_check import RecordCheck, check_problem
 
 LOSS = frozenset({"lost-write", "unseen", "missing", "incomplete-leader", "end-offset-regression", "poll-skip"}) | {
     "missing-output",

@@ -29,7 +29,6 @@ from ..histories.layout import Layout, lay_out
 from ..histories.origin import started_ns
 from ..histories.program_ends import ProgramEnd, read_program_ends
 from ..histories.recordings import Recording, recordings_of
-from ..promises.findings import PromiseFindings, read_findings
 from .busy_machine import machine_notes
 from .causes.programs import deaths, quiet_ends
 from .causes.recorded import causes_of_run
@@ -45,6 +44,7 @@ from .needs import unjudged_anomalies
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .progress.findings import ProgressFindings
+from .promise_findings import PromiseFindings, read_findings
 from .spark_client import SparkHandle
 from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import claims_of_brokers, judged_events, planted_bugs

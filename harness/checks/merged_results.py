@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..promises.findings import PromiseFindings
 from .fault_windows import Traffic
+from .promise_findings import PromiseFindings
 
 
 @dataclass(slots=True, kw_only=True)

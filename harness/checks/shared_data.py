@@ -25,10 +25,10 @@ from harrow.cluster.errors import HarrowError
 
 from ..histories.format import NAMES_SUFFIX, OPS_SUFFIX
 from ..histories.placed_rows import SUFFIX, write_placed
+from ..histories.segments import segment_files
 from ..histories.task_files import file_system, joined
 from ..user_spark import shown
 from .plans import ROW_RANGES
-from .segments import segment_files
 
 COPY_BYTES = 8 << 20
 Task = list[dict[str, Any]]

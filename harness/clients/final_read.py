@@ -21,9 +21,9 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harrow.cluster.errors import HarrowError
 
-from ..checks.segments import scan_log, transaction_ranges
 from ..histories.contents import ContentsWriter, FinalRead
 from ..histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
+from ..histories.segments import scan_log, transaction_ranges
 from .consumer import record_poll
 
 Found = TypeVar("Found")

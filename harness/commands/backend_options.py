@@ -9,7 +9,7 @@ import click
 from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
 
-from ..backend_choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend, unused_origin
+from ..backends.choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend, unused_origin
 from ..backends.kinds import KINDS, check_backend
 
 C = TypeVar("C", bound=Callable[..., Any])

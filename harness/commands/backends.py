@@ -6,7 +6,7 @@ import click
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 
-from ..backend_choice import choose_backend
+from ..backends.choice import choose_backend
 from ..backends.kinds import all_backends
 from .backend_options import origin_options
 

@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
-from ..chaos_workloads import check_workload
-from ..live_counts import RunCounter, SeedsCounter
-from ..scenario import (
+from ..user_spark import UserSpark
+from ..workloads.by_name import check_workload
+from ..workloads.scenario import (
     REPERTOIRES,
     USUAL_BROKERS,
     VARIANTS,
@@ -38,12 +38,12 @@ from ..scenario import (
     run_scenario,
     run_seed,
 )
-from ..schedule_files import read_schedule
-from ..user_spark import UserSpark
 from .backend_options import backend_options, take_backend
 from .chaos_program import chaos_of_program
+from .live_counts import RunCounter, SeedsCounter
 from .out_option import out_option
 from .progress import ProgressLine
+from .schedule_files import read_schedule
 from .settings import plant_option
 from .spark_options import spark_options
 from .worker_processes import results_of
@@ -230,7 +230,7 @@ def chaos_of_seeds(given: Mapping[str, Any]) -> int:
 
 def _claim(given: Mapping[str, Any], name: str) -> Path:
     """Return the folder of these runs, and let Spark start for them."""
-    from ..verdicts import spark_of_run
+    from ..verdict.verifier import spark_of_run
 
     base = out_folder.claim((given["out"] / name).absolute())
     # it ends with this process; the seeds' processes are its clients

@@ -1,6 +1,6 @@
 """`harrow chaos -- ./my-service ARGS`: a program of the user's beside a cluster under faults, and the verdict.
 
-The run itself is `harness/program.py`. What Harrow prints goes to stderr, because stdout belongs to the program.
+The run itself is `workloads/program.py`. What Harrow prints goes to stderr, because stdout belongs to the program.
 
 Exit code 0: the verdict is valid, and the program succeeded or Harrow ended it. 1: the verdict is not valid, or a fault
 did not take effect. Otherwise the exit code of the program.
@@ -16,15 +16,15 @@ import click
 from harrow.faults.schedule import Schedule
 
 from .. import out_folder
-from ..backend_choice import ORIGIN_OPTIONS, origin_words
+from ..backends.choice import ORIGIN_OPTIONS, origin_words
 from ..backends.kinds import new_source
 from ..checks.guarantees import parse
-from ..live_counts import RunCounter
-from ..program import ProgramResult, run_program
-from ..run import Harrow
-from ..scenario import kinds_of
+from ..programs.user_program import find_program
+from ..run.harrow import Harrow
 from ..seeds import fresh_seed
-from ..user_program import find_program
+from ..workloads.program import ProgramResult, run_program
+from ..workloads.scenario import kinds_of
+from .live_counts import RunCounter
 from .progress import ProgressLine
 from .settings import parse_settings
 

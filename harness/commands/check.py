@@ -103,7 +103,7 @@ def _check_history(
 ) -> int:
     """Judge the file in a new run folder; return the exit code."""
     from ..checks.imported import judge_history, read_history_file
-    from ..verdicts import spark_of_run
+    from ..verdict.verifier import spark_of_run
 
     found = read_history_file(history)
     out.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def judge_again(
     """Judge the run. `keep`: what the run wrote stays in the file of its `number`-th verdict."""
     from ..checks import judge
     from ..checks.partition_jobs import read_replicas
-    from ..verdicts import spark_of_run
+    from ..verdict.verifier import spark_of_run
 
     path = folder / run_folder.numbered(run_folder.VERDICT, number)
     text = path.read_bytes() if keep else None

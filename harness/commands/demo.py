@@ -23,7 +23,7 @@ from rich.text import Text
 
 from .. import out_folder, run_folder
 from ..errors import VerdictError
-from ..run import Harrow
+from ..run.harrow import Harrow
 from ..running_cluster import RunningCluster
 from ..seeds import fresh_seed
 from .demo_shop import RIGHT_SHOP, WRONG_SHOP, Order, Shop, ShopKind

@@ -8,9 +8,9 @@ from harrow.faults.fault_kinds import extension_kinds
 from harrow.faults.targets import extension_roles
 
 from ..backends.kinds import added_backends
-from ..chaos_workloads import added_workloads
 from ..checks.guarantees import added_checks
 from ..promises.relations import added_relations
+from ..workloads.by_name import added_workloads
 
 
 @click.command()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..schedule_files import read_schedule
 from ..search.shrinking import RUNS_MOST
+from .schedule_files import read_schedule
 
 
 @click.command()

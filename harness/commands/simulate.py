@@ -30,12 +30,12 @@ from rich.table import Table
 
 from .. import out_folder
 from ..run_settings import ORDERS, WORKLOADS
-from ..schedule_files import read_schedule
-from ..search.coverage import Coverage
 from ..search.guided import SEEDS_A_RUN, GuidedSearch
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
+from ..simulation.coverage import Coverage
 from .out_option import out_option
 from .progress import ProgressLine
+from .schedule_files import read_schedule
 from .settings import plant_option
 from .worker_processes import results_here_or_of
 

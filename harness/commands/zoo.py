@@ -172,7 +172,7 @@ def command(names: tuple[str, ...], **given: Any) -> None:
         real=(folder / "real").absolute() if given["real"] else None,
     )
     if settings.real is not None:
-        from ..verdicts import spark_of_run
+        from ..verdict.verifier import spark_of_run
 
         # it ends with this process; the processes of the trials are its clients
         spark_of_run(settings.real).request()

@@ -9,7 +9,7 @@ from typing import Any
 from harrow.cluster.errors import HarrowError
 from harrow.faults.system import RuleStatus
 
-from ..raw_requests import StoppedError
+from ..requests.raw import StoppedError
 
 
 class BackgroundClient(abc.ABC):

@@ -16,8 +16,8 @@ from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from ..backends.operator_requests import addresses_of
-from ..raw_requests import StoppedError, ask
+from ..requests.operator import addresses_of
+from ..requests.raw import StoppedError, ask
 
 CLIENT_ID = "harrow-fault"
 GROUP, TRANSACTION = 0, 1

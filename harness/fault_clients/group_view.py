@@ -18,7 +18,7 @@ from harrow.cluster.groups.records import CONSUMER_PROTOCOL, RecordReader, decod
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.errors import nearest
 
-from ..final_groups import list_groups
+from ..requests.final_groups import list_groups
 from .coordinator import Coordinator
 
 DESCRIBE_VERSION, CONSUMER_DESCRIBE_VERSION = 4, 0

@@ -1,7 +1,7 @@
 """How the programs of a test ended: `programs.json` of the run folder (schema 1).
 
 Owns: `ProgramEnd`, one for each end of each program until the verdict, by time. Written before each verdict by
-`harness/programs.py`. `by` says who ended it: `ITSELF`, a `FAULT` of the run, or the `TEST` (`stop()`).
+`harness/programs/of_run.py`. `by` says who ended it: `ITSELF`, a `FAULT` of the run, or the `TEST` (`stop()`).
 
 May fail: a file that cannot be read, or of another version, raises HarrowError.
 """

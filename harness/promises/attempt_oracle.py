@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from .record import Record
+from ..checks.record import Record
 from .retries import RetryPromise
 
 DUE_ORDER = "due-out-of-order"

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import run_folder
+from ..checks.promise_findings import PromiseFindings
+from ..checks.record import Record, text_of
+from ..checks.record_check import Finding, RecordCheck
 from ..engines import SPARK, Engine
 from ..histories.contents import Contents, ContentsChunk, read_contents
 from ..wording import counted
 from .chunk_records import rows_of_table
-from .findings import PromiseFindings
 from .join import HASH, NumberedChunk, run_join
-from .record import Record, text_of
-from .record_check import Finding, RecordCheck
 from .record_ids import canonical
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..checks.record import Record
 from ..histories.contents import ContentsChunk
 from ..histories.task_files import arrow_table
-from .record import Record
 from .record_ids import decode_all
 
 if TYPE_CHECKING:

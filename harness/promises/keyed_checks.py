@@ -19,12 +19,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..checks.record import Record
 from .chunk_records import OutputChunk, records_of, text_of_record
 from .join import HASH, NumberedChunk
 from .pairing import Pairing, Unit
 from .pipeline_findings import DUPLICATE, MISSING, UNEXPECTED, WRONG, Findings, Place
 from .pipeline_mapper import EXPECTED, ID_SEED, Problems
-from .record import Record
 from .record_ids import canonical
 from .relations import KeyedRelation
 from .shapes import Shape, actual_output, shown

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ConfigError
 
-from .record import Record
+from ..checks.record import Record
 from .record_ids import IdReader, IdSource, RecordIdError, canonical, check_source
 from .relations import Folded, KeyedRelation, RecordRelation, Relation
 from .shapes import Rows, Shape, expected_output, is_a

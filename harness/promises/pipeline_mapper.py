@@ -17,12 +17,12 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..checks.record import Record
 from ..histories.commits import NEVER, CommitTimes
 from ..histories.contents import ContentsChunk
 from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
 from .pairing import Pairing
-from .record import Record
 from .record_ids import IdReader, IdSource, canonical
 from .retry_columns import RetryColumns, reads_of
 from .shapes import Shape, actual_texts

@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..checks.record import Record
 from ..histories.commits import NEVER, Commit
 from .attempt_oracle import Attempts, dues_out_of_order
 from .pairing import Pairing, Unit
-from .record import Record
 from .record_ids import canonical
 from .relations import KeyedRelation, RecordRelation
 from .retries import RetryPromise

@@ -13,13 +13,13 @@ from harrow.cluster.errors import ConfigError
 from .. import run_folder
 from ..checks.guarantees import forbidden, parse
 from ..checks.log_changes import created_again
+from ..checks.promise_findings import PromiseFindings
 from ..checks.traces import judged_events
 from ..engines import SPARK, Engine
 from ..histories.commits import NEVER, CommitTimes, commit_times, read_commits
 from ..histories.contents import Contents, read_contents
 from ..histories.origin import started_ns
 from ..topics import Topic
-from .findings import PromiseFindings
 from .output_times import produced_batches, rewritten, since
 from .pairing import Pairing
 from .pipeline_join import PipelineInputs, check_pipeline

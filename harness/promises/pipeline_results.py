@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..checks.promise_findings import PromiseFindings
 from ..histories.commits import CommitTimes
 from ..histories.contents import FinalRead
-from .findings import PromiseFindings
 from .pairing import Pairing
 from .pipeline_findings import (
     BOTH,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..checks.record import NotJsonError, Record, text_of
 from ..histories.commits import NEVER, CommitTimes
 from ..histories.contents import FinalRead
 from .chunk_records import OutputChunk, record_at, text_of_record
@@ -28,7 +29,6 @@ from .pipeline_findings import (
     WRONG,
     Place,
 )
-from .record import NotJsonError, Record, text_of
 from .record_ids import IdReader, IdSource, canonical
 from .relations import KeyedRelation
 from .retry_words import NO_RETRIES, RetryWords

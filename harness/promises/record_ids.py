@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
-from .record import Record
+from ..checks.record import Record
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..checks.record import Record
 from ..checks.refused import FENCED, NO_COMMIT
 from ..histories.refused_records import RefusedRecord, read_refused
 from ..histories.task_files import arrow_table, write_arrow
-from .record import Record
 from .record_ids import IdReader, canonical
 
 

@@ -33,8 +33,8 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError, HarrowError
 
+from ..checks.record import Record
 from ..extensions import added_by_name
-from .record import Record
 from .shapes import is_a
 
 MS = 1000

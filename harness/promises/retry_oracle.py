@@ -10,8 +10,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from ..checks.record import Record
 from ..histories.commits import NEVER
-from .record import Record
 from .retries import REASON_HEADERS
 
 WITHOUT_REASON = "dead-letter-without-reason"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..checks.record import Record, text_of
 from ..histories.commits import CommitTimes
 from ..run_folder import RunTimes
 from ..wording import counted
-from .record import Record, text_of
 from .retries import REASON_HEADERS, RetryPromise, reason_of
 
 NS_PER_MS = 1_000_000

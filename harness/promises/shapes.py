@@ -32,7 +32,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from .record import NotJsonError, Record, text_of
+from ..checks.record import NotJsonError, Record, text_of
 
 DIGITS = 12
 _NUMBER = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?")

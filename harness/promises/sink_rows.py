@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from harrow.cluster.errors import ConfigError
 
+from ..checks.record import Record
 from ..histories.contents import ContentsChunk
 from ..histories.task_files import write_arrow
 from .chunk_records import OutputChunk, RowsChunk
-from .record import Record
 from .shapes import is_a
 
 CHUNK_ROWS = 1 << 15

@@ -24,9 +24,9 @@ from typing import Any
 from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 
+from ..checks.record import Record
 from ..topics import Topic
 from .chunk_records import OutputChunk
-from .record import Record
 from .sink_files import FORMATS, stage_files
 from .sink_rows import SinkWriter, is_frame, mapping_of, name_of_frame
 from .sink_tables import query_rows

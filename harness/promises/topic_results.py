@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import run_folder
+from ..checks.promise_findings import PromiseFindings
 from ..engines import SPARK, Engine
 from ..histories.contents import FinalRead, read_contents
 from ..wording import counted
 from .expectations import write_expectations
-from .findings import PromiseFindings
 from .join import run_join
 from .refused_ids import write_refused_ids
 from .topic_promise import JoinPlan, TopicPromise

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from ..checks.record import Record
 from ..histories.contents import ContentsChunk
 from ..histories.format import OperationFunction, OperationType, read_history, read_part
 from .chunk_records import rows_of_table
 from .expectations import ExpectedChunk
 from .join import NumberedChunk
-from .record import Record
 from .record_ids import IdReader, RecordIdError, bytes_text, canonical, hashes
 from .refused_ids import RefusedChunk
 

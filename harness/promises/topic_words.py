@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks.record import Record, text_of
 from ..histories.contents import ContentsChunk
 from ..wording import times
 from .chunk_records import record_at
 from .expectations import ExpectedChunk
-from .record import Record, text_of
 from .record_ids import IdReader, canonical
 
 Row = dict[str, Any]

@@ -21,7 +21,7 @@ from harrow.faults.spec import Fault
 from harrow.faults.targets import Target, broker, controller, follower, isr_member, leader
 
 from ..run_settings import ORDERS, SINK, TOPIC, RunSettings, settings_of
-from .coverage import Moment
+from ..simulation.coverage import Moment
 
 OFFSETS_MS = (-40, -10, 0, 0, 10, 10, 20, 40, 80, 150, 300, 600)
 """When a moved fault strikes, after the event that it is moved to."""

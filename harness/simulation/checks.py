@@ -32,10 +32,10 @@ from ..checks.guarantees import forbidden, parse
 from ..checks.log_changes import CHANGE_EVENTS, LogChanges, log_changes
 from ..checks.oracle import Oracle
 from ..checks.oracle_of_removals import first_removed_early
-from ..checks.segments import LOG_COLUMNS, scan_batches
 from ..checks.traces import JUDGED_EVENTS, claims_of_brokers
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
+from ..histories.segments import LOG_COLUMNS, scan_batches
 
 FoundAnomaly = tuple[str, str]
 """Name, and where it was found."""

@@ -33,12 +33,10 @@ from harrow.faults.nemesis import Nemesis
 from harrow.faults.outside import OutsideFault
 from harrow.faults.schedule import Schedule
 
-from ..backends.simulated import SimulatedSystem, drive
 from ..checks.log_changes import LogChanges
 from ..checks.oracle_of_removals import untapped
 from ..histories.memory import MemoryHistory
 from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
-from ..search.coverage import Coverage, coverage_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -53,7 +51,9 @@ from .checks import (
     registry_view,
     replicas_of,
 )
+from .coverage import Coverage, coverage_of
 from .planning import SimulationOptions, plan_seed
+from .system import SimulatedSystem, drive
 from .transform import TransformWorkload
 from .workload import SimulatedWorkload
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from ..programs import WatchedPrograms
+    from ..programs.of_run import WatchedPrograms
     from ..running_cluster import RunningCluster
     from .conditions import Condition
     from .seen import ClusterSeen

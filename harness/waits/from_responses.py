@@ -22,9 +22,9 @@ from harrow.cluster.wire.api_keys import ApiKey
 
 from ..fault_clients.coordinator import GROUP, Coordinator, refused
 from ..fault_clients.group_view import describe_group
-from ..final_groups import list_groups
 from ..histories.live_taps import GroupSeen
 from ..histories.request_rows import RequestCount, count_requests
+from ..requests.final_groups import list_groups
 from .seen import OffsetsSeen, newest_leaders
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from harrow.cluster.errors import ClusterError
 from harrow.cluster.ids import TopicPartition
 
 from .. import run_folder
-from ..checks.segments import CONTROL, SegmentError, scan_log, transaction_ranges
 from ..histories.live_taps import CommitRows, GroupRows, GroupSeen, known_groups
 from ..histories.request_rows import RequestCount, count_requests
+from ..histories.segments import CONTROL, SegmentError, scan_log, transaction_ranges
 from .seen import OffsetsSeen, newest_leaders
 
 if TYPE_CHECKING:

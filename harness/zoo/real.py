@@ -14,7 +14,7 @@ from pathlib import Path
 from harrow.faults.schedule import Schedule
 
 from ..run_folder import SCHEDULE
-from ..scenario import recorded_scenario, run_scenario
+from ..workloads.scenario import recorded_scenario, run_scenario
 from .trial import Observed
 
 CONVERGE_S = 20.0

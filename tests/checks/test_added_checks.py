@@ -15,10 +15,10 @@ from harrow.cluster.errors import ConfigError
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
 from harrow.harness.checks.guarantees import added_checks, checks_for, parse
 from harrow.harness.checks.known_anomalies import described, rank
+from harrow.harness.checks.promise_findings import PromiseFindings, read_findings, write_findings
 from harrow.harness.checks.verdict_text import summary_line
 from harrow.harness.promises import join
 from harrow.harness.promises.check_join import judge_checks, with_findings
-from harrow.harness.promises.findings import PromiseFindings, read_findings, write_findings
 from harrow.harness.reports.findings import verdict_model
 from judged_runs import RunFolder
 from promised_runs import TOPIC, PromisedRun

@@ -11,9 +11,9 @@ from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PRODU
 from harrow.harness.checks.log_changes import Leadership, LogChanges
 from harrow.harness.checks.oracle_of_batches import batches_out_of_place
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
+from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

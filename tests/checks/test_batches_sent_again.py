@@ -11,7 +11,7 @@ from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
 from harrow.harness.checks.kernels.resent_batches import as_stored
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
+from harrow.harness.histories.segments import LOG_COLUMNS
 
 STORED: dict[str, Any] = {
     "producer_id": 7,

@@ -15,8 +15,8 @@ from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.checks import jvm
 from harrow.harness.checks.cluster_queries import ClusterQueries, ExecutorsError, explained, package_archive
 from harrow.harness.checks.cluster_tasks import ExecutorError, check_hash, hash_of_a_text
-from harrow.harness.checks.segments import ABORT_MARKER, CONTROL, scan_batches
 from harrow.harness.checks.spark_client import shown_address
+from harrow.harness.histories.segments import ABORT_MARKER, CONTROL, scan_batches
 from harrow.harness.promises.by_value import dumps
 from harrow.harness.user_spark import UserSpark, data_folder, shown
 from judged_runs import RunFolder

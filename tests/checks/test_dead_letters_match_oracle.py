@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import Relation, filtered, flat_mapped, mapped
 from harrow.harness.promises.retries import ATTEMPTS_HEADER, DUE_HEADER, REASON_HEADERS, RetryPromise
 from harrow.harness.promises.shapes import Rows

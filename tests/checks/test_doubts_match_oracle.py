@@ -10,9 +10,9 @@ from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, TRANSACTION_SCHEMA, PartitionInputs, arrange
 from harrow.harness.checks.oracle_of_doubts import met, operation_spans, refused_records
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
+from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harrow import Topic
-from harrow.harness.promises.findings import PromiseFindings
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.promises.pipeline_promise import PipelinePromise
 from promised_runs import PromisedRun
 

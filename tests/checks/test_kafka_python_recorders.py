@@ -302,7 +302,7 @@ def test_a_missing_library_is_named_with_the_remedy(harrow: Harrow, monkeypatch:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("harrow.harness.recording.import_module", missing)
+    monkeypatch.setattr("harrow.harness.run.recording.import_module", missing)
     with pytest.raises(HarrowError, match=r"install pytest-harrow\[kafka-python\]"):
         harrow.kafka_python.producer()
     with pytest.raises(HarrowError, match=r"install pytest-harrow\[aiokafka\]"):

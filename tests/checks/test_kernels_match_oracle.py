@@ -18,9 +18,9 @@ from harrow.harness.checks.kernels.unsent_batches import SETTLED_NS
 from harrow.harness.checks.log_changes import NOT_TRACED, CleaningBegun, Leadership, LogChanges, Removal
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
+from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

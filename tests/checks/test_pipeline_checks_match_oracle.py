@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit
 from harrow.harness.promises import join
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import (
     RecordRelation,
     Relation,

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from harrow import folded, identity, mapped
+from harrow.harness.checks.promise_findings import PromiseFindings
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.histories.contents import FinalRead
-from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.output_times import rewritten
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
 from harrow.harness.promises.pipeline_results import PipelineResults, PipelineRun
 from harrow.harness.promises.pipeline_words import PipelineWords
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import Relation
 from harrow.harness.promises.shapes import Rows
 from pipelines_by_hand import chunks_of, record

@@ -22,12 +22,12 @@ import sqlalchemy
 from harrow import Topic, files, mapped, table
 from harrow.cluster.errors import ConfigError
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.record import Record
 from harrow.harness.checks.spark_client import quiet
 from harrow.harness.promises.chunk_records import records_of
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
 from harrow.harness.promises.pipeline_promise import PipelinePromise
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sinks import stage, topic_of
 from pipelines_by_hand import anomalies, chunks_of, record

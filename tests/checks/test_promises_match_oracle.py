@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.promises import join
-from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.oracle import Anomaly, PlainRecord, id_anomalies, order_anomalies
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from harrow.harness.promises.findings import PromiseFindings
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics
 from hypothesis import assume, given

@@ -17,8 +17,8 @@ from harrow.cluster.host.tap import RealTap
 from harrow.cluster.wire.records import build_batch
 from harrow.harness import run_folder
 from harrow.harness.checks import Status, Verdict, judge
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.histories.refused_records import read_refused
-from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics
 from judged_runs import NOW_MS, RunFolder, record_batch

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks.doubts import Doubts, partition_doubts
-from harrow.harness.promises.findings import PromiseFindings
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.run_folder import RunTimes
 
 NOT_LEADER = 6

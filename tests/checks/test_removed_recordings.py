@@ -16,9 +16,9 @@ from harrow.harness import run_folder
 from harrow.harness.checks import Status, judge
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN
 from harrow.harness.checks.needs import NEEDS, unjudged_anomalies
+from harrow.harness.checks.promise_findings import PromiseFindings, write_findings
 from harrow.harness.histories.group_states import GroupsAtTheEnd, write_groups
 from harrow.harness.histories.recordings import Recording, Recordings
-from harrow.harness.promises.findings import PromiseFindings, write_findings
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from judged_runs import TOPIC, RunFolder, record_batch

@@ -10,8 +10,8 @@ from harrow.harness.checks.kernels import resent_records
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
+from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

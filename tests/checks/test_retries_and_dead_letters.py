@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks.doubts import count_doubts
+from harrow.harness.checks.promise_findings import PromiseFindings
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.histories.contents import FinalRead
-from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
 from harrow.harness.promises.pipeline_results import PipelineResults, PipelineRun
 from harrow.harness.promises.pipeline_words import PipelineWords
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.retries import ATTEMPTS_HEADER, DUE_HEADER, REASON_HEADERS, RetryPromise
 from harrow.harness.promises.retry_columns import RetryColumns
 from harrow.harness.promises.retry_words import RetryWords

@@ -13,13 +13,13 @@ import pytest
 from harrow.harness.checks import SparkHandle, Verdict, judge
 from harrow.harness.checks.kernels import judge_task
 from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.record import Record
 from harrow.harness.checks.shared_data import SharedData, SharedDataError
 from harrow.harness.histories.format import ROW, OperationType
 from harrow.harness.histories.layout import lay_out
 from harrow.harness.promises.join import run_join
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import mapped
 from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sinks import stage

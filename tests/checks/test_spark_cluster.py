@@ -23,10 +23,10 @@ from harrow.cluster.errors import HarrowError
 from harrow.harness.checks import SparkHandle, judge
 from harrow.harness.checks.cluster_queries import package_archive
 from harrow.harness.checks.cluster_tasks import NEEDED
+from harrow.harness.checks.record import Record
 from harrow.harness.checks.warm_up import TOPIC, tiny_run
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.shapes import Rows
 from pipelines_by_hand import anomalies, chunks_of, record
 from spark_cluster import NoClusterError, full_java, standalone_cluster

@@ -11,10 +11,10 @@ from harrow import Record
 from harrow.cluster.errors import ConfigError
 from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.histories import contents
 from harrow.harness.histories.contents import ContentsError, read_contents
 from harrow.harness.promises.chunk_records import rows_of_table
-from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics
 from promised_runs import TOPIC, PromisedRun

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from harrow.faults.schedule import Schedule
 from harrow.harness.commands import cli
 from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
-from harrow.harness.search.coverage import Coverage
 from harrow.harness.search.guided import (
     COMPARED_MOST,
     PLANNED_AHEAD,
@@ -26,6 +25,7 @@ from harrow.harness.search.guided import (
     squeezed,
 )
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule
+from harrow.harness.simulation.coverage import Coverage
 from harrow.harness.zoo.swarm import plan_swarm
 from long_runs import long_run
 

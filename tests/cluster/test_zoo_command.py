@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from harrow.harness.commands import cli
 from harrow.harness.commands import zoo as command_module
-from harrow.harness.schedule_files import read_schedule
+from harrow.harness.commands.schedule_files import read_schedule
 from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.alarms import Judged, source_of
 from harrow.harness.zoo.bug import Bug, plan_directed

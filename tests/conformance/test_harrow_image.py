@@ -44,7 +44,7 @@ from harrow import (
 from harrow.cluster.errors import ClusterError
 from harrow.faults import Fault
 from harrow.faults.errors import CapabilityError
-from harrow.harness.backend_choice import APACHE, DOCKER, LOCAL, BackendChoice
+from harrow.harness.backends.choice import APACHE, DOCKER, LOCAL, BackendChoice
 from harrow.harness.backends.docker.source import DockerClusters, describe
 from harrow.harness.backends.kinds import KINDS
 from harrow_image import CONTAINERS, MISSING, harrow_image, python_base

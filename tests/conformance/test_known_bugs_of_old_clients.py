@@ -27,7 +27,7 @@ from harrow.faults import Fault
 from harrow.harness import run_folder
 from harrow.harness.clients.producer import Producer
 from harrow.harness.errors import VerdictError
-from harrow.harness.user_program import Program
+from harrow.harness.programs.user_program import Program
 from programs_in_other_languages import NotBuiltError, built
 from waiting import until
 

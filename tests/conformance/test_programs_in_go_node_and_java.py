@@ -12,7 +12,7 @@ import pytest
 from harrow import Harrow, Record, Topic, leader, lose_response, pause
 from harrow.faults import Fault
 from harrow.harness.errors import VerdictError
-from harrow.harness.user_program import Program
+from harrow.harness.programs.user_program import Program
 from programs_in_other_languages import NotBuiltError, built
 from waiting import until
 

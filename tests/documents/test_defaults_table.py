@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harrow.cluster.config import BY_NAME
 from harrow.cluster.defaults import cluster_defaults
-from harrow.harness.clusters import TEST_DEFAULTS
+from harrow.harness.backends.clusters import TEST_DEFAULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 SECTION = "## Defaults that differ"

@@ -15,7 +15,7 @@ from harrow.faults.planning import RANDOM_FAULTS
 from harrow.harness.checks.anomaly_kinds import SEVERITY
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 from harrow.harness.checks.known_anomalies import described
-from harrow.harness.options import OPTIONS
+from harrow.harness.plugin.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 PLACEHOLDER = "…"

@@ -7,7 +7,7 @@ import json
 import pytest
 from harrow import Harrow, failpoint, kill, leader
 from harrow.faults import Schedule, ScheduledFault, healed, new_leader, took_effect
-from harrow.harness.workload import Workload
+from harrow.harness.workloads.orders import Workload
 from waiting import until
 
 

@@ -17,7 +17,7 @@ from harrow import Harrow, Topic, kill_program, pause_program, terminate_program
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.faults import Fault, NemesisError
 from harrow.harness.backends.local import gone
-from harrow.harness.user_program import LocalProgram, Program
+from harrow.harness.programs.user_program import LocalProgram, Program
 from waiting import until
 
 SETTINGS = {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0}

@@ -11,7 +11,7 @@ from harrow import Harrow, delay_request, duplicate_request, isolate, kill, lead
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule, ScheduledFault
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed
-from harrow.harness.workload import Workload
+from harrow.harness.workloads.orders import Workload
 from waiting import until
 
 SMALL = SimulationOptions(brokers=3, seconds=3.0, batches=40, weights={"kill": 3, "pause": 3, "cut": 2, "reset": 1})

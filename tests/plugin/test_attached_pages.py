@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from harrow.harness.attached_pages import attach_pages
+from harrow.harness.plugin.attached_pages import attach_pages
 
 
 def item_with(folder: Path, *plugins: str) -> pytest.Item:

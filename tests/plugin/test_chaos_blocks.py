@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from harrow import Harrow, HarrowError, all_brokers, group_coordinator, kill, leader, majority, one, pause
 from harrow.faults import BackgroundNemesis
-from harrow.harness.chaos import Chaos
+from harrow.harness.chaos.blocks import Chaos
 from waiting import until
 
 

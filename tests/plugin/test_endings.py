@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from harrow.faults.errors import NemesisError
-from harrow.harness.endings import Ending, ending_of
 from harrow.harness.errors import ProgramDiedError, WaitTimeoutError
+from harrow.harness.verdict.endings import Ending, ending_of
 from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_WITHOUT_A_CLUSTER = """
     import pytest
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run import Harrow
+    from harrow.harness.run.harrow import Harrow
 
     def judged(self, topics, *_):
         with self._making_a_verdict():

@@ -12,7 +12,7 @@ from harrow.harness.checks import judge
 from harrow.harness.checks.imported import judge_history, read_history_file
 from harrow.harness.commands import cli
 from harrow.harness.engines import AUTO, INLINE, INLINE_MOST, SPARK, engine_for
-from harrow.harness.options import make_options
+from harrow.harness.plugin.options import make_options
 from harrow.harness.user_spark import UserSpark, chosen_engine
 from judged_runs import TOPIC, RunFolder
 from run_stories import good_with_logs

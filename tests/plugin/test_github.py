@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.checks.verdict import Status, Verdict
-from harrow.harness.github import ANNOTATIONS_MOST, ROWS_MOST, annotations_of, table
+from harrow.harness.plugin.github import ANNOTATIONS_MOST, ROWS_MOST, annotations_of, table
 from harrow.harness.reports.index_page import IndexRow, worst_first
 from long_runs import long_run
 

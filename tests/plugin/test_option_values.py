@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.harness.options import OPTIONS, check_arguments, merge
+from harrow.harness.plugin.options import OPTIONS, check_arguments, merge
+from harrow.harness.plugin.workers import NAME_LENGTH_MAX, folder_name
 from harrow.harness.seeds import child_seed
-from harrow.harness.workers import NAME_LENGTH_MAX, folder_name
 from hypothesis import given
 from hypothesis import strategies as st
 

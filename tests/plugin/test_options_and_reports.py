@@ -17,9 +17,9 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def test_importing_the_plugin_imports_no_heavy_module() -> None:
     code = (
-        "import sys, pytest, harrow, harrow.harness.plugin;"
+        "import sys, pytest, harrow, harrow.harness.plugin.hooks;"
         "heavy = {'pyspark', 'polars', 'pyarrow', 'numpy', 'confluent_kafka', 'faker', 'kio', 'grpc',"
-        " 'harrow.cluster', 'harrow.cluster.supervisor', 'harrow.faults', 'harrow.harness.run'};"
+        " 'harrow.cluster', 'harrow.cluster.supervisor', 'harrow.faults', 'harrow.harness.run.harrow'};"
         "sys.exit(f'imported {sorted(heavy & set(sys.modules))}' if heavy & set(sys.modules) else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -264,7 +264,7 @@ def test_an_option_that_only_shows_something_starts_no_spark_and_makes_no_folder
     def spark(*of: object) -> None:
         started.append(of)
 
-    monkeypatch.setattr("harrow.harness.workers.Worker.spark", spark)
+    monkeypatch.setattr("harrow.harness.plugin.workers.Worker.spark", spark)
     pytester.makepyfile("def test_it(harrow):\n    harrow.verify('orders')\n")
     assert run(pytester, option).ret == pytest.ExitCode.OK
     assert started == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harrow.harness.search.in_tests import ShrinkFailures
+from harrow.harness.plugin.shrinking_tests import ShrinkFailures
 from long_runs import long_run
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from harrow.harness import run_folder
+from harrow.harness.checks.promise_findings import PromiseFindings, read_findings, write_findings
 from harrow.harness.checks.verdict import Status, Verdict
-from harrow.harness.promises.findings import PromiseFindings, read_findings, write_findings
 from harrow.harness.reports.index_page import IndexRow, JudgedTest, render
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_BY_HAND = """
     import pytest
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run import Harrow
-    from harrow.harness.verdicts import RunVerifier
+    from harrow.harness.run.harrow import Harrow
+    from harrow.harness.verdict.verifier import RunVerifier
 
     def judged(self, topics, guarantee, *_):
         # what `verify` does, without a cluster and without Spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harrow.harness.clusters import failed_tasks, trace_ends
+from harrow.harness.backends.clusters import failed_tasks, trace_ends
 
 
 def test_session_scope_shares_the_cluster_and_not_the_topics(pytester: pytest.Pytester) -> None:

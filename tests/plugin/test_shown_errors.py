@@ -17,7 +17,7 @@ FAILS = """
     import pytest
     from harrow import kill, leader
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run import Harrow
+    from harrow.harness.run.harrow import Harrow
 
     @pytest.fixture(autouse=True)
     def no_cluster(monkeypatch):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from harrow import Harrow, kill, leader
-from harrow.harness.exactly_once import CONFIG, TransformWorkload, job_processes, workload
-from harrow.harness.exactly_once.end_state import held_back, left_open, open_transactions
+from harrow.harness.workloads.exactly_once import CONFIG, TransformWorkload, job_processes, workload
+from harrow.harness.workloads.exactly_once.end_state import held_back, left_open, open_transactions
 from transactional_clients import TIMEOUT_S, send, transactional_producer
 from waiting import until
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from harrow import Harrow
 from harrow.cluster.errors import ConfigError
-from harrow.harness.other_topics import elsewhere
+from harrow.harness.verdict.other_topics import elsewhere
 
 
 def test_a_misspelt_topic_is_an_error_at_once_and_starts_no_spark(tmp_path: Path) -> None:

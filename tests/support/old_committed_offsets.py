@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Harrow, group_coordinator, isolate
 from harrow.cluster.errors import ErrorCode
-from harrow.harness.backends.operator_requests import addresses_of
 from harrow.harness.errors import VerdictError
+from harrow.harness.requests.operator import addresses_of
 from raw_groups import GROUP_KIND, RawGroup
 from raw_kafka import RawKafka
 from raw_transactions import coordinator_of

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.promises.chunk_records import OutputChunk
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineFindings, PipelineInputs, check_pipeline
 from harrow.harness.promises.pipeline_oracle import Judgement
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.retries import RetryPromise
 from harrow.harness.promises.retry_columns import RetryColumns
 from harrow.harness.promises.sink_rows import SinkWriter

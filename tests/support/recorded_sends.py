@@ -9,9 +9,9 @@ from harrow import Harrow, Topic, Verdict
 from harrow.harness import run_folder
 from harrow.harness.checks import judge
 from harrow.harness.clients.final_read import read_all
-from harrow.harness.final_groups import record_groups
 from harrow.harness.histories.format import OperationFunction, OperationType, history_frame, read_names
 from harrow.harness.histories.sent_contents import SUFFIX, sent_records
+from harrow.harness.requests.final_groups import record_groups
 
 
 class RecordedSend(NamedTuple):

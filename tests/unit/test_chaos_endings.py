@@ -9,9 +9,9 @@ import pytest
 from fake_system import FakeSystem
 from harrow.faults import BackgroundNemesis, Schedule, ScheduledFault, broker, pause
 from harrow.faults.system import RUNNING
-from harrow.harness.chaos import Chaos
-from harrow.harness.endings import VerdictsOfFailures
+from harrow.harness.chaos.blocks import Chaos
 from harrow.harness.errors import ProgramDiedError
+from harrow.harness.verdict.endings import VerdictsOfFailures
 from waiting import until
 
 

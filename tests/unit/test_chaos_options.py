@@ -13,7 +13,7 @@ from harrow.faults import Fault, Schedule, ScheduledFault, one, power_loss
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, random_schedule
 from harrow.harness.commands.chaos import command, folder_name, summary
 from harrow.harness.run_settings import RunSettings, fields_of_producer
-from harrow.harness.scenario import (
+from harrow.harness.workloads.scenario import (
     REPERTOIRES,
     VARIANTS,
     ChaosResult,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from harrow.harness.checks import Status
-from harrow.harness.examples import FAILED_MOST, PASSED_MOST, HarrowExamples
+from harrow.harness.plugin.examples import FAILED_MOST, PASSED_MOST, HarrowExamples
 from hypothesis.errors import UnsatisfiedAssumption
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule, ScheduledFault
-from harrow.harness.chaos_plan import ChaosRequest
+from harrow.harness.chaos.plan import ChaosRequest
 from harrow.harness.commands import cli
 from harrow.harness.promises.topic_promise import TopicPromise
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from harrow.harness.exactly_once.job import Job
+from harrow.harness.workloads.exactly_once.job import Job
 
 ORDERS = TopicPartition("orders", 0)
 

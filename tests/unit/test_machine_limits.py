@@ -12,7 +12,7 @@ import pytest
 from harrow.cluster.errors import StorageError
 from harrow.cluster.registry.store import SqliteStore
 from harrow.harness import machine_limits, out_folder
-from harrow.harness.clusters import failed_tasks
+from harrow.harness.backends.clusters import failed_tasks
 from harrow.harness.machine_limits import LimitError, explained, why_ended
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ClusterError, ConfigError
-from harrow.harness.other_topics import check_existing, elsewhere
+from harrow.harness.verdict.other_topics import check_existing, elsewhere
 
 
 def cluster(folder: Path, ends: dict[str, int], events: list[dict[str, str]] | None = None) -> Any:

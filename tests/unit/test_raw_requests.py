@@ -11,8 +11,8 @@ import pytest
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.harness import raw_requests
-from harrow.harness.raw_requests import SIZE, StoppedError, ask
+from harrow.harness.requests import raw as raw_requests
+from harrow.harness.requests.raw import SIZE, StoppedError, ask
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 LATE_S = 60.0

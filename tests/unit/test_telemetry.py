@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from harrow import kill, leader
 from harrow.faults import Schedule, ScheduledFault
-from harrow.harness import telemetry
 from harrow.harness.checks import Status
-from harrow.harness.telemetry import TestResult
+from harrow.harness.plugin import telemetry
+from harrow.harness.plugin.telemetry import TestResult
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor

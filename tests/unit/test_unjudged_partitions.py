@@ -10,7 +10,7 @@ from harrow.harness.checks import judgement
 from harrow.harness.checks.doubts import empty_topics, partition_doubts
 from harrow.harness.checks.merged_results import merged
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.promises.findings import PromiseFindings
+from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.run_folder import RunTimes
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.harness.run import Harrow
-from harrow.harness.values import Values
+from harrow.harness.run.harrow import Harrow
+from harrow.harness.run.values import Values
 
 KINDS: tuple[Callable[[Values], object], ...] = (
     Values.name,

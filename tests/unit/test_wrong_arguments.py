@@ -15,8 +15,8 @@ from harrow import HarrowError
 from harrow.cluster.argument_types import check_fields, checked, joined
 from harrow.cluster.errors import ConfigError
 from harrow.faults.process_faults import Kill
-from harrow.harness.recording import AIOKafkaClients, KafkaPythonClients
-from harrow.harness.user_program import Program
+from harrow.harness.programs.user_program import Program
+from harrow.harness.run.recording import AIOKafkaClients, KafkaPythonClients
 
 
 class Wrong:

@@ -23,7 +23,7 @@ from harrow.cluster.view import ClusterView
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from ...raw_requests import ask
+from ...requests.raw import ask
 from .kafka_views import log_start_offsets
 
 DESCRIBE_CONFIGS_VERSION = 4

@@ -17,7 +17,7 @@ from harrow.cluster.view import ClusterView, PartitionView
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from ...raw_requests import ask
+from ...requests.raw import ask
 
 METADATA_VERSION = 12
 LIST_OFFSETS_VERSION = 7

@@ -1,4 +1,4 @@
-"""A source of Kafka clusters for `Harrow` (`ClusterSource` of `harness/clusters.py`)."""
+"""A source of Kafka clusters for `Harrow` (`ClusterSource` of `harness/backends/clusters.py`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.defaults import cluster_defaults
 
-from ...backend_choice import APACHE
-from ...clusters import TEST_DEFAULTS, NewClusters, refuse_plants
+from ..choice import APACHE
+from ..clusters import TEST_DEFAULTS, NewClusters, refuse_plants
 from .kafka_cluster import KafkaCluster
 from .kafka_settings import SESSION_TIMEOUT_MS
 from .system import KafkaSystem

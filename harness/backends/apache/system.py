@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...backend_choice import APACHE
+from ..choice import APACHE
 from ..fault_clients import BESIDE_BROKERS
 from ..foreign_system import ForeignBroker, ForeignSystem
 from ..local import LocalProcess

@@ -29,7 +29,7 @@ from harrow.cluster.errors import ClusterError
 from harrow.cluster.managed import STOP_TIMEOUT_S
 from harrow.faults.errors import CapabilityError
 
-from ...backend_choice import DOCKER
+from ..choice import DOCKER
 from ..local import LocalSystem
 from .containers import ClusterContainers
 from .daemon import connect

@@ -1,4 +1,4 @@
-"""A source of clusters in containers for `Harrow` (`ClusterSource` of `harness/clusters.py`)."""
+"""A source of clusters in containers for `Harrow` (`ClusterSource` of `harness/backends/clusters.py`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from harrow.faults.errors import CapabilityError
 
-from ...backend_choice import DOCKER
-from ...clusters import TEST_DEFAULTS, NewClusters
 from ..apache.source import kafka_config
+from ..choice import DOCKER
+from ..clusters import TEST_DEFAULTS, NewClusters
 from .daemon import check_image, chosen_image, connect, has_image, holds_harrows_brokers, require_image
 
 if TYPE_CHECKING:

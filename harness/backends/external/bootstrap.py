@@ -19,7 +19,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.errors import CapabilityError
 
-from ...raw_requests import ask
+from ...requests.raw import ask
 from ..apache.kafka_views import DESCRIBE_QUORUM, METADATA_VERSION, metadata
 
 TIMEOUT_S = 5.0

@@ -15,7 +15,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.errors import CapabilityError
 
-from ...raw_requests import ask
+from ...requests.raw import ask
 from ...topics import setting_text
 
 DESCRIBE_CONFIGS_VERSION = 4

@@ -25,7 +25,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import LOG_OVERHEAD, SPAN
 
-from ...raw_requests import ask
+from ...requests.raw import ask
 from ..apache.kafka_views import CONSUMER, READ_UNCOMMITTED
 
 FETCH_VERSION = 11

@@ -1,4 +1,4 @@
-"""A source of external clusters for `Harrow` (`ClusterSource` of `harness/clusters.py`)."""
+"""A source of external clusters for `Harrow` (`ClusterSource` of `harness/backends/clusters.py`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...backend_choice import EXTERNAL
-from ...clusters import NewClusters, refuse_plants
+from ..choice import EXTERNAL
+from ..clusters import NewClusters, refuse_plants
 from .external_cluster import ExternalCluster
 from .system import ExternalSystem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harrow.faults.system import RUNNING, ProcessStatus
 
-from ...backend_choice import EXTERNAL
+from ..choice import EXTERNAL
 from ..fault_clients import BESIDE_BROKERS
 from ..foreign_system import ForeignBroker, ForeignSystem
 from ..strangers import StrangerConnections

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..segments import CONTROL
+from ...histories.segments import CONTROL
 from .early_removals import describe_early
 from .findings import PartitionFindings, Row, batch_rows
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.format import stable_hash
+from ...histories.segments import CONTROL, segment_files, transaction_ranges
 from ...histories.task_files import is_url
-from ..segments import CONTROL, segment_files, transaction_ranges
 from .batches import converged
 from .findings import PartitionFindings, Row, batch_rows
 from .inputs import PartitionInputs

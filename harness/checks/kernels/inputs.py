@@ -22,9 +22,9 @@ import polars as pl
 
 from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED
+from ...histories.segments import ABORT_MARKER, transaction_ranges
 from ..log_changes import Removal
 from ..plans import PartitionJob
-from ..segments import ABORT_MARKER, transaction_ranges
 from .early_removals import first_too_early, legal_heads
 from .incarnations import since_creation
 from .resent_batches import as_stored

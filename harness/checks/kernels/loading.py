@@ -19,8 +19,8 @@ import polars as pl
 
 from ...histories.row_index import RowRange
 from ...histories.row_ranges import RangeReader
+from ...histories.segments import SegmentError, last_segment, read_epochs, read_log
 from ..plans import ROW_RANGES, PartitionJob
-from ..segments import SegmentError, last_segment, read_epochs, read_log
 from .inputs import (
     BATCH_SCHEMA,
     MEMBER_SCHEMA,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import polars as pl
 from harrow.cluster.host.seam import COMPLETE_ABORT, COMPLETE_COMMIT, END_UNKNOWN, PREPARE_ABORT, PREPARE_COMMIT
 
-from ..segments import ABORT_MARKER, CONTROL, TRANSACTIONAL
+from ...histories.segments import ABORT_MARKER, CONTROL, TRANSACTIONAL
 from .inputs import PartitionInputs
 
 PRODUCER = ["producer_id", "producer_epoch"]

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import BREAKS, OperationFunction, OperationType
+from ...histories.segments import TRANSACTIONAL
 from ...wording import counted, times
-from ..segments import TRANSACTIONAL
 from . import quick
 from .client_epochs import describe_epochs
 from .early_removals import describe_early

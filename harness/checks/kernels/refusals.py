@@ -23,8 +23,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationType
+from ...histories.segments import CONTROL
 from ..refused import FENCED, NO_COMMIT
-from ..segments import CONTROL
 from .findings import PartitionFindings
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from harrow.cluster.errors import error_name
 
-from ..segments import CONTROL
+from ...histories.segments import CONTROL
 from .batches import log_batches
 from .findings import PartitionFindings, Row, batch_rows
 from .identical_records import covered

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 from click.testing import CliRunner
-from harrow.harness.backend_choice import BACKENDS, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
+from harrow.harness.backends.choice import BACKENDS, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
 from harrow.harness.backends.kinds import KINDS, backend_words
 from harrow.harness.commands.backend_options import backend_options, take_backend
-from harrow.harness.options import MARKER_ARGUMENTS, OPTIONS, make_options
+from harrow.harness.plugin.options import MARKER_ARGUMENTS, OPTIONS, make_options
 
 
 def test_every_backend_is_known_by_the_same_name_everywhere() -> None:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.harness.backends import operator_requests
-from harrow.harness.backends.operator_requests import OperatorRequest, election, reassignment
+from harrow.harness.requests import operator as operator_requests
+from harrow.harness.requests.operator import OperatorRequest, election, reassignment
 
 
 @pytest.mark.parametrize("request_", [election("t", 0), reassignment([("t", 0, (1, 2))])])

@@ -18,7 +18,7 @@ from harrow.harness.histories.recorded_faults import RecordedFault
 from harrow.harness.reports.beside import lanes_beside
 from harrow.harness.reports.summary import fault_marks
 from harrow.harness.reports.timeline import Timeline
-from harrow.harness.search.coverage import letter_of
+from harrow.harness.simulation.coverage import letter_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,14 @@ from added_extensions import added
 from click.testing import CliRunner
 from harrow import RecordRelation
 from harrow.cluster.errors import ConfigError
-from harrow.harness.backend_choice import BackendChoice
+from harrow.harness.backends.choice import BackendChoice
+from harrow.harness.backends.clusters import OwnCluster
 from harrow.harness.backends.kinds import KINDS, BackendKind, check_backend, new_source
-from harrow.harness.chaos_workloads import new_workload
-from harrow.harness.clusters import OwnCluster
 from harrow.harness.commands import cli
 from harrow.harness.promises.pipeline_promise import PipelinePromise
 from harrow.harness.promises.relations import identity
-from harrow.harness.scenario import drawn_scenario
+from harrow.harness.workloads.by_name import new_workload
+from harrow.harness.workloads.scenario import drawn_scenario
 
 
 class Same(RecordRelation):
@@ -103,7 +103,7 @@ def test_a_test_runs_on_the_backend_of_an_extension(pytester: pytest.Pytester) -
         import sys
         from harrow import add_extension, hookimpl
         from harrow.harness.backends.kinds import KINDS, BackendKind
-        from harrow.harness.clusters import OwnCluster
+        from harrow.harness.backends.clusters import OwnCluster
 
         HARROW_INTERFACE = 1
 
@@ -182,7 +182,7 @@ def test_the_command_lists_what_each_extension_adds() -> None:
 
 def test_importing_harrow_and_planning_its_own_faults_looks_up_no_entry_point() -> None:
     code = (
-        "import sys, harrow, harrow.harness.plugin\n"
+        "import sys, harrow, harrow.harness.plugin.hooks\n"
         "from harrow import kill, leader\n"
         "from harrow.faults import random_schedule, Schedule\n"
         "schedule = random_schedule(1, topics=['orders'])\n"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harrow.harness.checks.record import Record
 from harrow.harness.promises.chunk_records import ChunkRows
 from harrow.harness.promises.pairing import Pairing, row_record
-from harrow.harness.promises.record import Record
 from harrow.harness.promises.record_ids import IdSource
 from harrow.harness.promises.relations import Relation, flat_mapped, mapped
 from harrow.harness.promises.shapes import Rows, actual_output, actual_texts, object_shape

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 from harrow.harness.checks.verdict import Status, Verdict
+from harrow.harness.plugin.run_index import RunIndex
+from harrow.harness.plugin.workers import folder_name
 from harrow.harness.reports.index_page import ROWS_MOST, IndexRow, render, write_index
-from harrow.harness.run_index import RunIndex
-from harrow.harness.workers import folder_name
 
 
 def run_folder_of(base: Path, name: str, status: Status, **fields: Any) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 from harrow.faults import kill, pause
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import controller, leader
-from harrow.harness.search.coverage import Event, coverage_of, magnitude
+from harrow.harness.simulation.coverage import Event, coverage_of, magnitude
 from hypothesis import given
 from hypothesis import strategies as st
 

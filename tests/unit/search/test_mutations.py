@@ -8,7 +8,6 @@ from dataclasses import replace
 from harrow.faults.schedule import Schedule
 from harrow.faults.targets import Target
 from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
-from harrow.harness.search.coverage import Moment
 from harrow.harness.search.mutations import (
     MUTATIONS,
     STEPS_MOST,
@@ -20,6 +19,7 @@ from harrow.harness.search.mutations import (
     shortened,
 )
 from harrow.harness.simulation import SimulationOptions, plan_seed
+from harrow.harness.simulation.coverage import Moment
 from harrow.harness.zoo.swarm import plan_swarm
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,0 +1,1 @@
+"""`harrow.chaos(…)`: the plan of a block of faults, and the block."""

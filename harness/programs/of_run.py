@@ -1,0 +1,134 @@
+"""The programs of a test: `Harrow.program` starts them, faults find them by name, and they end with the `Harrow`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ConfigError
+
+from .. import run_folder
+
+if TYPE_CHECKING:
+    from harrow.faults.system import ProgramControl
+
+    from ..histories.program_ends import ProgramEnd
+    from .user_program import Program
+
+LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class WatchedPrograms:
+    """The programs of a test as a wait sees them."""
+
+    def __init__(self, programs: Mapping[str, Program]) -> None:
+        self._programs = programs
+
+    def died(self, since_ns: int) -> str:
+        """Say how a program died by itself (`Program.died`), with its last lines; empty while none did."""
+        deaths = (program.died(since_ns) for program in list(self._programs.values()))
+        return next((death for death in deaths if death), "")
+
+    def ended(self) -> str:
+        """Say which programs ended; empty without any."""
+        codes = {name: program.exit_code for name, program in list(self._programs.items())}
+        ended = [f"{name!r} (exit code {code})" for name, code in codes.items() if code is not None]
+        return f"programs that have ended: {', '.join(ended)}" if ended else ""
+
+
+class RunningPrograms:
+    """Part of `Harrow`."""
+
+    folder: Path
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Program] = {}
+        self._reported: set[str] = set()
+        """Programs that were never started, and of which that was said."""
+        self._ended_programs: list[ProgramEnd] = []
+        """Ends of programs whose name another one has now."""
+        self.program_controls: dict[str, ProgramControl] = {}
+        """The programs as faults see them; a chaos block sees one that is started later, too."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address of the brokers."""
+        raise NotImplementedError
+
+    def program(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+        in_terminal: bool = False,
+    ) -> Program:
+        """Start a program of yours, such as the service under test; it ends with the `Harrow`.
+
+        `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
+        variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
+        `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
+
+        `start=False`: it starts when you call `start()`, such as inside of a chaos block.
+        `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
+        """
+        from .user_program import Program, ProgramProcess, find_program
+
+        if not LEGAL_NAME.fullmatch(name):
+            raise ConfigError(f"program {name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
+        earlier = self._programs.get(name)
+        if earlier is not None:
+            if earlier.alive:
+                raise ConfigError(f"program {name!r} runs already; stop() it, or choose another name")
+            self._ended_programs += [replace(end, started_again=True) for end in earlier.ends()]
+            earlier.close()
+        words = find_program(command)
+        process = ProgramProcess(
+            name,
+            self.folder / run_folder.PROGRAMS / name,
+            words,
+            self.bootstrap_servers,
+            environment or {},
+            in_terminal=in_terminal,
+        )
+        program = Program(name, process)
+        if start:
+            program.start()
+        self._programs[name] = program
+        self.program_controls[name] = program.control
+        return program
+
+    @property
+    def watched_programs(self) -> WatchedPrograms:
+        """The programs, for a wait that ends when one of them dies."""
+        return WatchedPrograms(self._programs)
+
+    def take_unstarted_programs(self) -> list[str]:
+        """Return why programs that were made with `start=False` did nothing: they were never started. Once each."""
+        unstarted = [name for name in self._programs if name not in self._reported]
+        unstarted = [name for name in unstarted if not self._programs[name].starts]
+        self._reported.update(unstarted)
+        return [
+            f"harrow.program({name!r}, …, start=False) was made and never started; call its start(), or leave "
+            "start=False out"
+            for name in unstarted
+        ]
+
+    def record_program_ends(self) -> None:
+        """Write how the programs ended until now, for the verdict."""
+        from ..histories.program_ends import write_program_ends
+
+        ends = [end for program in self._programs.values() for end in program.ends()]
+        if ends or self._ended_programs:
+            write_program_ends(self.folder, [*self._ended_programs, *ends])
+
+    def end_programs(self) -> None:
+        """End every program: SIGTERM, then SIGKILL."""
+        programs, self._programs = list(self._programs.values()), {}
+        self.program_controls.clear()
+        for program in programs:
+            program.close()

@@ -1,0 +1,116 @@
+"""Requests of an operator for faults of the cluster (K7): reassignments, preferred and unclean elections.
+
+`sent_in_thread` sends one to the brokers in turn, in a thread of its own, until the controller responds: an action of a
+fault returns at once. Nothing is known of the outcome; the fault looks at the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.listeners import Address
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from .raw import ask
+
+ELECT_VERSION, REASSIGN_VERSION = 2, 0
+TIMEOUT_MS = 2_000
+"""How long one broker has to respond."""
+CONTROLLER_MS = 1_000
+"""How long a broker tries to reach the controller: one that is cut off from it must leave time for the next."""
+PREFERRED, UNCLEAN = 0, 1
+
+
+class OperatorRequest(NamedTuple):
+    """One request; a broker that is not the controller forwards it, or refuses it (Kafka before KRaft)."""
+
+    api_key: int
+    version: int
+    entity: Any
+
+
+Moves = Sequence[tuple[str, int, Sequence[int]]]
+"""Topic, partition, and its new replicas."""
+
+
+def reassignment(moves: Moves) -> OperatorRequest:
+    """AlterPartitionReassignments."""
+    schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
+    topics: dict[str, list[Any]] = {}
+    for topic, partition, replicas in moves:
+        row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
+        topics.setdefault(topic, []).append(row)
+    entity = schema.AlterPartitionReassignmentsRequest(
+        topics=tuple(schema.ReassignableTopic(name=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
+        timeout=messages.milliseconds(CONTROLLER_MS),
+    )
+    return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
+
+
+def election(topic: str, partition: int, election_type: int = PREFERRED) -> OperatorRequest:
+    """ElectLeaders of one partition."""
+    schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
+    entity = schema.ElectLeadersRequest(
+        election_type=election_type,
+        timeout=messages.milliseconds(CONTROLLER_MS),
+        topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
+    )
+    return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
+
+
+def is_final(response: Any) -> bool:
+    """Whether the controller responded, or a broker that forwarded the request to it.
+
+    REQUEST_TIMED_OUT is of a broker that cannot reach the controller: another one may. What is asked for twice takes
+    effect once.
+    """
+    return int(response.error_code) not in (ErrorCode.not_controller, ErrorCode.request_timed_out)
+
+
+def addresses_of(bootstrap_servers: str) -> list[Address]:
+    """Return the addresses of `host:port,…`."""
+    pairs = (server.rpartition(":") for server in bootstrap_servers.split(","))
+    return [Address(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def sent_in_thread(bootstrap_servers: str, *requests: OperatorRequest) -> threading.Thread:
+    """Begin to send the requests, one after the other."""
+
+    def send() -> None:
+        for request in requests:
+            for address in addresses_of(bootstrap_servers):
+                with contextlib.suppress(HarrowError, OSError):
+                    if is_final(ask(address, *request, timeout_s=TIMEOUT_MS / 1000)):
+                        break
+
+    thread = threading.Thread(target=send, name="harrow-operator", daemon=True)
+    thread.start()
+    return thread
+
+
+class OperatorRequests:
+    """The part of a `System` that sends requests of an operator to `bootstrap_servers`."""
+
+    def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition."""
+        self.reassign_all([(topic, partition, replicas)])
+
+    def reassign_all(self, moves: Moves) -> None:
+        """Begin to reassign several partitions."""
+        sent_in_thread(self._bootstrap_servers(), reassignment(moves))
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election."""
+        sent_in_thread(self._bootstrap_servers(), election(topic, partition))
+
+    def elect_unclean_leader(self, topic: str, partition: int) -> None:
+        """Begin an unclean election."""
+        sent_in_thread(self._bootstrap_servers(), election(topic, partition, UNCLEAN))

@@ -1,0 +1,60 @@
+"""What transactions left behind: transactions that are open, and partitions whose last stable offset is held back.
+
+Both are facts of the cluster that brokers report: ListTransactions (KIP-664), and the state of the replicas.
+What may fail: ClusterError and WireError when a broker does not respond; the caller asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.listeners import Address
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from ...requests.raw import ask
+
+if TYPE_CHECKING:
+    from ...running_cluster import RunningCluster
+
+VERSION = 0
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+def left_open(cluster: RunningCluster) -> list[str]:
+    """Return a line for each open transaction and each partition whose LSO is below its HW."""
+    return [*open_transactions(cluster.bootstrap_servers), *held_back(cluster)]
+
+
+def open_transactions(bootstrap_servers: str) -> list[str]:
+    """Return a line for each transaction that a coordinator stores as open."""
+    found: list[str] = []
+    for address in bootstrap_servers.split(","):
+        host, _, port = address.rpartition(":")
+        response = list_transactions(host, int(port))
+        if response.error_code is not ErrorCode.none:
+            found.append(f"{address} cannot list its transactions: {response.error_code.name}")
+        found += [
+            f"transaction {row.transactional_id} is {row.transaction_state} at {address}"
+            for row in response.transaction_states
+        ]
+    return sorted(found)
+
+
+def held_back(cluster: RunningCluster) -> list[str]:
+    """Return a line for each partition whose last stable offset is below its high watermark at the leader."""
+    rows: Iterable[dict[str, Any]] = (row for rows in cluster.state().values() for row in rows)
+    return [
+        f"{row['topic']}-{row['partition']}: last stable offset {row['lso']}, high watermark {row['hw']}"
+        for row in rows
+        if row["is_leader"] and row["lso"] != row["hw"]
+    ]
+
+
+def list_transactions(host: str, port: int) -> Any:
+    """Send ListTransactions to one broker and return its response."""
+    schema = messages.schema(ApiKey.LIST_TRANSACTIONS, VERSION, "request")
+    entity = schema.ListTransactionsRequest(state_filters=OPEN, producer_id_filters=())
+    return ask(Address(host, port), ApiKey.LIST_TRANSACTIONS, VERSION, entity)
