@@ -9,7 +9,7 @@ Owns: `Listener` (Kafka's EndPoint with what `inter.broker.listener.name` adds),
     inter.broker.listener.name      the listener on which the brokers of the cluster talk to each other
 
 Every room that speaks about listeners (wire, network, controller, metadata, the supervisor) imports this module, so
-it lies beside `config.py` and imports nothing heavy.
+it lies beside `config/` and imports nothing heavy.
 
 Rules, as Kafka's KafkaConfig.validateValues: names and ports are distinct; a name has a security protocol; advertised
 names are among the listeners' names; 0.0.0.0 is not advertised; the inter-broker listener is advertised.

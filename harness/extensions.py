@@ -2,8 +2,8 @@
 
 `faults/extensions.py` loads the extensions. What a hook returns is read and checked in the module of its table, at the
 first need: backends, relations and workloads only for a name that Harrow does not have (`backends/kinds.py`,
-`promises/relations.py`, `chaos_workloads.py`); checks before the first verdict of a process, because a check may judge
-every run (`checks/guarantees.py`).
+`promises/relations.py`, `workloads/by_name.py`); checks before the first verdict of a process, because a check may
+judge every run (`checks/guarantees.py`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ verdict-<n>.json    the n-th verdict, from the second one on; promises-<n>.json 
 programs/*/         the output of each of the user's programs     (`user_program.py`)
 programs.json       how they ended until the verdict                  (`histories/program_ends.py`, schema 1)
 jobs/*.log          what each process of `exactly_once/` logged
-promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
+promises.json       what the checks of promises found                 (`checks/promise_findings.py`, schema 1)
 groups.json         the states of consumer groups when it ended       (`histories/group_states.py`, schema 1)
 report.html         the picture of the run                                (`reports/picture.py`)
 run.json            what the run was: seed, brokers, settings, data folders, topics, bounds, its start (here, schema 1)

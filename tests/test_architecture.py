@@ -220,3 +220,30 @@ def test_the_control_socket_documents_every_operation() -> None:
     assert len(documented) > 15
     assert operations - events - documented == set()
     assert documented - strings() == set()
+
+
+def missing_in_head(path: Path) -> list[str]:
+    """Return the files that a module's head names and that do not exist.
+
+    A name without a folder is a file beside the module, below it, or in a folder above it.
+    """
+    head = ast.get_docstring(tree_of(path)) or ""
+    found: list[str] = []
+    for name in re.findall(r"`([\w./]+\.(?:py|md))`", head):
+        near = any((folder / name).is_file() for folder in path.parents) or any(path.parent.rglob(name))
+        if not (near or ("/" in name and name in path_ends())):
+            found.append(f"{path}: {name}")
+    return found
+
+
+def test_files_that_a_module_head_names_exist() -> None:
+    heads = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+    assert len(heads) > 500
+    missing = [text for path in heads for text in missing_in_head(path)]
+    assert not missing, "\n".join(missing)
+
+
+def test_a_file_that_does_not_exist_is_found_in_a_head(tmp_path: Path) -> None:
+    head = tmp_path / "room.py"
+    head.write_text('"""Reads what `gone.py` wrote, beside `room.py`; `harness/gone.py` too."""\n')
+    assert missing_in_head(head) == [f"{head}: gone.py", f"{head}: harness/gone.py"]

@@ -15,8 +15,8 @@ The checks:
 * `fault_windows.py`: when each fault lasted, and whether operations met it; `doubts.py`: why a run proves too little;
 * `log_changes.py`: what Kafka removed legally, by the traces (compaction, retention, a topic created again);
 * `kernels/`: the vectorised checks of one topic-partition, which run inside a Spark task;
-* `oracle.py`, `oracle_of_doubts.py`, `oracle_of_watermarks.py`: the same checks in plain Python, for small histories;
-* `segments.py`: reads Kafka's segment files; `traces.py`: checks the brokers' traces.
+* `oracle.py`: the same checks in plain Python, for small histories (others are `tests/support/oracle_of_*.py`);
+* `traces.py`: checks the brokers' traces.
 
 Spark:
 

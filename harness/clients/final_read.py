@@ -6,7 +6,7 @@ result is never partial: FinalReadError names what could not be read in time.
 
 With `contents=True` the records' contents are kept too (`histories/contents.py`), for the promises of the application:
 those of committed records only, because an application that reads committed data receives no others. `logs` says which
-offsets these are (`checks/segments.py`).
+offsets these are (`histories/segments.py`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ kept its own: every order that it believes to have placed is in the topic once, 
 
 The values that a user gives:
 
-* `record.py`: `Record`, the record that every function of the user receives;
+* `checks/record.py`: `Record`, the record that every function of the user receives;
 * `record_ids.py`: `record_id=` and `order_key=`, by which the application recognises and orders records;
 * `expectations.py`: `expected=`, what the application believes that it did;
 * `relations.py`: `identity`, `mapped`, `filtered`, `flat_mapped`, `folded`, `windowed`: what an input requires;
@@ -29,15 +29,15 @@ committed. `pipeline_promise.py` checks the arguments and runs the join (`pipeli
 A join of few rows is one task without shuffle. Functions of the user travel by value (`by_value.py`).
 
 Topics: `topic_promise.py` checks the arguments of `verify` and plans the join, `topic_rows.py` is its mapper,
-`topic_checks.py` its reducers; `topic_results.py` merges their results into `findings.py`, and `topic_words.py` says
-them in the user's words. The reducers of pipelines are in `pipeline_checks.py` (outputs that depend on one input),
-`keyed_checks.py` (states: `folded`, `windowed`) and `pipeline_order.py`. Each check has a plain oracle (`oracle.py`,
-`pipeline_oracle.py`) and a property test against it. A function of the user that raises makes the verdict unknown, and
-the reason shows the exception and the record.
+`topic_checks.py` its reducers; `topic_results.py` merges their results into findings (`checks/promise_findings.py`),
+and `topic_words.py` says them in the user's words. The reducers of pipelines are in `pipeline_checks.py` (outputs that
+depend on one input), `keyed_checks.py` (states: `folded`, `windowed`) and `pipeline_order.py`. Each check has a plain
+oracle (`tests/support/oracle_of_*.py`) and a property test against it. A function of the user that raises makes the
+verdict unknown, and the reason shows the exception and the record.
 
 Retry topics and dead letters of a pipeline: `retries.py` checks the arguments and reads headers, `retry_columns.py`
 adds columns to the mapper's rows, `retry_checks.py` (dead letters) and `attempt_rules.py` (attempts) are the rules for
-an id, with the oracles `retry_oracle.py` and `attempt_oracle.py`; `retry_results.py` has the doubts, `retry_words.py`
+an id; `retry_results.py` has the doubts, `retry_words.py`
 the words.
 
 Anomalies on a topic: `missing`, `unexpected`, `duplicate`, `out-of-order`, `split-key`. On a pipeline:

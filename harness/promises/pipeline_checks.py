@@ -3,7 +3,7 @@
 It receives all rows of a record id (`pipeline_mapper.py`). It yields counts and the first findings of each name, and
 for the guarantee `ordered` the matched pairs, which `pipeline_order.py` checks.
 
-How the units and outputs of an id are judged; `pipeline_oracle.py` does the same in plain Python:
+How the units and outputs of an id are judged; `tests/support/oracle_of_pipelines.py` does the same in plain Python:
 
 * Units with the same expected output form a class. An output is matched to a class whose text it has: first a class
   with a missing output, then a class that allows more, then any. Outputs that few classes have choose first.

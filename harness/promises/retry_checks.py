@@ -1,6 +1,7 @@
 """The rules of retry topics and dead letters for one record id: part of the reducer `Compare` (L5).
 
-`retry_oracle.py` has the same rules in plain Python. The fate of an input is its output or a dead letter.
+`tests/support/oracle_of_retries.py` has the same rules in plain Python. The fate of an input is its output or a dead
+letter.
 
 * A dead letter is one of an input of its id with the same key and value. Where no input of the id has its key and
   value, it may be one of each.

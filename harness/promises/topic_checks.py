@@ -1,4 +1,4 @@
-"""The checks of topics: reducers over the rows of `topic_rows.py`. The oracle is `oracle.py`.
+"""The checks of topics: reducers over the rows of `topic_rows.py`. The oracle is `tests/support/oracle_of_promises.py`.
 
 `IdReducer` sees all rows of a record id together:
 

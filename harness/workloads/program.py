@@ -1,8 +1,8 @@
 """A program of the user's under faults: what `harrow chaos -- ./my-service ARGS` runs.
 
-The program is the one of `harrow.program("program", …)` (`user_program.py`), and writes to the terminal; faults of
-programs hit it, too. The faults begin with its first traffic and go on while it lives, or for a given time; then the
-program receives SIGTERM, and SIGKILL when it does not end. The verdict judges all topics of the cluster by
+The program is the one of `harrow.program("program", …)` (`programs/user_program.py`), and writes to the terminal;
+faults of programs hit it, too. The faults begin with its first traffic and go on while it lives, or for a given time;
+then the program receives SIGTERM, and SIGKILL when it does not end. The verdict judges all topics of the cluster by
 what the brokers recorded, because the program's clients record nothing.
 
 A Ctrl-C reaches the program too, which is in the same process group: the run then ends in order, with its verdict.

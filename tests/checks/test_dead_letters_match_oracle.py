@@ -12,13 +12,13 @@ import pytest
 from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit
 from harrow.harness.promises.pairing import Pairing
-from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.relations import Relation, filtered, flat_mapped, mapped
 from harrow.harness.promises.retries import ATTEMPTS_HEADER, DUE_HEADER, REASON_HEADERS, RetryPromise
 from harrow.harness.promises.shapes import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_pipelines import judge_pipeline
 from pipelines_by_hand import anomalies, checked, record
 
 PROMISE = RetryPromise.of(retry_topics=("delay", "retry"), dead_letters="dead", attempts=3)

@@ -8,7 +8,6 @@ import polars as pl
 from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, TRANSACTION_ONGOING
 from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, TRANSACTION_SCHEMA, PartitionInputs, arrange
-from harrow.harness.checks.oracle_of_doubts import met, operation_spans, refused_records
 from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
@@ -16,6 +15,7 @@ from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_doubts import met, operation_spans, refused_records
 
 Row = dict[str, Any]
 TIME = st.integers(0, 12)

@@ -14,7 +14,6 @@ from harrow.harness.checks.record import Record
 from harrow.harness.histories.commits import Commit
 from harrow.harness.promises import join
 from harrow.harness.promises.pairing import Pairing
-from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.relations import (
     RecordRelation,
     Relation,
@@ -30,6 +29,7 @@ from harrow.harness.promises.shapes import Rows, is_a
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_pipelines import judge_pipeline
 from pipelines_by_hand import anomalies, checked, record
 
 FEW = examples(15, 300)

@@ -13,12 +13,12 @@ import pytest
 from harrow.harness.checks import SparkHandle
 from harrow.harness.checks.promise_findings import PromiseFindings
 from harrow.harness.promises import join
-from harrow.harness.promises.oracle import Anomaly, PlainRecord, id_anomalies, order_anomalies
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_promises import Anomaly, PlainRecord, id_anomalies, order_anomalies
 from promised_runs import PromisedRun
 
 TOPICS = ("orders", "bills")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harrow.harness.checks.oracle_of_transactions import TransactionOracle
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_transactions import TransactionOracle
 from transaction_histories import SECOND, anomalies_of, kernels_find
 
 Row = dict[str, Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.harness.checks.oracle_of_watermarks import watermark_regressions
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
+from oracle_of_watermarks import watermark_regressions
 from watermark_histories import FETCHED, LISTED, Row, anomalies_of, kernels_find, row
 
 LEGAL: dict[str, list[Row]] = {

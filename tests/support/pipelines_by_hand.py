@@ -14,10 +14,10 @@ from harrow.harness.histories.commits import Commit, commit_times
 from harrow.harness.promises.chunk_records import OutputChunk
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineFindings, PipelineInputs, check_pipeline
-from harrow.harness.promises.pipeline_oracle import Judgement
 from harrow.harness.promises.retries import RetryPromise
 from harrow.harness.promises.retry_columns import RetryColumns
 from harrow.harness.promises.sink_rows import SinkWriter
+from oracle_of_pipelines import Judgement
 
 ANOMALIES = (
     "missing-output",

@@ -16,11 +16,11 @@ from harrow.harness.checks.kernels.inputs import (
     CoordinatorRows,
     arrange,
 )
-from harrow.harness.checks.oracle_of_transactions import TransactionOracle
 from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED
 from harrow.harness.histories.segments import LOG_COLUMNS
+from oracle_of_transactions import TransactionOracle
 
 Row = dict[str, Any]
 Anomalies = set[tuple[str, tuple[int, ...]]]

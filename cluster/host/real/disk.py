@@ -11,8 +11,8 @@ Invariants:
 * `replace` is atomic and durable: temporary file, fsync, rename, fsync of the folder (B2).
 * A descriptor stays open as long as an object uses it: a region that waits to be sent, an fsync on a thread.
 
-Disk faults (`disk_faults.py`) are checked before each call. `tracked_disk.py` is this disk with a journal of unsynced
-writes.
+Disk faults (`knobs/disk_faults.py`) are checked before each call. `power_loss/tracked_disk.py` is this disk with a
+journal of unsynced writes.
 
 What may fail: every call raises the OSError that the system reports.
 """

@@ -16,8 +16,7 @@ Invariants:
   end of that delivery, with one system call for each link. Otherwise `send` sends at once. Bytes are sent in the
   order in which they were queued; no fault drops a part of a frame.
 * A file region is sent by `os.sendfile`, in its place in the frame. When its file was cut meanwhile, the frame cannot
-  be
-  completed and the link is reset, because nothing else may follow half a frame.
+  be completed and the link is reset, because nothing else may follow half a frame.
 * The link reads while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
 * A blocked link does not pass the end of the connection either: neither FIN nor RST passes a partition.

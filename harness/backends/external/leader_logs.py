@@ -4,7 +4,7 @@ The logs of brokers that Harrow did not start lie on disks that it cannot read. 
 batches of the leader's log unchanged, so the copy of a partition, from the log start offset to the high watermark, is
 the part of the leader's log that consumers can read: with the batches of aborted transactions, markers, producer ids,
 sequences and leader epochs. Files are named as Kafka's segments, so the checks read them as a replica's log
-(`checks/segments.py`).
+(`histories/segments.py`).
 
 What may fail: ClusterError when a leader does not return a partition up to its high watermark in time.
 """

@@ -3,7 +3,7 @@
 Owns: the jar's place, the parser of the files (JSON with `//` comments), and the types `Message` and `Field`. A
 struct of `commonStructs` is put in place of its name, so a `Field` of a struct type always has its fields. Fails with
 LookupError when the jar has no such message, and with OSError when there is no jar. Source:
-`common/message/README.md` of Apache Kafka, which describes the files.
+the file `README` in `common/message` of Apache Kafka, which describes the files.
 """
 
 from __future__ import annotations

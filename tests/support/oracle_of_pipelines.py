@@ -13,15 +13,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..checks.record import Record
-from ..histories.commits import NEVER, Commit
-from .attempt_oracle import Attempts, dues_out_of_order
-from .pairing import Pairing, Unit
-from .record_ids import canonical
-from .relations import KeyedRelation, RecordRelation
-from .retries import RetryPromise
-from .retry_oracle import Fates
-from .shapes import Shape, actual_output
+from harrow.harness.checks.record import Record
+from harrow.harness.histories.commits import NEVER, Commit
+from harrow.harness.promises.pairing import Pairing, Unit
+from harrow.harness.promises.record_ids import canonical
+from harrow.harness.promises.relations import KeyedRelation, RecordRelation
+from harrow.harness.promises.retries import RetryPromise
+from harrow.harness.promises.shapes import Shape, actual_output
+from oracle_of_attempts import Attempts, dues_out_of_order
+from oracle_of_retries import Fates
 
 MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpected-output"
 WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-order-output"

@@ -1,4 +1,4 @@
-"""The rules of retry topics and dead letters in plain Python, for small histories (L5): part of `pipeline_oracle.py`.
+"""The rules of retry topics and dead letters in plain Python (L5): part of `oracle_of_pipelines.py`.
 
 The head of `retry_checks.py` defines the rules. Where the checks count, the oracle tries every way in which inputs can
 have outputs and dead letters, and takes the one with the fewest anomalies.
@@ -10,9 +10,9 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ..checks.record import Record
-from ..histories.commits import NEVER
-from .retries import REASON_HEADERS
+from harrow.harness.checks.record import Record
+from harrow.harness.histories.commits import NEVER
+from harrow.harness.promises.retries import REASON_HEADERS
 
 WITHOUT_REASON = "dead-letter-without-reason"
 BOTH, DUPLICATE, UNEXPECTED = "output-and-dead-letter", "duplicate-output", "unexpected-output"

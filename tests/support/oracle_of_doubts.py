@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harrow.cluster.host.seam import PREPARE_COMMIT
-
-from ..histories.format import OperationFunction, OperationType
-from ..histories.layout import DRAINED
+from harrow.harness.histories.format import OperationFunction, OperationType
+from harrow.harness.histories.layout import DRAINED
 
 Row = Mapping[str, Any]
 Span = tuple[int, int]

@@ -1,4 +1,4 @@
-"""The rules of attempts in plain Python, for small histories (L5): part of `pipeline_oracle.py`.
+"""The rules of attempts in plain Python, for small histories (L5): part of `oracle_of_pipelines.py`.
 
 The head of `attempt_rules.py` defines the rules.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from ..checks.record import Record
-from .retries import RetryPromise
+from harrow.harness.checks.record import Record
+from harrow.harness.promises.retries import RetryPromise
 
 DUE_ORDER = "due-out-of-order"
 TOO_MANY, EARLY, UNCERTAIN = "too-many-attempts", "attempt-before-due", "uncertain-attempts"
