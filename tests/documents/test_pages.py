@@ -127,6 +127,14 @@ def test_the_readme_is_read_in_two_minutes() -> None:
     assert 4_000 < len((ROOT / "README.md").read_text()) < README_MOST
 
 
+CHANGELOG_MOST = 8_000
+"""Characters, until there is a release: what a user must change and what is offered; `git log` has the rest."""
+
+
+def test_the_changelog_is_short_before_the_first_release() -> None:
+    assert 2_000 < len((ROOT / "CHANGELOG.md").read_text()) < CHANGELOG_MOST
+
+
 def test_the_page_of_options_lists_every_option_with_its_ini_setting_and_marker() -> None:
     rows = cells("fixtures-and-options", "## Options")
     listed = [re.findall(r"--[\w-]+", row[0])[0] for row in rows]
