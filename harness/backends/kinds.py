@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 
-from ..extensions import added_by_name
 from .choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def all_backends(wanted: str = "") -> Mapping[str, BackendKind]:
 
 def added_backends() -> Mapping[str, BackendKind]:
     """Return the backends of extensions by name."""
+    from ..extensions import added_by_name  # many modules, which Harrow's own backends do not need
+
     return added_by_name("harrow_backends", lambda value: isinstance(value, BackendKind), "a BackendKind", KINDS)
 
 

@@ -94,7 +94,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from harrow.cluster.errors import ConfigError
-from harrow.faults.extensions import EXTENSIONS
 
 from .anomaly_kinds import SEVERITY
 from .record_check import RecordCheck, check_problem
@@ -175,6 +174,8 @@ def unjudged(guarantees: Iterable[str], judged: Container[str]) -> list[str]:
 
 def added_checks() -> Mapping[str, RecordCheck]:
     """Return the checks of extensions by the names of their guarantees; the first call loads all extensions."""
+    from harrow.faults.extensions import EXTENSIONS  # many modules, which no task of Spark needs
+
     own = {kind.name for kind in SEVERITY}
     seen: dict[str, str] = {}
 

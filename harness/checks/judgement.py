@@ -1,5 +1,7 @@
 """`judge`: the verdict on one run folder.
 
+Each step makes a value (`judged_run.py`): read → judge → merge → guarantees → doubts (`run_doubts.py`) → verdict.
+
 `judge` lays out the recorded history (`histories/layout.py`), plans one job for each topic-partition with its replicas'
 logs (`partition_jobs.py`), lets Spark run the kernels, and merges the results (`merged_results.py`). Each
 topic-partition is judged exactly once. The verdict is invalid when a forbidden anomaly was found, else unknown when
@@ -17,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,37 +29,28 @@ from .. import run_folder
 from ..engines import INLINE, SPARK, Engine
 from ..histories.group_states import read_group_rows, read_groups
 from ..histories.layout import Layout, lay_out
-from ..histories.origin import started_ns
 from ..histories.program_ends import ProgramEnd, read_program_ends
-from ..histories.recordings import Recording, recordings_of
-from .busy_machine import machine_notes
 from .causes.programs import deaths, quiet_ends
 from .causes.recorded import causes_of_run
 from .client_names import named_client
-from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
+from .doubts import Doubts
 from .examples import shown_anomalies
-from .fault_windows import FaultWindow, missed_faults, overlap_doubts, read_fault_windows
-from .guarantees import derive, forbidden, parse, unjudged
+from .guarantees import parse
+from .judged_run import HeldTo, RunFindings, RunToJudge
 from .known_anomalies import described
 from .log_changes import log_changes
 from .merged_results import MergedResults, merged
-from .needs import unjudged_anomalies
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .progress.findings import ProgressFindings
 from .promise_findings import PromiseFindings, read_findings
+from .run_doubts import doubts_of_run
 from .spark_client import SparkHandle
-from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
-from .traces import claims_of_brokers, judged_events, planted_bugs
+from .stuck_groups import GroupFindings, stuck_groups
+from .traces import claims_of_brokers, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Anomaly, Status, Verdict
 from .whole_taps import brokers_with_whole_taps
-
-ONLY_OPERATIONS = (
-    "a history from elsewhere has only what clients did: the logs of replicas, leaders, coordinators and groups were "
-    "not judged"
-)
-"""A note of a verdict on a history from elsewhere."""
 
 
 class PlanCollector(Protocol):
@@ -68,10 +62,17 @@ class PlanCollector(Protocol):
 
 
 def judge(
-    folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: PlanCollector | None = None,
-    replicas: Replicas | None = None, engine: Engine = SPARK, limit: int = 20,
-    promised: PromiseFindings | None = None, number: int = 1,
-) -> Verdict:  # fmt: skip
+    folder: str | Path,
+    *,
+    topics: Sequence[str],
+    guarantee: str | None = None,
+    spark: PlanCollector | None = None,
+    replicas: Replicas | None = None,
+    engine: Engine = SPARK,
+    limit: int = 20,
+    promised: PromiseFindings | None = None,
+    number: int = 1,
+) -> Verdict:
     """Judge `topics` of the run in `folder`.
 
     `guarantee`: "no-loss", "at-least-once", "exactly-once", "ordered", "best-effort" or several with commas; None
@@ -86,71 +87,99 @@ def judge(
     guarantees = parse(guarantee) if guarantee is not None else None
     layout = lay_out(Path(folder).absolute(), topics)
     return judge_laid_out(
-        folder, layout, topics=topics, guarantees=guarantees, spark=spark, replicas=replicas, engine=engine,
-        limit=limit, began=began, promised=promised, number=number,
-    )  # fmt: skip
+        folder,
+        layout,
+        topics=topics,
+        guarantees=guarantees,
+        spark=spark,
+        replicas=replicas,
+        engine=engine,
+        limit=limit,
+        began=began,
+        promised=promised,
+        number=number,
+    )
 
 
 def judge_laid_out(
-    folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
-    spark: PlanCollector | None = None, replicas: Replicas | None = None, engine: Engine = SPARK,
-    limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None, number: int = 1,
-) -> Verdict:  # fmt: skip
+    folder: str | Path,
+    layout: Layout,
+    *,
+    topics: Sequence[str],
+    guarantees: Sequence[str] | None = None,
+    spark: PlanCollector | None = None,
+    replicas: Replicas | None = None,
+    engine: Engine = SPARK,
+    limit: int = 20,
+    began: float | None = None,
+    promised: PromiseFindings | None = None,
+    number: int = 1,
+) -> Verdict:
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
-    place = Path(folder).absolute()
-    started = started_ns(place)
-    times = run_folder.RunTimes(started)
-    windows, fault_problems = read_fault_windows(place)
-    events = judged_events(place)
-    jobs, plan_problems = plan_jobs(
-        place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times,
-        brokers_with_whole_taps(place, events),
-    )  # fmt: skip
+    run = RunToJudge.read(Path(folder).absolute(), layout, topics)
+    jobs, plan_problems = _jobs_of(run, replicas, limit)
     results, progress = _side_by_side(
-        lambda: _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine),
-        lambda: _judge_progress(place, layout, topics, events, started),
+        lambda: _run(layout.folder, jobs, spark or SparkHandle.of_run(run.folder.parent), engine),
+        lambda: _judge_progress(run),
         engine,
     )
-    promised = promised or read_findings(place, topics, number=number) or PromiseFindings()
-    groups = _judge_groups(place, windows or [])
-    imported: dict[str, Any] = run_folder.read_run(place).get("imported", {})
-    claims = [row for row in imported.get("claims", []) if row["topic"] in topics]
-    claims += [*_claims_of_traces(events, topics, groups, windows or []), *progress.anomalies]
-    found = merged(results, claims, promised)
-    chosen, why = (guarantees, None) if guarantees is not None else promised.guarantees(*_derive(layout, found.counts))
-    added = {name: tuple(names) for name, names in promised.added_guarantees.items()}
-    added |= progress.guarantee
-    chosen = list(dict.fromkeys([*chosen, *added]))
-    not_allowed = forbidden(chosen).union(*added.values())
-    found.counts["unacknowledged"] += sum(part.rows for topic in topics for part in layout.pending.get(topic, ()))
-    doubts = Doubts(reasons=[*layout.problems, *fault_problems, *plan_problems], notes=imported.get("notes", []))
-    doubts.add(partition_doubts(results, not_allowed, layout.clients, times, promised))
-    doubts.add(count_doubts(found.counts, chosen, empty_topics(results, topics), promised))
-    doubts.add(_doubts_of_promises(promised, not_allowed))
-    doubts.add(Doubts(reasons=progress.doubts, notes=progress.notes))
-    allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
-    allowed_doubts += groups.doubts
-    doubts.notes += machine_notes(events, _times(windows or []), times)
-    doubts.add(Doubts(reasons=unjudged(chosen, added)))
-    doubts.add(_doubts_of_needs(place, results, not_allowed, promised))
-    if windows is not None:
-        doubts.add(_doubts_of_faults(place, windows, found, topics, times))
-    status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
-    ends = _program_ends(place, doubts, status, times)
-    anomalies = _shown(found, place, layout.clients, not_allowed, jobs)
-    verdict = Verdict(
-        status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(found.counts),
-        anomaly_counts=dict(found.anomaly_counts), anomalies=anomalies,
-        causes=causes_of_run(
-            anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients, program_ends=ends
-        ),
-        reasons=tuple(doubts.reasons), notes=(*allowed, *doubts.notes), planted=planted_bugs(place), started_ns=started,
-        added_guarantees=added, progress=tuple(progress.table), engine=engine,
-        elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
-    )  # fmt: skip
-    verdict.write(place / run_folder.numbered(run_folder.VERDICT, number))
+    promised = promised or read_findings(run.folder, topics, number=number) or PromiseFindings()
+    found = _merged(run, results, progress, promised)
+    held_to = HeldTo.of(guarantees, run, found)
+    doubts = doubts_of_run(run, found, held_to, plan_problems)
+    verdict = _verdict(run, found, held_to, doubts, jobs)
+    verdict = replace(verdict, engine=engine, elapsed_ms=round((time.perf_counter() - began) * 1000, 1))
+    verdict.write(run.folder / run_folder.numbered(run_folder.VERDICT, number))
     return verdict
+
+
+def _jobs_of(run: RunToJudge, replicas: Replicas | None, limit: int) -> tuple[list[PartitionJob], list[str]]:
+    """Return a job for each topic-partition, and what keeps one from being judged."""
+    changes, whole_taps = log_changes(run.events, run.topics), brokers_with_whole_taps(run.folder, run.events)
+    windows = list(run.windows)
+    return plan_jobs(run.folder, run.layout, run.topics, replicas, windows, changes, limit, run.times, whole_taps)
+
+
+def _merged(
+    run: RunToJudge, results: list[dict[str, Any]], progress: ProgressFindings, promised: PromiseFindings
+) -> RunFindings:
+    """Return the findings of all checks: kernels, traces, groups, progress, promises, and a history from elsewhere."""
+    groups = _judge_groups(run)
+    claims = [row for row in run.imported.get("claims", []) if row["topic"] in run.topics]
+    claims += [*_claims_of_traces(run, groups), *progress.anomalies]
+    found = merged(results, claims, promised)
+    found.counts["unacknowledged"] += run.unacknowledged
+    return RunFindings(results=results, progress=progress, groups=groups, promised=promised, merged=found)
+
+
+def _verdict(
+    run: RunToJudge, found: RunFindings, held_to: HeldTo, doubts: Doubts, jobs: Sequence[PartitionJob]
+) -> Verdict:
+    """Return the verdict without its engine and its time."""
+    counts, clients = found.merged.anomaly_counts, run.layout.clients
+    status, allowed = _status(counts, held_to, doubts.reasons)
+    ends = _program_ends(run, doubts, status)
+    anomalies = _shown(found.merged, run, held_to.forbidden, jobs)
+    started, facts = run.times.started_ns, found.merged.facts
+    causes = causes_of_run(
+        anomalies, run.folder, run.topics, started_ns=started, facts=facts, clients=clients, program_ends=ends
+    )
+    return Verdict(
+        status=status,
+        guarantees=tuple(held_to.guarantees),
+        guarantee_reason=held_to.reason,
+        operation_counts=dict(found.merged.counts),
+        anomaly_counts=dict(counts),
+        anomalies=anomalies,
+        causes=causes,
+        reasons=tuple(doubts.reasons),
+        notes=(*allowed, *doubts.notes),
+        planted=planted_bugs(run.folder),
+        started_ns=started,
+        added_guarantees=dict(held_to.added),
+        progress=tuple(found.progress.table),
+    )
 
 
 def _side_by_side(
@@ -168,112 +197,57 @@ def _side_by_side(
         return judge_jobs(), going.result()
 
 
-def _judge_progress(
-    place: Path, layout: Layout, topics: Sequence[str], events: Sequence[dict[str, Any]], started: int
-) -> ProgressFindings:  # fmt: skip
+def _judge_progress(run: RunToJudge) -> ProgressFindings:
     """Return who stood still; nothing is read for a run without faults and without `recovers_within`."""
-    if not ((place / run_folder.FAULTS).exists() or run_folder.read_run(place).get("progress")):
+    if not ((run.folder / run_folder.FAULTS).exists() or run_folder.read_run(run.folder).get("progress")):
         return ProgressFindings()
     from .progress.reading import judge_or_doubt
 
-    return judge_or_doubt(place, layout, topics, events, started_ns=started)
+    return judge_or_doubt(run.folder, run.layout, run.topics, run.events, started_ns=run.times.started_ns)
 
 
-def _program_ends(place: Path, doubts: Doubts, status: Status, times: run_folder.RunTimes) -> list[ProgramEnd]:
+def _program_ends(run: RunToJudge, doubts: Doubts, status: Status) -> list[ProgramEnd]:
     """Return how the programs ended; one that had died is the first reason of unknown, and a note of valid."""
     try:
-        ends = read_program_ends(place)
+        ends = read_program_ends(run.folder)
     except HarrowError as error:
         doubts.notes.append(str(error))
         return []
     if status is Status.UNKNOWN:
-        doubts.reasons[:0] = [*deaths(ends, times), *quiet_ends(ends, times)]
+        doubts.reasons[:0] = [*deaths(ends, run.times), *quiet_ends(ends, run.times)]
     elif status is Status.VALID:
-        doubts.notes[:0] = deaths(ends, times)
+        doubts.notes[:0] = deaths(ends, run.times)
     return ends
 
 
 def _shown(
-    found: MergedResults, place: Path, clients: Sequence[str], not_allowed: frozenset[str], jobs: Sequence[PartitionJob]
-) -> tuple[Anomaly, ...]:  # fmt: skip
+    found: MergedResults, run: RunToJudge, not_allowed: frozenset[str], jobs: Sequence[PartitionJob]
+) -> tuple[Anomaly, ...]:
     """Return the anomalies that the verdict shows, with names of clients and what was written."""
+    clients = run.layout.clients
     for row in found.anomalies:
         row["explanation"] = named_client(row["explanation"], clients)
     logs = {(job.topic, job.partition): job.logs for job in jobs}
-    return shown_anomalies(found.anomalies, folder=place, clients=clients, not_allowed=not_allowed, logs=logs)
+    return shown_anomalies(found.anomalies, folder=run.folder, clients=clients, not_allowed=not_allowed, logs=logs)
 
 
-def _claims_of_traces(
-    events: Sequence[dict[str, Any]], topics: Sequence[str], groups: GroupFindings, windows: Sequence[FaultWindow]
-) -> list[dict[str, Any]]:  # fmt: skip
+def _claims_of_traces(run: RunToJudge, groups: GroupFindings) -> list[dict[str, Any]]:
     """Return the anomalies of leaders, controllers, groups and requests that wait."""
-    late = unanswered_requests(events, _times(windows), groups.timeouts_ms)
-    return [*claims_of_brokers(events, set(topics)), *groups.anomalies, *late]
+    late = unanswered_requests(run.events, run.fault_times, groups.timeouts_ms)
+    return [*claims_of_brokers(run.events, set(run.topics)), *groups.anomalies, *late]
 
 
-def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:
+def _judge_groups(run: RunToJudge) -> GroupFindings:
     """Return the groups that are stuck; a file that cannot be read is a doubt."""
     try:
-        end = read_groups(place)
-        rows = read_group_rows(place) if end is not None else []
+        end = read_groups(run.folder)
+        rows = read_group_rows(run.folder) if end is not None else []
     except (HarrowError, OSError) as error:
         return GroupFindings(doubts=[str(error)])
-    found = stuck_groups(rows, end, _times(windows))
+    found = stuck_groups(rows, end, run.fault_times)
     for row in rows:
         found.timeouts_ms[row["group"]] = max(row["timeout_ms"], found.timeouts_ms.get(row["group"], 0))
     return found
-
-
-def _times(windows: Sequence[FaultWindow]) -> list[tuple[int, int]]:
-    return [(window.start_ns, window.end_ns) for window in windows]
-
-
-def _doubts_of_promises(promised: PromiseFindings, not_allowed: frozenset[str]) -> Doubts:
-    reasons = [*promised.reasons, *promised.doubts_about(not_allowed)]
-    return Doubts(reasons=reasons, notes=list(promised.notes))
-
-
-def _doubts_of_needs(
-    place: Path, results: Sequence[dict[str, Any]], not_allowed: frozenset[str], promised: PromiseFindings
-) -> Doubts:  # fmt: skip
-    """Return which forbidden anomalies could not be judged, because their evidence is not in the run folder."""
-    if run_folder.read_run(place).get("imported") and not run_folder.missing_data(place):
-        return Doubts(notes=[ONLY_OPERATIONS])
-    partitions: dict[tuple[str, int], frozenset[Recording]] = {}
-    for result in results:
-        if "topic" in result:
-            counts = result["operation_counts"]
-            kinds = {Recording.FINAL_READ} if counts.get("final_reads") else set[Recording]()
-            if counts.get("replica_logs"):
-                kinds |= {Recording.LOG, Recording.REPLICA_LOGS}
-            partitions[result["topic"], result["partition"]] = frozenset(kinds)
-    found = unjudged_anomalies(not_allowed, recordings_of(place), partitions, replaced=promised.replaces)
-    return Doubts(reasons=found.reasons, notes=found.notes)
-
-
-def _doubts_of_faults(
-    place: Path, windows: Sequence[FaultWindow], found: MergedResults, topics: Sequence[str],
-    times: run_folder.RunTimes,
-) -> Doubts:  # fmt: skip
-    """Return whether the faults met operations: on the judged topics, or of any client of the run."""
-    missed = missed_faults(windows, found.traffic)
-    early = bool(found.counts["acknowledged_before_faults"]) or not windows
-    touched: set[str] = set()
-    try:
-        if missed or not early:
-            from .touched import (  # numpy, which few verdicts need here
-                acknowledged_before,
-                touched_faults,
-            )
-
-            touched = touched_faults(place, missed, times.started_ns)
-            early = early or acknowledged_before(place, windows[0].start_ns)
-    except (HarrowError, OSError) as error:
-        return Doubts(reasons=[str(error)])
-    reasons = overlap_doubts(windows, found.traffic, topics, times, touched)
-    if not early:
-        reasons = ["nothing was acknowledged before the first fault", *reasons]
-    return Doubts(reasons=reasons)
 
 
 def _run(folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine) -> list[dict[str, Any]]:
@@ -299,23 +273,14 @@ def _run(folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: E
     return results
 
 
-def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
-    if layout.taps and counts["batches_acknowledged"]:
-        acks = [ack for ack, name in ((0, "0"), (1, "1"), (-1, "all")) if counts[f"batches_acks_{name}"]]
-        return derive(acks, [not counts["batches_without_producer_id"]])
-    return derive([acks for acks, _ in layout.producers], [idempotent for _, idempotent in layout.producers])
-
-
-def _status(
-    anomaly_counts: Counter[str], guarantees: Sequence[str], not_allowed: frozenset[str], reasons: list[str]
-) -> tuple[Status, list[str]]:  # fmt: skip
+def _status(anomaly_counts: Counter[str], held_to: HeldTo, reasons: list[str]) -> tuple[Status, list[str]]:
     """Return the status of the verdict, and notes on anomalies that the guarantees allow."""
-    broken = [name for name in anomaly_counts if name in not_allowed]
-    listed = ", ".join(guarantees)
+    broken = [name for name in anomaly_counts if name in held_to.forbidden]
+    listed = ", ".join(held_to.guarantees)
     allowed = [
         f"{described(name, count)}; {listed} allows this"
         for name, count in anomaly_counts.items()
-        if name not in not_allowed
+        if name not in held_to.forbidden
     ]
     if broken:
         return Status.INVALID, allowed

@@ -10,7 +10,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from harrow.faults.spec import Fault
 
 Row = dict[str, Any]
 BESIDE = ("dependency", "program")
@@ -52,6 +55,13 @@ class RecordedFault:
     evidence: Row = field(default_factory=dict[str, Any])
     details: Row = field(default_factory=dict[str, Any])
     """What was drawn for it: such as its `dependency`, `program`, `mode` or `direction`."""
+
+    @property
+    def says(self) -> type[Fault]:
+        """The class of its kind, for what it says of itself; `Fault` where its distribution is missing."""
+        from harrow.faults.fault_kinds import recorded_kind  # many modules, which a run without anomalies does not need
+
+        return recorded_kind(self.kind)
 
     @property
     def beside(self) -> tuple[str, str] | None:

@@ -34,7 +34,6 @@ from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError, HarrowError
 
 from ..checks.record import Record
-from ..extensions import added_by_name
 from .shapes import is_a
 
 MS = 1000
@@ -287,4 +286,6 @@ def field_of(fields: Mapping[str, Any], path: str) -> Any:
 
 def added_relations() -> Mapping[str, Relation]:
     """Return the relations of extensions by name."""
+    from ..extensions import added_by_name  # many modules, which no task of Spark needs
+
     return added_by_name("harrow_relations", lambda value: isinstance(value, Relation), "a Relation", OWN_RELATIONS)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harrow.faults.fault_kinds import recorded_kind
-
 from ..histories.program_ends import ITSELF, ProgramEnd
 from ..histories.recorded_faults import RecordedFault, Row
 
@@ -31,7 +29,7 @@ def lanes_beside(
             continue
         lane = _lane(lanes, *fault.beside)
         begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
-        kind = recorded_kind(fault.kind)
+        kind = fault.says
         if kind.at_once and kind.lane_words:
             lane["marks"].append({"t": seconds(begin_ns), "text": kind.lane_words})
         elif kind.holds is not None and len(lane["spans"]) < SPANS_MOST:

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import Any
 
 from harrow.cluster.planting import PLANTED_EVENT
-from harrow.faults.fault_kinds import recorded_kind
 from harrow.faults.spec import Hold
 
 from ..histories.recorded_faults import RecordedFault, Row, json_lines
@@ -207,7 +206,7 @@ class Timeline:
         if at < self.end_s:
             spans.append({"s": at, "e": self.end_s, "state": "up"})
         for fault in self._faults:
-            holds = recorded_kind(fault.kind).holds
+            holds = fault.says.holds
             if holds in (Hold.PAUSED, Hold.ISOLATED) and broker in fault.nodes:
                 begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
@@ -295,7 +294,7 @@ def _is_crash(event: str, row: Row) -> bool:
 
 def _ends_processes(fault: RecordedFault) -> bool:
     """Whether it ended the processes of all its brokers when it took effect."""
-    kind = recorded_kind(fault.kind)
+    kind = fault.says
     return kind.ends_process and not kind.one_at_a_time
 
 

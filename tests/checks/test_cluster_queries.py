@@ -132,6 +132,13 @@ def test_the_package_is_imported_from_the_archive_that_travels(tmp_path: Path) -
     assert done.stdout == "[]\n", "executors need none of these"
 
 
+@pytest.mark.parametrize("module", ["checks.judgement", "promises.pipeline_join", "promises.check_join"])
+def test_what_judges_imports_no_faults_before_it_needs_one(module: str) -> None:
+    program = f"import sys, harrow.harness.{module}; print([m for m in sys.modules if m.startswith('harrow.faults')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n", "they are 0.3 s of the first verdict"
+
+
 def test_functions_of_tests_are_pickled_for_executors_by_value() -> None:
     assert b"bill_of" in dumps(mapped(bill_of))
     program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).function({'amount': 4}))"

@@ -11,15 +11,17 @@ from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 
 CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
+SUPPORT = Path(__file__).parents[1] / "support"
 ORACLE = [
-    CHECKS / f"oracle{part}.py" for part in ("", "_of_transactions", "_of_removals", "_of_watermarks", "_of_origins")
+    *(CHECKS / f"oracle{part}.py" for part in ("", "_of_removals", "_of_origins")),
+    *(SUPPORT / f"oracle_of_{part}.py" for part in ("transactions", "watermarks")),
 ]
 TRACES = [CHECKS / "traces.py", CHECKS / "stuck_groups.py", CHECKS / "unanswered.py"]
 """Their rules have no oracle of their own: tests of each have a second reading."""
 PROMISES = sorted(
     path for pattern in ("*_checks.py", "pipeline_findings.py") for path in Path(promises.__file__).parent.glob(pattern)
 )
-ORACLE_OF_PROMISES = sorted(Path(promises.__file__).parent.glob("*oracle.py"))
+ORACLE_OF_PROMISES = [SUPPORT / f"oracle_of_{part}.py" for part in ("attempts", "pipelines", "promises", "retries")]
 SIMULATION = sorted(Path(simulation.__file__).parent.glob("*.py"))
 NAMES = ALL_ANOMALIES | SIMULATED
 LOOKS_LIKE_ONE = re.compile(

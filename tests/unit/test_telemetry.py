@@ -136,7 +136,7 @@ def test_elections_are_events_of_the_block_in_which_they_happened(exporter: InMe
 
 def test_without_a_provider_nothing_is_exported_and_opentelemetry_is_not_imported() -> None:
     code = (
-        "import sys; from harrow.harness import plugin, telemetry; print(telemetry.is_configured(), "
+        "import sys; from harrow.harness.plugin import hooks, telemetry; print(telemetry.is_configured(), "
         "[name for name in sys.modules if name.startswith('opentelemetry')]); "
         "import opentelemetry.trace; print(telemetry.is_configured()); "
         "from opentelemetry.sdk.trace import TracerProvider; "

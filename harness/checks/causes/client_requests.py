@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from harrow.faults.fault_kinds import recorded_kind
-
 from ...histories.recorded_faults import RecordedFault
 from ...histories.request_rows import ClientRequest, RequestCount
 from ...wording import counted, times
@@ -123,7 +121,7 @@ class _Client:
         """Return the fault that ended a coordinator, where the client went on without a request of its group."""
         for fault in self._evidence.faults:
             before = [c for c in self._counts if c.api in OF_GROUPS and c.first_ns < fault.begin_ns]
-            if not recorded_kind(fault.kind).moves_leaders or not before:
+            if not fault.says.moves_leaders or not before:
                 continue
             last = max(before, key=lambda count: min(count.last_ns, fault.begin_ns))
             goes_on = max(count.last_ns for count in self._counts)

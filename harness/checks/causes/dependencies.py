@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harrow.faults.fault_kinds import recorded_kind
-
 from ...histories.recorded_faults import RecordedFault, Row
 from ...wording import counted
 from ..verdict import Anomaly
@@ -68,7 +66,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
         if any(
             _began(fault) <= due_ns and (fault.end_ns is None or due_ns <= fault.end_ns)
             for fault in faults
-            if not recorded_kind(fault.kind).at_once
+            if not fault.says.at_once
         )
     )
     return f"; {counted(count, 'retry of these was', 'retries of these were')} due meanwhile" if count else ""
@@ -90,7 +88,7 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
-    kind = recorded_kind(fault.kind)
+    kind = fault.says
     words = kind.words_for(fault.details) or f"was hit by the fault {fault.kind}"
     if kind.at_once:
         return f"{words} at {evidence.at(fault.begin_ns)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from harrow.faults.fault_kinds import recorded_kind
-
 from ...histories.recorded_faults import RecordedFault, Row
 from .evidence import RunEvidence
 
@@ -12,7 +10,7 @@ NEVER_NS = 2**63
 
 def happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     """Return what a fault did to its broker, and when: "was isolated from 0.14 s to 4.16 s"."""
-    kind = recorded_kind(fault.kind)
+    kind = fault.says
     words = kind.words_for(fault.details) or f"was hit by the fault {fault.kind}"
     begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
     if kind.at_once:
@@ -36,4 +34,4 @@ def fault_of(fact: Row, evidence: RunEvidence, next_leader_ns: int | None) -> Re
     ]
     after = [fault for fault in own if fact["last_ns"] < fault.begin_ns < limit]
     chosen = [*reversed(during), *after]
-    return next((f for f in chosen if recorded_kind(f.kind).moves_leaders), next(iter(chosen), None))
+    return next((f for f in chosen if f.says.moves_leaders), next(iter(chosen), None))

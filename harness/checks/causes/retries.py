@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from harrow.faults.fault_kinds import recorded_kind
-from harrow.faults.spec import Hold
-
 from ...histories.recorded_faults import RecordedFault, Row
 from ...wording import counted
 from ..verdict import Anomaly
 from .evidence import RunEvidence
 
+DEAD = "dead"
+"""`Fault.holds` of a fault that ends a program."""
 NS_PER_S = 1e9
 MS_PER_S = 1e3
 AT_ONCE_S = 0.05
@@ -64,7 +63,7 @@ def _at_the_end(rows: Sequence[tuple[int, int, int]], evidence: RunEvidence) -> 
     ended = {
         fault.effect_ns: fault
         for fault in reversed(evidence.faults)  # of several at one time the first counts
-        if fault.beside and recorded_kind(fault.kind).holds is Hold.DEAD
+        if fault.beside and fault.says.holds == DEAD
         if fault.effect_ns is not None and fault.effect_ns >= first_ns
     }
     if not ended:
