@@ -9,9 +9,11 @@ judge every run (`checks/guarantees.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from harrow.faults.extensions import EXTENSIONS, hookspec
+
+T = TypeVar("T")
 
 
 class HarnessHooks:
@@ -35,6 +37,12 @@ class HarnessHooks:
 
 
 EXTENSIONS.add_hooks(HarnessHooks)
+
+
+def checked_table(hook: str, read: Callable[[Any], Iterable[tuple[str, T]]], own: Iterable[str]) -> Mapping[str, T]:
+    """Return what extensions add by `hook`; ConfigError for an extension with a hook that nothing calls."""
+    EXTENSIONS.check_hooks()
+    return EXTENSIONS.table(hook, read, own)
 
 
 def added_by_name(hook: str, suits: Callable[[object], bool], expected: str, own: Iterable[str]) -> Mapping[str, Any]:

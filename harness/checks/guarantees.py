@@ -174,7 +174,7 @@ def unjudged(guarantees: Iterable[str], judged: Container[str]) -> list[str]:
 
 def added_checks() -> Mapping[str, RecordCheck]:
     """Return the checks of extensions by the names of their guarantees; the first call loads all extensions."""
-    from harrow.faults.extensions import EXTENSIONS  # many modules, which no task of Spark needs
+    from ..extensions import checked_table  # many modules, which no task of Spark needs
 
     own = {kind.name for kind in SEVERITY}
     seen: dict[str, str] = {}
@@ -188,8 +188,7 @@ def added_checks() -> Mapping[str, RecordCheck]:
                     raise TypeError(f"the anomaly {kind.name!r} is also found by the check {other!r}: rename it")
             yield check.guarantee, check
 
-    EXTENSIONS.check_hooks()
-    return EXTENSIONS.table("harrow_checks", read, FORBIDDEN)
+    return checked_table("harrow_checks", read, FORBIDDEN)
 
 
 def checks_for(guarantee: str | None) -> dict[str, RecordCheck]:
