@@ -207,7 +207,7 @@ class Timeline:
             spans.append({"s": at, "e": self.end_s, "state": "up"})
         for fault in self._faults:
             holds = fault.says.holds
-            if holds in (Hold.PAUSED, Hold.ISOLATED) and broker in fault.nodes:
+            if (holds is Hold.PAUSED or holds is Hold.ISOLATED) and broker in fault.nodes:
                 begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
                 spans.append({"s": self.seconds(begin_ns), "e": end, "state": holds.value})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -16,6 +18,7 @@ from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.faults import happened
 from harrow.harness.histories.recorded_faults import RecordedFault
 from harrow.harness.reports.beside import lanes_beside
+from harrow.harness.reports.recorded_run import RecordedRun
 from harrow.harness.reports.summary import fault_marks
 from harrow.harness.reports.timeline import Timeline
 from harrow.harness.simulation.coverage import letter_of
@@ -69,9 +72,15 @@ def test_the_terminal_draws_its_mark_and_that_of_its_state() -> None:
     assert fault_marks(rows, 4.0, 4) == "U≈● "
 
 
-def test_the_lane_of_its_broker_shows_the_state_in_which_it_holds_it() -> None:
+def test_the_lane_of_its_broker_shows_the_state_in_which_it_holds_it(tmp_path: Path) -> None:
+    rows = [
+        {"id": kind, "event": event, "fault": kind, "targets": [1], "t_ns": at * 10**9}
+        for kind in ("unplug", "slow_till")
+        for event, at in (("inject", 1), ("effect", 1), ("healed", 3))
+    ]
+    (tmp_path / "faults.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     timeline = Timeline(0, 4 * 10**9, 10**8)
-    timeline._faults = [recorded("unplug"), recorded("slow_till")]
+    timeline.read(RecordedRun(tmp_path))
     states = [(span["state"], span["s"], span["e"]) for span in timeline.broker_lane(1)["spans"]]
     assert ("isolated", 1.0, 3.0) in states
     assert "slow" not in [state for state, _, _ in states], "a lane of a broker has no such state"
