@@ -37,21 +37,13 @@ def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(pytester: p
     pytester.makepyfile("def test_nothing(): pass")
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     (imported,) = re.findall(r"^imported (.*)$", result.stdout.str(), re.MULTILINE)
-    plugin = [
-        "attempts",
-        "backend_choice",
-        "engines",
-        "fixtures",
-        "options",
-        "out_folder",
-        "plain_text",
-        "plugin",
-        "run_index",
-        "seeds",
-        "user_spark",
-        "workers",
+    plugin = ("attempts", "fixtures", "hooks", "options", "requested_fixtures", "run_index", "workers")
+    modules = [
+        *("", ".backends", ".backends.choice", ".engines", ".out_folder", ".plain_text", ".plugin"),
+        *(f".plugin.{name}" for name in plugin),
+        *(".seeds", ".user_spark"),
     ]
-    assert imported.split() == ["harrow", "harrow.harness", *(f"harrow.harness.{name}" for name in plugin)]
+    assert imported.split() == ["harrow", *(f"harrow.harness{name}" for name in modules)]
 
 
 def test_the_header_shows_seed_and_brokers(pytester: pytest.Pytester) -> None:
