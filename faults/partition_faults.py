@@ -45,6 +45,7 @@ class Partition(Fault):
     """Cuts between brokers that are drawn together."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"links", "process"})
+    words: ClassVar[str] = "was cut off from some brokers"
     direction: ClassVar[str] = "both"
     """Of the rules on each broker."""
     has_fixed_target: ClassVar[bool] = True
@@ -137,7 +138,6 @@ class Disconnect(Partition):
     """Cut the links between the brokers of `target` and those of `peer`, or the registry."""
 
     kind: ClassVar[str] = "disconnect"
-    words: ClassVar[str] = "was cut off from some brokers"
     drawable: ClassVar[bool] = False
     has_fixed_target: ClassVar[bool] = False
     peer: Target
@@ -182,7 +182,6 @@ class Halves(Partition):
     """Two halves of the cluster that do not reach each other."""
 
     kind: ClassVar[str] = "halves"
-    words: ClassVar[str] = "was cut off from some brokers"
     drawable: ClassVar[bool] = False
     clients: bool = False
     registry_side: str = "larger"
@@ -217,7 +216,6 @@ class Bridge(Partition):
     """Two halves that do not reach each other, and a broker that reaches both."""
 
     kind: ClassVar[str] = "bridge"
-    words: ClassVar[str] = "was cut off from some brokers"
     drawable: ClassVar[bool] = False
     brokers_least: ClassVar[int] = 3
 
@@ -238,7 +236,6 @@ class MajoritiesRing(Partition):
     """Each broker receives from a majority, itself included; each majority is another one."""
 
     kind: ClassVar[str] = "majorities_ring"
-    words: ClassVar[str] = "was cut off from some brokers"
     drawable: ClassVar[bool] = False
     direction: ClassVar[str] = "in"
     brokers_least: ClassVar[int] = 3

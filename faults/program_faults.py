@@ -99,6 +99,8 @@ class ProgramFault(NamedFault):
 class EndingFault(ProgramFault):
     """A fault that ends the program; it is started again."""
 
+    holds: ClassVar[Hold | None] = Hold.DEAD
+
     def hit_is_over(self, system: System, injection: Injection) -> bool:
         """Whether the affected incarnation has ended."""
         if HIT not in injection.notes:
@@ -134,7 +136,6 @@ class KillProgram(EndingFault):
 
     kind: ClassVar[str] = "kill_program"
     words: ClassVar[str] = "was killed and dead"
-    holds: ClassVar[Hold | None] = Hold.DEAD
     waits_for_traffic: ClassVar[bool] = True
     before: str | int | None = None
     after: str | int | None = None
@@ -226,7 +227,6 @@ class TerminateProgram(EndingFault):
 
     kind: ClassVar[str] = "terminate_program"
     words: ClassVar[str] = "was shut down and dead"
-    holds: ClassVar[Hold | None] = Hold.DEAD
     effect_timeout_ms: ClassVar[int] = 30_000
     """How long the program may take to end."""
     seconds: Seconds | None = 0.0

@@ -152,6 +152,7 @@ class RepeatedStart(ProcessFault):
     """A fault that kills its brokers, starts them, and hits them again."""
 
     ends_process: ClassVar[bool] = True
+    holds: ClassVar[Hold | None] = Hold.DEAD
     effect_timeout_ms: ClassVar[int] = 60_000
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -239,7 +240,6 @@ class CrashLoop(RepeatedStart):
 
     kind: ClassVar[str] = "crash_loop"
     words: ClassVar[str] = "crashed again and again"
-    holds: ClassVar[Hold | None] = Hold.DEAD
     alive_s: Seconds = ALIVE_S
 
     def __post_init__(self) -> None:
@@ -279,7 +279,6 @@ class CrashDuringRecovery(RepeatedStart):
 
     kind: ClassVar[str] = "crash_during_recovery"
     words: ClassVar[str] = "crashed while it recovered its log"
-    holds: ClassVar[Hold | None] = Hold.DEAD
     crashes: int = 1
     clean: bool = False
 
@@ -320,7 +319,6 @@ class SlowStart(RepeatedStart):
 
     kind: ClassVar[str] = "slow_start"
     words: ClassVar[str] = "was killed and started slowly"
-    holds: ClassVar[Hold | None] = Hold.DEAD
     needs: ClassVar[frozenset[str]] = frozenset({"process", "pause"})
 
     def continues(self, start: _Start) -> bool:

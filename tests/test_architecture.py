@@ -229,9 +229,9 @@ def missing_in_head(path: Path) -> list[str]:
     """
     head = ast.get_docstring(tree_of(path)) or ""
     found: list[str] = []
-    for name in re.findall(r"`([\w./]+\.(?:py|md))`", head):
-        near = any((folder / name).is_file() for folder in path.parents) or any(path.parent.rglob(name))
-        if not (near or ("/" in name and name in path_ends())):
+    for name in named_paths(head):
+        near = any((folder / name).exists() for folder in path.parents) or any(path.parent.rglob(name))
+        if not (near or ("/" in name and exists(name, at_root=False))):
             found.append(f"{path}: {name}")
     return found
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
 FILE_LINES_MOST = 500
 FUNCTION_LINES_MOST = 70
-FORMATTED_BY_HAND = 15
+FORMATTED_BY_HAND = 14
 
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
@@ -89,9 +89,8 @@ def test_the_tidy_rules_find_files_to_check() -> None:
 def test_few_statements_are_formatted_by_hand() -> None:
     """The formatter's form is the rule; FORMATTED_BY_HAND may only fall."""
     mark = "# fmt" + ": skip"
-    places = [f"{relative(path)}: {n}" for path in ALL if (n := path.read_text().count(mark))]
-    total = sum(int(place.rpartition(" ")[2]) for place in places)
-    assert total <= FORMATTED_BY_HAND, "\n".join([f"{total} statements with {mark!r}", *places])
+    places = {relative(path): count for path in ALL if (count := path.read_text().count(mark))}
+    assert sum(places.values()) <= FORMATTED_BY_HAND, places
 
 
 def test_files_and_functions_are_within_their_limits() -> None:

@@ -38,7 +38,6 @@ from .examples import shown_anomalies
 from .guarantees import parse
 from .judged_run import HeldTo, RunFindings, RunToJudge
 from .known_anomalies import described
-from .log_changes import log_changes
 from .merged_results import MergedResults, merged
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
@@ -50,7 +49,6 @@ from .stuck_groups import GroupFindings, stuck_groups
 from .traces import claims_of_brokers, planted_bugs
 from .unanswered import unanswered_requests
 from .verdict import Anomaly, Status, Verdict
-from .whole_taps import brokers_with_whole_taps
 
 
 class PlanCollector(Protocol):
@@ -118,7 +116,7 @@ def judge_laid_out(
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
     run = RunToJudge.read(Path(folder).absolute(), layout, topics)
-    jobs, plan_problems = _jobs_of(run, replicas, limit)
+    jobs, plan_problems = plan_jobs(run, replicas, limit)
     results, progress = _side_by_side(
         lambda: _run(layout.folder, jobs, spark or SparkHandle.of_run(run.folder.parent), engine),
         lambda: _judge_progress(run),
@@ -132,13 +130,6 @@ def judge_laid_out(
     verdict = replace(verdict, engine=engine, elapsed_ms=round((time.perf_counter() - began) * 1000, 1))
     verdict.write(run.folder / run_folder.numbered(run_folder.VERDICT, number))
     return verdict
-
-
-def _jobs_of(run: RunToJudge, replicas: Replicas | None, limit: int) -> tuple[list[PartitionJob], list[str]]:
-    """Return a job for each topic-partition, and what keeps one from being judged."""
-    changes, whole_taps = log_changes(run.events, run.topics), brokers_with_whole_taps(run.folder, run.events)
-    windows = list(run.windows)
-    return plan_jobs(run.folder, run.layout, run.topics, replicas, windows, changes, limit, run.times, whole_taps)
 
 
 def _merged(

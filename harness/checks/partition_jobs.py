@@ -15,11 +15,12 @@ from pathlib import Path
 from .. import run_folder
 from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS, WATERMARKS
 from ..histories.format import FINAL_READ_CLIENT
-from ..histories.layout import Layout, PartitionFiles
+from ..histories.layout import PartitionFiles
 from ..histories.recordings import untapped_brokers
-from .fault_windows import FaultWindow
-from .log_changes import LogChanges
+from .judged_run import RunToJudge
+from .log_changes import LogChanges, log_changes
 from .plans import PartitionJob
+from .whole_taps import brokers_with_whole_taps
 
 ROW_BYTES = 80
 Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
@@ -53,21 +54,18 @@ def read_replicas(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], 
     return found
 
 
-def plan_jobs(
-    folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[FaultWindow],
-    changes: Mapping[tuple[str, int], LogChanges], limit: int, times: run_folder.RunTimes,
-    whole_taps: Sequence[int] = (),
-) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
+def plan_jobs(run: RunToJudge, replicas: Replicas | None, limit: int) -> tuple[list[PartitionJob], list[str]]:
     """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts.
 
-    `whole_taps`: what `whole_taps.py` found; a broker counts in the partitions in whose ISR it is when the run ends.
+    A broker with a whole tap counts in the partitions in whose ISR it is when the run ends.
     """
+    folder, layout, topics = run.folder, run.layout, run.topics
+    changes, whole_taps = log_changes(run.events, topics), set(brokers_with_whole_taps(folder, run.events))
     reasons: list[str] = []
     data = run_folder.replica_folders(folder)
     stored = _stored_logs(data, topics)
     places = {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     untapped = untapped_brokers(folder)
-    imported = run_folder.read_run(folder).get("imported", {})
     own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
@@ -93,14 +91,14 @@ def plan_jobs(
                 offsets=files.coordinators.get(OFFSETS, []), members=files.coordinators.get(MEMBERS, []),
                 watermarks=files.coordinators.get(WATERMARKS, []),
                 logs={str(node): path for node, path in sorted(logs.items())},
-                windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
+                windows=run.fault_times, started_ns=run.times.started_ns,
                 own_clients=own_clients, untapped=untapped,
                 created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
                 deleted_heads={str(node): base for node, base in changed.deleted_heads.items()},
                 removals=changed.removals, cleanings=changed.cleanings, leaderships=changed.leaderships,
                 unclean_epochs=changed.unclean_epochs, wrong_clocks=changed.wrong_clocks, limit=limit,
-                whole_taps=sorted(in_isr & set(whole_taps)), all_sends=bool(imported.get("complete", False)),
-                reads_committed=bool(imported.get("reads_committed", True)),
+                whole_taps=sorted(in_isr & whole_taps), all_sends=bool(run.imported.get("complete", False)),
+                reads_committed=bool(run.imported.get("reads_committed", True)),
                 size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip

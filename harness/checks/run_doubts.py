@@ -65,10 +65,8 @@ def _of_faults(run: RunToJudge, found: MergedResults) -> Doubts:
     touched: set[str] = set()
     try:
         if missed or not early:
-            from .touched import (  # numpy, which few verdicts need here
-                acknowledged_before,
-                touched_faults,
-            )
+            # numpy, which few verdicts need here
+            from .touched import acknowledged_before, touched_faults
 
             touched = touched_faults(run.folder, missed, run.times.started_ns)
             early = early or acknowledged_before(run.folder, run.windows[0].start_ns)

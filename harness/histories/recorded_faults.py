@@ -64,6 +64,16 @@ class RecordedFault:
         return recorded_kind(self.kind)
 
     @property
+    def words(self) -> str:
+        """What happened to what it hit, after its name: "was killed"."""
+        return self.says.words_for(self.details) or f"was hit by the fault {self.kind}"
+
+    @property
+    def of_program(self) -> bool:
+        """Whether it hit a program of the test."""
+        return self.beside is not None and self.beside[0] == "program"
+
+    @property
     def beside(self) -> tuple[str, str] | None:
         """What stands beside the brokers and was hit: `("dependency", "store")`, `("program", "billing")`."""
         found = ((kind, self.details.get(kind)) for kind in BESIDE)

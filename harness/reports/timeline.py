@@ -90,6 +90,8 @@ class Timeline:
         self._elected: list[Row] = []
         self._resigned: list[Row] = []
         self._faults: list[RecordedFault] = []
+        self._ending_faults: list[RecordedFault] = []
+        """Those that ended the processes of all their brokers when they took effect."""
 
     def seconds(self, t_ns: int) -> float:
         """Return seconds since the start, rounded to 0.1 ms."""
@@ -98,6 +100,7 @@ class Timeline:
     def read(self, run: RecordedRun) -> None:
         """Process all traces and faults of the run."""
         self._faults = [fault for fault in run.faults if fault.skipped is None]
+        self._ending_faults = [fault for fault in self._faults if _ends_processes(fault)]
         for broker, path in run.traces.items():
             self._marks.setdefault(broker, [])
             for row in json_lines(path):
@@ -175,8 +178,8 @@ class Timeline:
 
         begins = [
             self.seconds(fault.effect_ns if fault.effect_ns is not None else fault.begin_ns)
-            for fault in self._faults
-            if broker in fault.nodes and _ends_processes(fault)
+            for fault in self._ending_faults
+            if broker in fault.nodes
         ]
         begins += [at for at in self._ending.get(broker, []) if not _near(at, begins)]
         for at in self._silent.get(broker, []):

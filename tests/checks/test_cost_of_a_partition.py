@@ -17,7 +17,7 @@ from typing import Any
 
 import peak_of_a_partition
 import pytest
-from harrow.harness import run_folder
+from harrow.harness.checks.judged_run import RunToJudge
 from harrow.harness.checks.kernels import judge_partition, judge_task, loading
 from harrow.harness.checks.partition_jobs import plan_jobs
 from harrow.harness.checks.plans import PartitionJob
@@ -34,7 +34,7 @@ BYTES_MOST = 130
 def jobs_of(folder: Path, topics: Sequence[str]) -> list[PartitionJob]:
     layout = lay_out(folder, topics)
     assert layout.problems == []
-    jobs, _ = plan_jobs(folder, layout, topics, None, [], {}, 20, run_folder.RunTimes())
+    jobs, _ = plan_jobs(RunToJudge.read(folder, layout, topics), None, 20)
     return jobs
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from harrow.harness import run_folder
+from harrow.harness.checks.judged_run import RunToJudge
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.partition_jobs import plan_jobs
 from harrow.harness.checks.plans import PartitionJob
@@ -32,7 +32,7 @@ def anonymous_bytes() -> int:
 def main() -> None:
     folder, topic, partition = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     layout = lay_out(folder, [topic])
-    jobs, _ = plan_jobs(folder, layout, [topic], None, [], {}, 20, run_folder.RunTimes())
+    jobs, _ = plan_jobs(RunToJudge.read(folder, layout, [topic]), None, 20)
     (job,) = (job for job in jobs if job.partition == partition)
     judge_partition(PartitionJob(topic=topic, partition=partition))  # what the code itself needs
     before = anonymous_bytes()

@@ -74,7 +74,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
 
 def _began(fault: RecordedFault) -> int:
     """Return when a fault began to act: rules of links act at once, and a fault of a program may wait for a request."""
-    if fault.effect_ns is not None and fault.beside is not None and fault.beside[0] == "program":
+    if fault.effect_ns is not None and fault.of_program:
         return fault.effect_ns
     return fault.begin_ns
 
@@ -88,11 +88,9 @@ def _sentence(name: str, faults: list[RecordedFault], evidence: RunEvidence) -> 
 
 def _happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     assert fault.effect_ns is not None
-    kind = fault.says
-    words = kind.words_for(fault.details) or f"was hit by the fault {fault.kind}"
-    if kind.at_once:
-        return f"{words} at {evidence.at(fault.begin_ns)}"
-    return f"{words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"
+    if fault.says.at_once:
+        return f"{fault.words} at {evidence.at(fault.begin_ns)}"
+    return f"{fault.words} {lasted(fault.effect_ns, fault.end_ns, evidence)}{_reset(fault)}"
 
 
 def _reset(fault: RecordedFault) -> str:

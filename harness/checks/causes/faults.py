@@ -10,12 +10,10 @@ NEVER_NS = 2**63
 
 def happened(fault: RecordedFault, evidence: RunEvidence) -> str:
     """Return what a fault did to its broker, and when: "was isolated from 0.14 s to 4.16 s"."""
-    kind = fault.says
-    words = kind.words_for(fault.details) or f"was hit by the fault {fault.kind}"
     begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
-    if kind.at_once:
-        return f"{words} at {evidence.at(begin_ns)}"
-    return f"{words} {lasted(begin_ns, fault.end_ns, evidence)}"
+    if fault.says.at_once:
+        return f"{fault.words} at {evidence.at(begin_ns)}"
+    return f"{fault.words} {lasted(begin_ns, fault.end_ns, evidence)}"
 
 
 def lasted(begin_ns: int, end_ns: int | None, evidence: RunEvidence) -> str:

@@ -65,11 +65,7 @@ def _without_end(row: Row, evidence: RunEvidence) -> str:
     text = "; no client had sent EndTxn for it"
     if asked:
         text = f"; its EndTxn at {evidence.at(asked[-1].completed_ns)} was not served"
-    hit = [
-        fault
-        for fault in evidence.faults
-        if (fault.beside or ("", ""))[0] == "program" and (unfinished or fault.begin_ns <= ended_ns)
-    ]
+    hit = [fault for fault in evidence.faults if fault.of_program and (unfinished or fault.begin_ns <= ended_ns)]
     return text + (f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else "")
 
 
