@@ -7,10 +7,10 @@
 `isolate_client`           no byte passes between the brokers and the clients whose `client.id` matches, in both
                            directions; afterwards what was held back is delivered
 
-The backend runs the clients (`System.hijack_transactional_id`, `rebalance_group`, `join_group`). A group or a
-transactional id may come into being while the faults run: the client waits for it, and the fault fails when it does not
-come in time. Evidence: the epoch of the producer grew; the group's generation (KIP-848: its epoch) grew; partitions
-were assigned; bytes are held back. Healed: no member and no transaction of Harrow's is left, no rule holds anything.
+The backend runs the clients (`System.clients`). A group or a transactional id may come into being while the faults
+run: the client waits for it, and the fault fails when it does not come in time. Evidence: the epoch of the producer
+grew; the group's generation (KIP-848: its epoch) grew; partitions were assigned; bytes are held back. Healed: no
+member and no transaction of Harrow's is left, no rule holds anything.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
 
+from .controls import RUNNING
 from .errors import ConfigError, nearest
 from .evidence import Evidence
 from .network_faults import MODES
 from .outside import OutsideFault
 from .process_faults import is_over
+from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule
 from .spec import Injection, Seconds, amount_within, least_and_most
-from .system import RUNNING, ArmedRule, ClusterSnapshot, System
+from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers
 
 STORM_S = (0.1, 0.5)
@@ -80,13 +82,13 @@ class ClientFault(NamedFault):
         checked_name(getattr(self, self.named_by), self.kind, self.named_by)
 
     @abc.abstractmethod
-    def begin(self, system: System, injection: Injection) -> ArmedRule:
-        """Begin the client."""
+    def rule(self, injection: Injection) -> Rule:
+        """Return what the client is to do."""
 
     def inject(self, system: System, injection: Injection) -> None:
         """Begin the client, once."""
         if "client" not in injection.notes:
-            injection.notes["client"] = self.begin(system, injection)
+            injection.notes["client"] = system.clients.arm(self.rule(injection))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe what the client achieved."""
@@ -124,10 +126,10 @@ class HijackTransactionalId(ClientFault):
     seconds: Seconds | None = 0.0
     transactional_id: str
 
-    def begin(self, system: System, injection: Injection) -> ArmedRule:
-        """Begin the second producer."""
+    def rule(self, injection: Injection) -> Rule:
+        """Return the second producer."""
         del injection
-        return system.hijack_transactional_id(self.transactional_id)
+        return HijackRule(transactional_id=self.transactional_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +153,11 @@ class RebalanceStorm(ClientFault):
         del snapshot
         return {"seed": rng.getrandbits(32)}
 
-    def begin(self, system: System, injection: Injection) -> ArmedRule:
-        """Begin the storm."""
+    def rule(self, injection: Injection) -> Rule:
+        """Return the member that comes and goes."""
         least, most = (round(1000 * bound) for bound in least_and_most(self.every_s))
         seed = int(injection.details.get("seed", 0))
-        return system.rebalance_group(self.group, every_ms=(least, most), seed=seed)
+        return RebalanceRule(group=self.group, every_ms=(least, most), seed=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +169,10 @@ class StuckConsumer(ClientFault):
     named_by: ClassVar[str] = "group"
     group: str
 
-    def begin(self, system: System, injection: Injection) -> ArmedRule:
-        """Begin the member."""
+    def rule(self, injection: Injection) -> Rule:
+        """Return the member."""
         del injection
-        return system.join_group(self.group)
+        return StuckMemberRule(group=self.group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +204,7 @@ class IsolateClient(NamedFault):
             broker = system.broker(node)
             status = broker.status()
             if status.state == RUNNING and blocked.get(node) != status.incarnation:
-                broker.block([self.peers], "both")
+                broker.links.block([self.peers], "both")
                 blocked[node] = status.incarnation
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
@@ -215,7 +217,7 @@ class IsolateClient(NamedFault):
         held: dict[str, int] = {}
         others: set[str] = set()
         for node in self._rule_holders(system, injection):
-            for peer, count in system.broker(node).links().held_by_peer.items():
+            for peer, count in system.broker(node).links.status().held_by_peer.items():
                 if fnmatchcase(peer, self.peers):
                     held[peer] = held.get(peer, 0) + count
                 elif peer.startswith("client "):
@@ -229,13 +231,15 @@ class IsolateClient(NamedFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Remove the rule; a broker that ended has lost it."""
         for node in self._rule_holders(system, injection):
-            if self.peers in system.broker(node).links().patterns:
-                system.broker(node).heal_links(self.heals_by, [self.peers])
+            if self.peers in system.broker(node).links.status().patterns:
+                system.broker(node).links.heal(self.heals_by, [self.peers])
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether no broker has the rule."""
         left = [
-            node for node in self._rule_holders(system, injection) if self.peers in system.broker(node).links().patterns
+            node
+            for node in self._rule_holders(system, injection)
+            if self.peers in system.broker(node).links.status().patterns
         ]
         return Evidence(proved=not left, facts={"blocking": left})
 

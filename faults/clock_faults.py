@@ -22,6 +22,7 @@ from harrow.cluster.host.knobs.clock_faults import BY_MS_MOST, RATE_MOST
 
 from .errors import ConfigError
 from .evidence import Evidence
+from .rule_kinds import ClockRule
 from .rules import all_fired, arm_once, disarm, disarmed
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most, pair_within
 from .system import ClusterSnapshot, System
@@ -50,11 +51,11 @@ class ClockFault(Fault):
 
     @abc.abstractmethod
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
-        """Draw the error, as arguments of `BrokerControl.set_clock`."""
+        """Draw the error, as fields of `ClockRule`."""
 
     def inject(self, system: System, injection: Injection) -> None:
         """Set each broker's clock once."""
-        arm_once(system, injection, lambda broker: broker.set_clock(**injection.details))
+        arm_once(system, injection, ClockRule(**injection.details))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has read the wrong time."""

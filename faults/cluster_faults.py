@@ -67,7 +67,7 @@ class ElectController(OperatorFault):
     kind: ClassVar[str] = "elect_controller"
     words: ClassVar[str] = "took part in an election of the controller"
     at_once: ClassVar[bool] = True
-    needs: ClassVar[frozenset[str]] = frozenset({"registry-operations"})
+    needs: ClassVar[frozenset[str]] = frozenset({"registry"})
     has_fixed_target: ClassVar[bool] = True
     target: Target = controller()  # noqa: RUF009 - a frozen value
     seconds: Seconds | None = 0.0
@@ -76,7 +76,7 @@ class ElectController(OperatorFault):
         """Remove the controller's node once."""
         if "epoch" not in injection.notes:
             injection.notes["epoch"] = system.describe().controller_epoch
-            system.depose_controller()
+            system.registry.depose_controller()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether there is a controller of a later epoch."""
@@ -127,7 +127,7 @@ class ExpireSession(Fault):
     at_once: ClassVar[bool] = True
     moves_leaders: ClassVar[bool] = True
     reaches_dead: ClassVar[bool] = True
-    needs: ClassVar[frozenset[str]] = frozenset({"registry-operations", "process"})
+    needs: ClassVar[frozenset[str]] = frozenset({"registry", "process"})
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -136,7 +136,7 @@ class ExpireSession(Fault):
 
         for node in injection.nodes:
             if str(node) not in ended:
-                ended[str(node)] = system.expire_session(node)
+                ended[str(node)] = system.registry.expire_session(node)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the registry ended a session of each broker."""
@@ -226,7 +226,7 @@ class PartitionFault(OperatorFault):
     def assign(self, system: System, injection: Injection, name: str) -> None:
         """Begin a reassignment to `replicas` or to the `former` ones."""
         topic = str(self.target.topic)
-        system.reassign(topic, int(injection.details["partition"]), injection.details[name])
+        system.operator.reassign([(topic, int(injection.details["partition"]), injection.details[name])])
 
     def replicas_now(self, system: System, injection: Injection) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Return leader, ISR and replicas of the partition at this moment."""
@@ -269,7 +269,7 @@ class MoveLeader(PartitionFault):
         if now == wanted[0] or list(replicas) != wanted:
             PartitionFault.advance(self, system, injection, now_ms)
         elif is_due(injection, now_ms, "elected_ms"):
-            system.elect_preferred_leader(str(self.target.topic), int(injection.details["partition"]))
+            system.operator.elect(str(self.target.topic), int(injection.details["partition"]))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the drawn broker leads."""

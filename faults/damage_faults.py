@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 from harrow.cluster.view import PartitionView
 
+from .controls import FileDamage
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import Terminate, ended, hit_once, running_again
@@ -95,23 +96,18 @@ class DamageDisk(Terminate):
     def inject(self, system: System, injection: Injection) -> None:
         """End the broker once, and damage its files when it is dead."""
         details = injection.details
-        hit_once(
-            system,
-            injection,
-            lambda _, broker: broker.damage_disk(
-                damages=details["damages"],
-                partitions=details["partitions"],
-                seed=str(details["seed"]),
-                clean=self.damage in OF_CHECKPOINTS,
-            ),
+        change = FileDamage(
+            damages=tuple(details["damages"]), partitions=tuple(details["partitions"]), seed=str(details["seed"])
         )
+        clean = self.damage in OF_CHECKPOINTS
+        hit_once(system, injection, lambda broker: broker.disk.end_with(change, clean=clean))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the incarnation has ended, and what was damaged."""
         dead = ended(system, injection)
         damaged: dict[str, Mapping[str, Any]] = {}
         for node in injection.notes.get("incarnations", {}):
-            done = system.broker(node).disk_damaged()
+            done = system.broker(node).disk.changed(FileDamage)
             if done is not None:
                 damaged[str(node)] = dict(done)
         proved = dead.proved and bool(damaged) and all(row["files"] for row in damaged.values())
@@ -123,7 +119,7 @@ class DamageDisk(Terminate):
         running = running_again(system, injection)
         if not (over and running.proved):
             return Evidence(proved=False, facts=running.facts)
-        done = system.broker(injection.nodes[0]).disk_damaged()
+        done = system.broker(injection.nodes[0]).disk.changed(FileDamage)
         topic, _, number = str((done or {}).get("partition", "-0")).rpartition("-")
         row = system.describe().partition(topic, int(number))
         isr = () if row is None else row.isr

@@ -29,11 +29,12 @@ from typing import Any, ClassVar
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 
 from .client_faults import NamedFault, checked_name, listed
+from .controls import LinkControl, LinkStatus
 from .errors import ConfigError, TargetError, nearest
 from .evidence import Evidence
 from .network_faults import CLIENTS, MODES, SLOW_LINK_MS, THROTTLE_BYTES_PER_S, BytesPerSecond
 from .spec import Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
-from .system import ClusterSnapshot, LinkControl, LinkStatus, System
+from .system import ClusterSnapshot, System
 
 PEERS = (CLIENTS,)
 SET = "set"
@@ -109,7 +110,7 @@ class DependencyFault(NamedFault):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the rules are in force and did something."""
-        status = self.links_of(system, injection).links()
+        status = self.links_of(system, injection).status()
         proved = status.rules > 0 and self.took_effect(status)
         return Evidence(proved=proved, facts=self.facts(injection, status))
 
@@ -133,11 +134,11 @@ class DependencyFault(NamedFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Remove the rules."""
         if SET in injection.notes:
-            self.links_of(system, injection).heal_links(injection.details.get("mode", "deliver"))
+            self.links_of(system, injection).heal(injection.details.get("mode", "deliver"))
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether no rule is left."""
-        status = self.links_of(system, injection).links()
+        status = self.links_of(system, injection).status()
         return Evidence(proved=not status.rules, facts=self.facts(injection, status))
 
 
@@ -273,7 +274,7 @@ class HalfOpenDependency(DependencyFault):
     def begin(self, links: LinkControl, injection: Injection) -> int:
         """Freeze the connections that are open."""
         del injection
-        return links.freeze_links(PEERS)
+        return links.freeze(PEERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,11 +291,11 @@ class ResetDependency(DependencyFault):
     def begin(self, links: LinkControl, injection: Injection) -> int:
         """Reset the connections that are open."""
         del injection
-        return links.reset_links(PEERS)
+        return links.reset(PEERS)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections were reset."""
-        status = self.links_of(system, injection).links()
+        status = self.links_of(system, injection).status()
         facts = {**self.facts(injection, status), "reset": injection.notes.get(SET, 0)}
         return Evidence(proved=SET in injection.notes, facts=facts)
 

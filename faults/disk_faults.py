@@ -22,12 +22,14 @@ from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
 
+from .controls import RUNNING, DiskPowerLoss, EmptyFolders, PartialPowerLoss
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
+from .rule_kinds import DiskRule, LateDiskRule, SlowDiskRule
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
-from .system import RUNNING, ClusterSnapshot, System
+from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
 
@@ -64,19 +66,20 @@ class PowerLoss(Kill):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill all brokers of the target at once, each once, and roll their files back."""
-        seed = injection.details["seed"]
-        hit_once(
-            system,
-            injection,
-            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", kept_fraction=self.kept_fraction),
-        )
+        hit_once(system, injection, lambda broker: broker.disk.end_with(self._power_loss(injection, broker.node)))
+
+    def _power_loss(self, injection: Injection, node: int) -> DiskPowerLoss:
+        seed = f"{injection.details['seed']}/{node}"
+        if self.kept_fraction is None:
+            return DiskPowerLoss(seed=seed)
+        return PartialPowerLoss(seed=seed, kept_fraction=self.kept_fraction)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the affected incarnations have ended and the disks are rolled back."""
         dead = ended(system, injection)
-        lost: dict[str, Mapping[str, int]] = {}
+        lost: dict[str, Mapping[str, Any]] = {}
         for node in injection.notes.get("incarnations", {}):
-            took = system.broker(node).power_lost()
+            took = system.broker(node).disk.changed(DiskPowerLoss)
             if took is not None:
                 lost[str(node)] = dict(took)
         proved = dead.proved and set(lost) == {str(node) for node in injection.nodes}
@@ -94,12 +97,13 @@ class Wipe(Kill):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill all brokers of the target, each once, and empty their data folders."""
-        hit_once(system, injection, lambda _, broker: broker.wipe())
+        hit_once(system, injection, lambda broker: broker.disk.end_with(EmptyFolders()))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the affected incarnations have ended and the folders are empty."""
         dead = ended(system, injection)
-        removed = {str(node): system.broker(node).wiped() for node in injection.nodes}
+        facts = {str(node): system.broker(node).disk.changed(EmptyFolders) for node in injection.nodes}
+        removed = {node: None if row is None else row["removed_files"] for node, row in facts.items()}
         proved = dead.proved and None not in removed.values()
         return Evidence(proved=proved, facts={**dead.facts, "removed_files": removed})
 
@@ -145,18 +149,17 @@ class DiskError(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        arm_once(
-            system,
-            injection,
-            lambda broker: broker.fail_disk(
-                operation=self.operation,
-                error=self.error,
-                nth=self.nth,
-                count=self.count,
-                path=self.path,
-                delay_ms=self.delay_ms,
-            ),
-        )
+        arm_once(system, injection, self._rule())
+
+    def _rule(self) -> DiskRule:
+        given: dict[str, Any] = {
+            "operation": self.operation,
+            "error": self.error,
+            "nth": self.nth,
+            "count": self.count,
+            "path": self.path,
+        }
+        return LateDiskRule(**given, delay_ms=self.delay_ms) if self.delay_ms else DiskRule(**given)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it acted on at least one broker."""
@@ -181,7 +184,7 @@ class DiskError(ProcessFault):
             rule.disarm()
             if acted and self.error and node not in injection.notes.setdefault("restarted", []):
                 injection.notes["restarted"].append(node)
-                broker.terminate()
+                broker.process.terminate()
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -221,8 +224,7 @@ class SlowDisk(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Make each broker's disk slow, once."""
-        delay_ms = int(injection.details["delay_ms"])
-        arm_once(system, injection, lambda broker: broker.slow_disk(delay_ms))
+        arm_once(system, injection, SlowDiskRule(delay_ms=int(injection.details["delay_ms"])))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether a call was late on at least one broker."""

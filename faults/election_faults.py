@@ -22,11 +22,12 @@ from harrow.cluster.argument_types import checked
 from harrow.cluster.view import PartitionView
 
 from .cluster_faults import is_due
+from .controls import DEAD
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, restarted
 from .spec import Fault, Injection, Seconds, amount_within, least_and_most
-from .system import DEAD, ClusterSnapshot, System
+from .system import ClusterSnapshot, System
 from .targets import TopicLike, leader
 
 BEHIND_S = (0.3, 1.0)
@@ -94,7 +95,7 @@ class UncleanElection(ProcessFault):
 
     def _kill(self, system: System, injection: Injection, nodes: Sequence[int]) -> None:
         these = replace(injection, nodes=tuple(nodes))
-        hit_once(system, these, lambda _, broker: broker.kill())
+        hit_once(system, these, lambda broker: broker.process.kill())
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Kill the ISR when the follower is behind, start the follower, ask for the election."""
@@ -110,13 +111,13 @@ class UncleanElection(ProcessFault):
         self._kill(system, injection, notes["isr"])
         if any(system.broker(node).status().state != DEAD for node in notes["isr"]):
             return
-        system.broker(heir).start()
+        system.broker(heir).process.start()
         topic, number = str(self.target.topic), int(injection.details["partition"])
         view = system.describe()
         row = view.partition(topic, number)
         leaderless = row is not None and row.leader not in view.live
         if leaderless and heir in view.live and is_due(injection, now_ms):
-            system.elect_unclean_leader(topic, number)
+            system.operator.elect(topic, number, unclean=True)
 
     def _partition(self, system: System, injection: Injection) -> PartitionView | None:
         number = int(injection.details["partition"])

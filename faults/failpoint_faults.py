@@ -21,12 +21,14 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 from harrow.cluster.host.seam.failpoints import DECLARED, RECOVERY
 
+from .controls import DEAD, PAUSED, RUNNING, DiskPowerLoss
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, running_again, shown, start_again, statuses
+from .rule_kinds import ArmedRule, FailpointRule, StartFailpointRule
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Hold, Injection, Seconds
-from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, System
+from .system import Broker, ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
 
@@ -84,13 +86,8 @@ class Failpoint(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        arm_once(
-            system,
-            injection,
-            lambda broker: broker.arm_failpoint(
-                name=self.point, action=self.action, nth=self.nth, delay_ms=self.delay_ms
-            ),
-        )
+        rule = FailpointRule(name=self.point, action=self.action, nth=self.nth, delay_ms=self.delay_ms)
+        arm_once(system, injection, rule)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it acted on at least one broker."""
@@ -181,9 +178,9 @@ class FailpointAtStart(ProcessFault):
         """End each broker once."""
         starts: dict[int, _ArmedStart] = injection.notes.setdefault("starts", {})
 
-        def act(node: int, broker: BrokerControl) -> None:
-            starts[node] = _ArmedStart()
-            self._end(broker, injection, node, 0)
+        def act(broker: Broker) -> None:
+            starts[broker.node] = _ArmedStart()
+            self._end(broker, injection, 0)
 
         hit_once(system, injection, act)
 
@@ -192,18 +189,19 @@ class FailpointAtStart(ProcessFault):
         del now_ms
         for node, start in _armed_starts(injection).items():
             if start.hits < self.times and not start.missed:
-                self._advance_broker(system.broker(node), injection, node, start)
+                self._advance_broker(system.broker(node), injection, start)
 
-    def _advance_broker(self, broker: BrokerControl, injection: Injection, node: int, start: _ArmedStart) -> None:
+    def _advance_broker(self, broker: Broker, injection: Injection, start: _ArmedStart) -> None:
         status = broker.status()
         if start.rule is None:
             if status.state == DEAD:
                 point = injection.details["point"]
-                start.rule = broker.start_armed(name=point, action=self.action, nth=self.nth, delay_ms=self.delay_ms)
+                rule = StartFailpointRule(name=point, action=self.action, nth=self.nth, delay_ms=self.delay_ms)
+                start.rule = broker.rules.arm(rule)
                 start.incarnation = broker.status().incarnation
         elif is_over(status, start.incarnation):
             start.hits, start.rule = start.hits + 1, None
-            self._end(broker, injection, node, start.hits)
+            self._end(broker, injection, start.hits)
         elif status.state == PAUSED:
             start.hits += self.action == "stop"
         elif status.state == RUNNING:
@@ -211,11 +209,11 @@ class FailpointAtStart(ProcessFault):
             start.hits += hit
             start.missed = not hit
 
-    def _end(self, broker: BrokerControl, injection: Injection, node: int, number: int) -> None:
+    def _end(self, broker: Broker, injection: Injection, number: int) -> None:
         if self.power_loss:
-            broker.lose_power(seed=f"{injection.details['seed']}/{node}/{number}")
+            broker.disk.end_with(DiskPowerLoss(seed=f"{injection.details['seed']}/{broker.node}/{number}"))
         else:
-            broker.kill()
+            broker.process.kill()
 
     def is_done(self, injection: Injection) -> bool:
         """Whether each broker was hit often enough, or serves."""

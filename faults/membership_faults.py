@@ -22,11 +22,12 @@ from harrow.cluster.argument_types import checked
 from harrow.cluster.view import ClusterView, PartitionView
 
 from .cluster_faults import AGAIN_MS, is_due
+from .controls import DEAD, RUNNING
 from .errors import TargetError
 from .evidence import Evidence
 from .process_faults import ProcessFault, ended, hit_once, running_again, shown, statuses
 from .spec import Fault, Injection, Seconds
-from .system import DEAD, RUNNING, ClusterSnapshot, System
+from .system import ClusterSnapshot, System
 from .targets import Target, TopicLike, all_brokers, as_target, leader
 
 INTERNAL = "__"
@@ -127,7 +128,7 @@ class AddBroker(Fault):
     def inject(self, system: System, injection: Injection) -> None:
         """Begin to start the broker, once."""
         if "node" not in injection.notes:
-            injection.notes["node"] = system.add_broker()
+            injection.notes["node"] = system.membership.add_broker()
 
     def _moves(self, injection: Injection) -> list[Move]:
         node: int = injection.notes["node"]
@@ -143,7 +144,7 @@ class AddBroker(Fault):
             return
         left = not_in_effect(view, self._moves(injection))
         if left and is_due(injection, now_ms):
-            system.reassign_all(left)
+            system.operator.reassign(left)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the new broker is registered, and its replicas are in sync."""
@@ -164,20 +165,20 @@ class AddBroker(Fault):
         broker = system.broker(node)
         state = broker.status().state
         if state == DEAD:
-            system.remove_added_broker(node)
+            system.membership.remove_added_broker(node)
             return
         if not heals_now(injection):
             return
         view = system.describe()
         left = hosted(view, node)
         if not left:
-            end = broker.terminate if state == RUNNING else broker.kill
+            end = broker.process.terminate if state == RUNNING else broker.process.kill
             end()
             return
         rng = random.Random(injection.details["seed"])  # noqa: S311 - repeatable, not secret
         former = {(t, p): list(replicas) for t, p, replicas, _ in injection.details["moves"]}
         able = sorted(view.live - {node})
-        system.reassign_all([(t, p, former.get((t, p)) or without(row, node, able, rng)) for t, p, row in left])
+        system.operator.reassign([(t, p, former.get((t, p)) or without(row, node, able, rng)) for t, p, row in left])
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker has left."""
@@ -217,7 +218,7 @@ class RemoveBroker(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Note the incarnation; `advance` sends the requests."""
-        hit_once(system, injection, lambda _node, _broker: None)
+        hit_once(system, injection, lambda _broker: None)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Move the replicas away, again until they have moved; then let the broker shut down, once."""
@@ -227,9 +228,9 @@ class RemoveBroker(ProcessFault):
         if not left:
             injection.notes["left"] = True
             for node in injection.nodes:
-                system.broker(node).terminate()
+                system.broker(node).process.terminate()
         elif is_due(injection, now_ms):
-            system.reassign_all(left)
+            system.operator.reassign(left)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker has no replica of these partitions, and has ended."""
@@ -246,7 +247,7 @@ class RemoveBroker(ProcessFault):
             return
         view = system.describe()
         if set(injection.nodes) <= view.live:
-            system.reassign_all(not_in_effect(view, moves_of(injection.details["former"])))
+            system.operator.reassign(not_in_effect(view, moves_of(injection.details["former"])))
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker runs, and the partitions have their former replicas."""

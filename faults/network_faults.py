@@ -27,11 +27,12 @@ from typing import Any, ClassVar, Self
 
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 
+from .controls import DEAD, LinkStatus
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
 from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
-from .system import DEAD, ClusterSnapshot, LinkStatus, System
+from .system import Broker, ClusterSnapshot, System
 from .targets import Target
 
 DIRECTIONS = ("both", "in", "out")
@@ -84,7 +85,7 @@ class LinkFault(Fault):
             return [CLIENTS]
         if self.peers == "registry":
             return [REGISTRY_PEER]
-        peers = _peers(system.nodes, registry="registry-links" in system.capabilities)
+        peers = _peers(system.nodes, registry=system.can("registry-links"))
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
         others = [peer for peer in named if peer != f"broker {node}"]
@@ -107,7 +108,7 @@ def remove_rules(system: System, injection: Injection) -> None:
     for node in injection.nodes:
         broker = system.broker(node)
         if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
-            broker.heal_links(mode)
+            broker.links.heal(mode)
     start_again(system, injection)
 
 
@@ -145,7 +146,9 @@ class Isolate(LinkFault):
         """Set the rules."""
         direction = str(injection.details.get("direction", self.direction))
         hit_once(
-            system, injection, lambda node, broker: broker.block(self.peers_of(system, injection, node), direction)
+            system,
+            injection,
+            lambda broker: broker.links.block(self.peers_of(system, injection, broker.node), direction),
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
@@ -200,7 +203,9 @@ class SlowLink(LinkFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         delay_ms = int(injection.details["delay_ms"])
-        hit_once(system, injection, lambda node, broker: broker.slow(self.peers_of(system, injection, node), delay_ms))
+        hit_once(
+            system, injection, lambda broker: broker.links.slow(self.peers_of(system, injection, broker.node), delay_ms)
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
@@ -229,7 +234,9 @@ class Throttle(LinkFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         rate = int(injection.details["bytes_per_s"])
-        hit_once(system, injection, lambda node, broker: broker.throttle(self.peers_of(system, injection, node), rate))
+        hit_once(
+            system, injection, lambda broker: broker.links.throttle(self.peers_of(system, injection, broker.node), rate)
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether rules are in force and at least one frame was sent late."""
@@ -259,8 +266,8 @@ class Reset(LinkFault):
         """Reset them, once on each broker."""
         counts: dict[str, int] = injection.notes.setdefault("reset", {})
 
-        def act(node: int, broker: Any) -> None:
-            counts[str(node)] = broker.reset_links(self.peers_of(system, injection, node))
+        def act(broker: Broker) -> None:
+            counts[str(broker.node)] = broker.links.reset(self.peers_of(system, injection, broker.node))
 
         hit_once(system, injection, act)
 
@@ -288,6 +295,6 @@ def _peers(nodes: Iterable[int], *, registry: bool) -> list[str]:
 
 def observed(system: System, injection: Injection, holds: Callable[[LinkStatus], bool]) -> Evidence:
     """Observe whether something holds of the links of every affected broker."""
-    found = {node: system.broker(node).links() for node in injection.nodes}
+    found = {node: system.broker(node).links.status() for node in injection.nodes}
     facts = {str(node): dict(status.facts) for node, status in found.items()}
     return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})

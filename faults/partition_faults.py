@@ -90,12 +90,12 @@ class Partition(Fault):
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
         cuts: Mapping[str, Sequence[str]] = injection.details["cuts"]
-        known = "registry-links" in system.capabilities
+        known = system.can("registry-links")
         hit_once(
             system,
             injection,
-            lambda node, broker: broker.block(
-                [peer for peer in cuts[str(node)] if known or peer != REGISTRY_PEER], self.direction
+            lambda broker: broker.links.block(
+                [peer for peer in cuts[str(broker.node)] if known or peer != REGISTRY_PEER], self.direction
             ),
         )
 
@@ -125,7 +125,7 @@ def cuts_replication(cuts: Cuts, snapshot: ClusterSnapshot) -> bool:
 def in_force(system: System, injection: Injection) -> Evidence:
     """Observe whether every broker has rules, and whether bytes are held back on at least one of them."""
     found = observed(system, injection, lambda status: status.rules > 0)
-    held = any(system.broker(node).links().held for node in injection.nodes)
+    held = any(system.broker(node).links.status().held for node in injection.nodes)
     return Evidence(proved=found.proved and held, facts=found.facts)
 
 
@@ -259,11 +259,6 @@ class HalfOpen(LinkFault):
     kind: ClassVar[str] = "half_open"
     words: ClassVar[str] = "had connections that carried nothing any more"
     holds: ClassVar[Hold | None] = Hold.ISOLATED
-    needs: ClassVar[frozenset[str]] = frozenset({"half-open", "links", "process"})
-
-    def capabilities(self) -> frozenset[str]:
-        """Name what a backend must be able to do."""
-        return LinkFault.capabilities(self) | {"half-open"}
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """They are reset at the end: what an endpoint does that has forgotten a connection."""
@@ -271,7 +266,7 @@ class HalfOpen(LinkFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Freeze the connections that are open now."""
-        hit_once(system, injection, lambda node, broker: broker.freeze_links(self.peers_of(system, injection, node)))
+        hit_once(system, injection, lambda broker: broker.links.freeze(self.peers_of(system, injection, broker.node)))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections are frozen and hold bytes back."""

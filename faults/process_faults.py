@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .controls import DEAD, PAUSED, RUNNING, ProcessStatus
 from .evidence import Evidence
 from .spec import Fault, Hold, Injection, Seconds
-from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
+from .system import Broker, System
 
 
-def hit_once(system: System, injection: Injection, act: Callable[[int, BrokerControl], object]) -> None:
+def hit_once(system: System, injection: Injection, act: Callable[[Broker], object]) -> None:
     """Call `act` for each broker that is alive and not affected yet, and note its incarnation."""
     incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
     for node in injection.nodes:
@@ -23,7 +24,7 @@ def hit_once(system: System, injection: Injection, act: Callable[[int, BrokerCon
         status = broker.status()
         if node not in incarnations and status.state != DEAD:
             incarnations[node] = status.incarnation
-            act(node, broker)
+            act(broker)
 
 
 def is_over(status: ProcessStatus, incarnation: int) -> bool:
@@ -56,9 +57,9 @@ def start_again(system: System, injection: Injection) -> None:
         broker = system.broker(node)
         state = broker.status().state
         if state == DEAD:
-            broker.start()
+            broker.process.start()
         elif state == PAUSED:
-            broker.resume()
+            broker.process.resume()
 
 
 def running_again(system: System, injection: Injection) -> Evidence:
@@ -105,7 +106,7 @@ class Kill(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill each broker once."""
-        hit_once(system, injection, lambda _, broker: broker.kill())
+        hit_once(system, injection, lambda broker: broker.process.kill())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the affected incarnations have ended."""
@@ -128,14 +129,14 @@ class Terminate(Kill):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Terminate each broker once."""
-        hit_once(system, injection, lambda _, broker: broker.terminate())
+        hit_once(system, injection, lambda broker: broker.process.terminate())
 
     def heal(self, system: System, injection: Injection) -> None:
         """Start dead brokers; kill a broker whose controlled shutdown has not ended."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         for node, status in statuses(system, injection).items():
             if not is_over(status, incarnations[node]):
-                system.broker(node).kill()
+                system.broker(node).process.kill()
         start_again(system, injection)
 
 
@@ -151,7 +152,7 @@ class Restart(Terminate):
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
-        hit_once(system, injection, lambda _, broker: broker.kill() if self.kill else broker.terminate())
+        hit_once(system, injection, lambda broker: broker.process.kill() if self.kill else broker.process.terminate())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +163,10 @@ class Pause(ProcessFault):
     words: ClassVar[str] = "was paused"
     holds: ClassVar[Hold | None] = Hold.PAUSED
     moves_leaders: ClassVar[bool] = True
-    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
 
     def inject(self, system: System, injection: Injection) -> None:
         """Pause each broker once."""
-        hit_once(system, injection, lambda _, broker: broker.pause())
+        hit_once(system, injection, lambda broker: broker.process.pause())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether every broker is paused."""
@@ -178,5 +178,5 @@ class Pause(ProcessFault):
         """Resume each affected broker, also one that is not paused yet: SIGCONT discards a SIGSTOP that waits."""
         for node, status in statuses(system, injection).items():
             if status.state != DEAD:
-                system.broker(node).resume()
+                system.broker(node).process.resume()
         start_again(system, injection)

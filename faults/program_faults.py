@@ -21,13 +21,15 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 
 from .client_faults import NamedFault, checked_name, listed
+from .controls import DEAD, PAUSED, RUNNING, ProgramControl
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import is_over
 from .request_checks import api_key
+from .rule_kinds import RequestRule
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import Hold, Injection, Seconds
-from .system import DEAD, PAUSED, RUNNING, ArmedRule, BrokerControl, ClusterSnapshot, ProgramControl, System
+from .system import ClusterSnapshot, System
 from .unreached import no_request
 
 HIT = "hit"
@@ -163,12 +165,12 @@ class KillProgram(EndingFault):
         """Name what a backend must be able to do."""
         return self.needs if self.api is None else self.needs | {"responses"}
 
-    def arm(self, broker: BrokerControl) -> ArmedRule:
-        """Arm the rule on one broker: it holds the request, or its response: the program waits."""
+    def rule(self) -> RequestRule:
+        """Return the rule of the brokers: it holds the request, or its response: the program waits."""
         assert self.api is not None
         key = int(api_key(self.api, self.kind))
         action = "hold_response" if self.before is None else "drop"
-        return broker.fault_request(action=action, api_key=key, nth=self.nth, client=self.client)
+        return RequestRule(action=action, api_key=key, nth=self.nth, client=self.client)
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill the program, or arm the rule on every broker that runs."""
@@ -176,7 +178,7 @@ class KillProgram(EndingFault):
             self.hit(system, injection, lambda program: program.kill())
         elif HIT not in injection.notes:
             running = (n for n in system.nodes if system.broker(n).status().state == RUNNING)
-            arm_once(system, replace(injection, nodes=tuple(running)), self.arm)
+            arm_once(system, replace(injection, nodes=tuple(running)), self.rule())
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Kill the program as soon as a rule acted; then no other rule may act on the restarted program."""

@@ -13,11 +13,12 @@ from typing import ClassVar
 
 from harrow.cluster.argument_types import checked
 
+from .controls import DEAD, PAUSED, RUNNING, ProcessControl
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import is_over
 from .spec import Fault, Injection, Seconds
-from .system import DEAD, PAUSED, RUNNING, ClusterSnapshot, ProcessControl, System
+from .system import ClusterSnapshot, System
 from .targets import REGISTRY, Target
 
 

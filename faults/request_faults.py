@@ -28,9 +28,10 @@ from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
 from .errors import ConfigError
 from .evidence import Evidence
 from .request_checks import api_key, check_choice, check_failure, check_refusal, check_where, error_code
+from .rule_kinds import RequestRule
 from .rules import arm_once, disarm, disarmed, fired
 from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
-from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
+from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
 from .unreached import no_request
 
@@ -57,7 +58,7 @@ class RequestFault(Fault):
     effect: ClassVar[str]
     """The name of the count in the evidence."""
     action: ClassVar[str]
-    """What happens to a request (`system.REQUEST_ACTIONS`)."""
+    """What happens to a request (`rule_kinds.REQUEST_ACTIONS`)."""
     target: Target = all_brokers
     seconds: Seconds | None = 0.0
     api: str | int = "Produce"
@@ -95,11 +96,11 @@ class RequestFault(Fault):
         del injection
         return {}
 
-    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
-        """Arm the rule for the API `key` on one broker."""
-        return broker.fault_request(
+    def rule(self, injection: Injection) -> RequestRule:
+        """Return the rule of each broker."""
+        return RequestRule(
             action=self._action(),
-            api_key=key,
+            api_key=int(api_key(self.api, self.kind)),
             nth=self.nth,
             count=self.count,
             client=self.client,
@@ -114,8 +115,7 @@ class RequestFault(Fault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        key = int(api_key(self.api, self.kind))
-        arm_once(system, injection, lambda broker: self.arm(broker, key, injection))
+        arm_once(system, injection, self.rule(injection))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether a rule acted; a broker that does not run answers no request."""

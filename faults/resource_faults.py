@@ -24,12 +24,14 @@ from typing import ClassVar
 
 from harrow.cluster.argument_types import checked
 
+from .controls import PAUSED, RUNNING
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Pause, ProcessFault, ended, hit_once, is_over, running_again, shown, start_again, statuses
+from .rule_kinds import ConnectionRule, DescriptorRule, MemoryRule
 from .rules import all_fired, arm_once, armed_in, disarm, disarmed
 from .spec import Fault, Hold, Injection, Seconds
-from .system import PAUSED, RUNNING, System
+from .system import System
 from .targets import Target, as_target
 
 SHARE = 0.3
@@ -62,7 +64,7 @@ class ThrottleCpu(Pause):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Note the brokers; `advance` pauses them."""
-        hit_once(system, injection, lambda _node, _broker: None)
+        hit_once(system, injection, lambda _broker: None)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Pause or resume each broker, as the time in the period says."""
@@ -74,9 +76,9 @@ class ThrottleCpu(Pause):
             if status.state == PAUSED:
                 seen.setdefault(node, set()).add(passed_ms // self.period_ms)
                 if runs:
-                    system.broker(node).resume()
+                    system.broker(node).process.resume()
             elif status.state == RUNNING and not runs:
-                system.broker(node).pause()
+                system.broker(node).process.pause()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker was seen paused in several periods."""
@@ -97,7 +99,7 @@ class ExhaustDescriptors(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Lower the limit of each broker once."""
-        arm_once(system, injection, lambda broker: broker.limit_descriptors())
+        arm_once(system, injection, DescriptorRule())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has no descriptor left, or has ended for want of one."""
@@ -112,7 +114,7 @@ class ExhaustDescriptors(ProcessFault):
             status = broker.status()
             if not is_over(status, incarnation) and node not in restarted:
                 restarted.append(node)
-                broker.terminate()
+                broker.process.terminate()
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -142,7 +144,7 @@ class ExhaustConnections(Fault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Begin to connect to each broker, once."""
-        arm_once(system, injection, lambda broker: broker.fill_connections(self.most))
+        arm_once(system, injection, ConnectionRule(most=self.most))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker leaves a new connection unserved."""
@@ -184,7 +186,7 @@ class LimitMemory(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Lower the limit of each broker once."""
-        arm_once(system, injection, lambda broker: broker.limit_memory(self.spare_bytes))
+        arm_once(system, injection, MemoryRule(spare_bytes=self.spare_bytes))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has ended under its limit."""

@@ -24,11 +24,12 @@ from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
 
+from .controls import DEAD, PAUSED, RUNNING, STARTING
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
 from .spec import Fault, Hold, Injection, Seconds, amount_within, least_and_most
-from .system import DEAD, PAUSED, RUNNING, STARTING, BrokerControl, ClusterSnapshot, System
+from .system import Broker, ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
 
 ALIVE_S = (0.0, 1.0)
@@ -78,7 +79,7 @@ class RollingRestart(ProcessFault):
         if node not in incarnations:
             self._end(system, injection)
         elif status.state == DEAD:
-            system.broker(node).start()
+            system.broker(node).process.start()
         elif self._is_back(system, node, incarnations[node]):
             injection.notes["turn"] = _turn(injection) + 1
             self._end(system, injection)
@@ -112,7 +113,7 @@ class RollingRestart(ProcessFault):
         if node is None or system.broker(node).status().state != RUNNING:
             return
         only = Injection(id=injection.id, fault=self, nodes=(node,), duration_ms=0, notes=injection.notes)
-        hit_once(system, only, lambda _, broker: broker.kill() if self.kill else broker.terminate())
+        hit_once(system, only, lambda broker: broker.process.kill() if self.kill else broker.process.terminate())
 
 
 def _turn(injection: Injection) -> int:
@@ -165,9 +166,9 @@ class RepeatedStart(ProcessFault):
         seed = injection.details["seed"]
         starts: dict[int, _Start] = injection.notes.setdefault("starts", {})
 
-        def act(node: int, broker: BrokerControl) -> None:
-            rng = random.Random(f"{seed}/{node}")  # noqa: S311 - repeatable, not secret
-            starts[node] = _Start(crashes=1, rng=rng, killed=broker.status().incarnation)
+        def act(broker: Broker) -> None:
+            rng = random.Random(f"{seed}/{broker.node}")  # noqa: S311 - repeatable, not secret
+            starts[broker.node] = _Start(crashes=1, rng=rng, killed=broker.status().incarnation)
             self.end(broker)
 
         hit_once(system, injection, act)
@@ -178,10 +179,10 @@ class RepeatedStart(ProcessFault):
             if self.continues(start):
                 self._advance_broker(system.broker(node), start, now_ms)
 
-    def _advance_broker(self, broker: BrokerControl, start: _Start, now_ms: int) -> None:
+    def _advance_broker(self, broker: Broker, start: _Start, now_ms: int) -> None:
         state = broker.status().state
         if state == DEAD:
-            broker.start()
+            broker.process.start()
             start.hit_ms = now_ms + self.draw_alive_ms(start)
             state = broker.status().state
         if start.hit_ms is None or state in (DEAD, PAUSED):
@@ -191,9 +192,9 @@ class RepeatedStart(ProcessFault):
             start.within_ms /= 1 if state == STARTING else 2
             self.hit(broker, start, state)
 
-    def end(self, broker: BrokerControl) -> None:
+    def end(self, broker: Broker) -> None:
         """End a broker that runs, before its start."""
-        broker.kill()
+        broker.process.kill()
 
     @abc.abstractmethod
     def continues(self, start: _Start) -> bool:
@@ -208,7 +209,7 @@ class RepeatedStart(ProcessFault):
         del start
         return True
 
-    def hit(self, broker: BrokerControl, start: _Start, state: str) -> None:
+    def hit(self, broker: Broker, start: _Start, state: str) -> None:
         """Hit a broker that is starting or running."""
         start.crashes += 1
         start.hit_ms = None
@@ -216,7 +217,7 @@ class RepeatedStart(ProcessFault):
         if state == RUNNING:
             self.end(broker)
         else:
-            broker.kill()
+            broker.process.kill()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run, in a later incarnation than the last one that was killed."""
@@ -289,12 +290,12 @@ class CrashDuringRecovery(RepeatedStart):
                 f"crash_during_recovery(crashes={self.crashes!r}): expected a number from 1 to {CRASHES_MOST}"
             )
 
-    def end(self, broker: BrokerControl) -> None:
+    def end(self, broker: Broker) -> None:
         """End a broker that runs."""
         if self.clean:
-            broker.terminate()
+            broker.process.terminate()
         else:
-            broker.kill()
+            broker.process.kill()
 
     def continues(self, start: _Start) -> bool:
         """Until it was killed often enough."""
@@ -319,16 +320,15 @@ class SlowStart(RepeatedStart):
 
     kind: ClassVar[str] = "slow_start"
     words: ClassVar[str] = "was killed and started slowly"
-    needs: ClassVar[frozenset[str]] = frozenset({"process", "pause"})
 
     def continues(self, start: _Start) -> bool:
         """Until it was paused while it was starting."""
         return not start.hits
 
-    def hit(self, broker: BrokerControl, start: _Start, state: str) -> None:
+    def hit(self, broker: Broker, start: _Start, state: str) -> None:
         """Pause it; kill it where it serves already."""
         if state == STARTING:
-            broker.pause()
+            broker.process.pause()
         else:
             RepeatedStart.hit(self, broker, start, state)
 

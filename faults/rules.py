@@ -5,21 +5,21 @@ A rule belongs to the incarnation of the broker in which it was armed: a later i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .evidence import Evidence
 from .process_faults import hit_once, is_over
+from .rule_kinds import ArmedRule, Rule
 from .spec import Injection
-from .system import ArmedRule, BrokerControl, System
+from .system import Broker, System
 
 
-def arm_once(system: System, injection: Injection, arm: Callable[[BrokerControl], ArmedRule]) -> None:
-    """Arm a rule in each broker that has none of this fault yet."""
+def arm_once(system: System, injection: Injection, rule: Rule) -> None:
+    """Arm `rule` in each broker that has none of this fault yet."""
     rules: dict[int, ArmedRule] = injection.notes.setdefault("rules", {})
 
-    def keep(node: int, broker: BrokerControl) -> None:
-        rules[node] = arm(broker)
+    def keep(broker: Broker) -> None:
+        rules[broker.node] = broker.rules.arm(rule)
 
     hit_once(system, injection, keep)
 

@@ -1,4 +1,4 @@
-"""`System`: what a fault may ask of the cluster that it breaks. Every backend implements it.
+"""`System`: what a fault may ask of the cluster that it breaks. Every backend has one.
 
     local       processes on this machine         `harness/backends/local.py`
     simulated   machines on a virtual clock       `harness/simulation/system.py`
@@ -6,399 +6,222 @@
     docker      the same in containers            `harness/backends/apache/system.py`
     external    brokers behind a proxy            `harness/backends/external/system.py`
 
-Rules of every implementation:
-
-* An action begins something and returns at once; it never waits for its effect. A later observation (`status`, `links`,
-  `ArmedRule.status`) shows whether it took effect. Repeating an action that has taken effect does nothing.
-* An observation that cannot be made (the process is dead or paused) raises ClusterError; the nemesis tries again later.
-* What a backend cannot do is missing from its `capabilities`. Each fault names what it needs (`Fault.needs`).
-
-Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-*`.
+A `System` and its `Broker`s have what every backend can tell, and the parts that it can control (`controls.py`). A
+capability is the name of a part, or of what a part can do (`CAPABILITIES`): nothing else declares it. A fault says what
+it needs (`Fault.needs`), and the nemesis checks that before anything is broken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import abc
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from harrow.cluster.view import ClusterView
 
+from .controls import (
+    BROKERS,
+    CLIENTS,
+    REGISTRY,
+    RUNNING,
+    DiskChange,
+    DiskControl,
+    DiskPowerLoss,
+    EmptyFolders,
+    FileDamage,
+    LinkControl,
+    MembershipControl,
+    OperatorControl,
+    Part,
+    PartialPowerLoss,
+    ProcessControl,
+    ProcessStatus,
+    ProgramControl,
+    RegistryControl,
+    RuleControl,
+    has_part,
+)
 from .errors import CapabilityError
+from .rule_kinds import (
+    ClockRule,
+    ConnectionRule,
+    DescriptorRule,
+    DiskRule,
+    LateDiskRule,
+    MemoryRule,
+    RequestRule,
+    Rule,
+    SlowDiskRule,
+    StartFailpointRule,
+)
 
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
 DEFAULT_OFFSETS_PARTITIONS = 50
-
-REQUEST_ACTIONS = ("refuse", "lose", "drop", "delay", "duplicate", "lose_response", "hold_response", "fail_response")
-"""What `BrokerControl.fault_request` can do with a request, or (the last three) with its response."""
-
-DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
-
-CAPABILITIES: Mapping[str, str] = {
-    "process": "use a backend that starts the brokers itself",
-    "pause": "use a backend that starts the brokers itself",
-    "links": "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
-    "registry-links": "use a backend whose brokers have sessions at a registry: local or simulated",
-    "half-open": "use a backend whose brokers' connections pass through Harrow",
-    "client-links": "use a backend whose brokers' connections with clients pass through Harrow",
-    "responses": "use a backend whose brokers' connections with clients pass through Harrow",
-    "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
-    "disk-errors": "use a backend that runs Harrow's own brokers: local or simulated",
-    "disk-delays": "use the local backend, or leave `delay_ms` out",
-    "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
-    "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
-    "disk-damage": "use a backend that runs Harrow's own brokers: local or simulated",
-    "descriptors": "use the local backend",
-    "connections": "use a backend with real brokers",
-    "memory": "use the local backend",
-    "power-loss": "start the cluster with config={'harrow.power.loss': True}",
-    "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
-    "wipe": "use a backend that runs Harrow's own brokers: local or simulated",
-    "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
-    "reassignments": "use a backend whose brokers Harrow starts, or may reassign",
-    "more-brokers": "use the local backend",
-    "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
-    "client-requests": "use a backend of real processes: local, apache, docker or external",
-    "programs": "use a backend of real processes: local, apache, docker or external",
-    "dependencies": "use a backend of real processes: local, apache, docker or external",
-}
-"""Everything that a backend may be able to do, and the remedy where it is not."""
+GROUPS, TRANSACTIONAL_IDS = "consumer group", "transactional id"
 
 HasTraffic = Callable[[], bool]
 """Called repeatedly by the nemesis; returns at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStatus:
-    """One process at one moment."""
+class Broker:
+    """One broker, and those of its parts that its backend controls."""
 
-    state: str
-    """`starting`, `running`, `paused` or `dead`."""
-    incarnation: int
-    """How often it has been started: it grows by 1 with each start, so that a restart can be proved."""
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Details of the backend, such as a pid: for reports."""
+    process = Part[ProcessControl]()
+    links = Part[LinkControl]()
+    disk = Part[DiskControl]()
+    rules = Part[RuleControl]()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"state": self.state, "incarnation": self.incarnation, **self.facts}
+    def __init__(self, node: int) -> None:
+        self.node = node
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkStatus:
-    """The link rules of one broker, and what they did since they were set."""
-
-    rules: int
-    """How many are in force."""
-    held: int = 0
-    """How much a rule holds back at this moment: bytes, and connections that wait to be opened."""
-    delayed: int = 0
-    """How much left late: bytes or frames, more than 0 where anything did."""
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    held_by_peer: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes held back on the open links, by peer: 0 for a peer from which nothing is held back. Empty where a backend
-    does not know it."""
-    patterns: tuple[str, ...] = ()
-    """The patterns of peers of the rules in force."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleStatus:
-    """An armed rule (a response to lose, a failpoint, a disk that errs) or a client of Harrow's, and what it did."""
-
-    armed: bool
-    """Whether it may act again."""
-    fired: int
-    """How often it acted."""
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    failed: str = ""
-    """Why it cannot act any more, although it did not do what it was armed for."""
-
-
-class ArmedRule(Protocol):
-    """The handle of a rule that waits in a broker."""
-
-    def status(self) -> RuleStatus:
-        """Return whether the rule is armed and what it did; ClusterError when the broker does not respond."""
-        ...
-
-    def disarm(self) -> None:
-        """Disarm the rule; no error when it fired, or when the broker runs in a later incarnation."""
-        ...
-
-
-class ProcessControl(Protocol):
-    """One process: the registry's, or a broker's."""
+    def __str__(self) -> str:
+        return f"broker {self.node}"
 
     def status(self) -> ProcessStatus:
-        """Return its state now."""
-        ...
-
-    def kill(self) -> None:
-        """Kill the process (SIGKILL): its memory is lost, its page cache is not."""
-        ...
-
-    def terminate(self) -> None:
-        """Send SIGTERM: a broker then performs a controlled shutdown."""
-        ...
-
-    def pause(self) -> None:
-        """Pause the process (SIGSTOP)."""
-        ...
-
-    def resume(self) -> None:
-        """Let a paused process continue (SIGCONT)."""
-        ...
-
-    def start(self) -> None:
-        """Start it; nothing happens while it is alive."""
-        ...
+        """Return the state of its process now."""
+        return self.process.status()
 
 
-class ProgramControl(ProcessControl, Protocol):
-    """One program of the user's: `harrow.program(name, command)`."""
-
-    def last_words(self) -> str:
-        """Return how the program ended (its exit code), and the last lines of its output."""
-        ...
-
-
-class LinkControl(Protocol):
-    """The links of one process: a broker's, or those of the relay in front of a dependency."""
-
-    def block(self, peers: Sequence[str], direction: str) -> None:
-        """Hold back what these peers send ("in"), what they are sent ("out"), or both."""
-        ...
-
-    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
-        """Send late to these peers."""
-        ...
-
-    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
-        """Send no more than `bytes_per_s` to all these peers together."""
-        ...
-
-    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
-        """Remove every link rule, or those of `peers`: "deliver" what was held back, or "reset" its connections."""
-        ...
-
-    def reset_links(self, peers: Sequence[str]) -> int:
-        """Reset the connections with these peers; return how many there were."""
-        ...
-
-    def freeze_links(self, peers: Sequence[str]) -> int:
-        """Hold back everything on the connections that are open now with these peers; return how many there were.
-
-        `heal_links` releases them.
-        """
-        ...
-
-    def links(self) -> LinkStatus:
-        """Return the link rules and what they did."""
-        ...
-
-
-class BrokerControl(ProcessControl, LinkControl, Protocol):
-    """One broker: its process, its links, its disk and the rules that wait in it."""
-
-    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
-        """Kill the broker and remove unsynced writes from its disk.
-
-        The disk keeps about `kept_fraction` of them; None: as many as `seed` draws.
-        """
-        ...
-
-    def power_lost(self) -> Mapping[str, int] | None:
-        """Return counts of what the last power loss removed; None until the roll-back is done."""
-        ...
-
-    def wipe(self) -> None:
-        """Kill the broker and remove everything from its data folders."""
-        ...
-
-    def wiped(self) -> int | None:
-        """Return how many files the last wipe removed; None until that is done."""
-        ...
-
-    def fault_request(
-        self,
-        *,
-        action: str,
-        api_key: int,
-        nth: int,
-        client: str,
-        error: int = 0,
-        delay_ms: int = 0,
-        count: int = 1,
-        probability: float = 1.0,
-        seed: int = 0,
-        where: Mapping[str, Any] | None = None,
-    ) -> ArmedRule:
-        """Arm: `action` happens to requests of `api_key`, from the `nth` on: one of `REQUEST_ACTIONS`.
-
-        `error` is that of a refusal or of a failed response, `delay_ms` a delay's. Which requests count, and on which
-        of them the rule acts: `cluster/host/knobs/request_rules.py`.
-        """
-        ...
-
-    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
-        """Arm: at the `nth` time that the broker's code reaches `name`, do `action`."""
-        ...
-
-    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
-        """Start it with a failpoint that is armed before its code runs; nothing happens while it is alive."""
-        ...
-
-    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> ArmedRule:
-        """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
-        ...
-
-    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
-        """End the broker (`clean`: by SIGTERM) and damage a replica of one of `partitions` before it starts.
-
-        The first of `damages` (`faults/damage_faults.py`) that finds a file is done, in the first of `partitions`
-        ("orders-0") that has such a file; `seed` draws the place.
-        """
-        ...
-
-    def disk_damaged(self) -> Mapping[str, Any] | None:
-        """Return `damage`, `partition` and `files` of the last damage; None until it is done."""
-        ...
-
-    def limit_descriptors(self) -> ArmedRule:
-        """Lower the limit of open files to those that are open; `fired` while none is left. `descriptors`."""
-        ...
-
-    def fill_connections(self, most: int) -> ArmedRule:
-        """Open up to `most` connections, until it serves no further one; `fired` while it is full. `connections`."""
-        ...
-
-    def limit_memory(self, spare_bytes: int) -> ArmedRule:
-        """Lower the limit of its memory to what it has and `spare_bytes`. `memory`."""
-        ...
-
-    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> ArmedRule:
-        """Let its wall clock be wrong; `fired` counts reads. `cluster/host/knobs/clock_faults.py` has the kinds."""
-        ...
-
-    def slow_disk(self, delay_ms: int) -> ArmedRule:
-        """Arm: every write and fsync takes about `delay_ms` longer."""
-        ...
-
-
-GROUPS, TRANSACTIONAL_IDS = "consumer group", "transactional id"
-
-
-class System(Protocol):
+class System(abc.ABC):
     """A cluster that can be broken."""
 
+    backend: str
+    """Its name, for error messages: `local`, `simulated`."""
+    session_timeout_ms: int
+    """Time without a heartbeat after which the registry expires a broker's session."""
+    offsets_partitions: int
+    """How many partitions `__consumer_offsets` gets."""
+    own_capabilities: frozenset[str] = frozenset()
+    """Capabilities of an extension's backend, for faults of the same extension."""
+
+    registry = Part[RegistryControl]()
+    operator = Part[OperatorControl]()
+    membership = Part[MembershipControl]()
+    clients = Part[RuleControl]()
+    programs = Part[Mapping[str, ProgramControl]]()
+    """The user's programs by name."""
+    dependencies = Part[Mapping[str, LinkControl]]()
+    """The links of the user's dependencies by name, such as a store; their peers are `client *`."""
+
+    def __str__(self) -> str:
+        return "the cluster"
+
     @property
-    def backend(self) -> str:
-        """Its name, for error messages: `local`, `simulated`."""
-        ...
+    @abc.abstractmethod
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id in order, dead ones too."""
+
+    @abc.abstractmethod
+    def broker(self, node: int) -> Broker:
+        """Return one broker; KeyError for a node id that is not in `nodes`."""
+
+    @abc.abstractmethod
+    def describe(self) -> ClusterView:
+        """Return leaders, ISRs, controller; ClusterError when the registry does not respond."""
+
+    @abc.abstractmethod
+    def created(self, kind: str) -> Collection[str] | None:
+        """Return the names of the consumer groups (GROUPS) or TRANSACTIONAL_IDS that exist now; None: not known."""
+
+    @abc.abstractmethod
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector: whether a record was acknowledged, or a high watermark moved, since this call."""
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Names of `CAPABILITIES` that this cluster has."""
-        ...
+        """The names of `CAPABILITIES` that this cluster has, and `own_capabilities`."""
+        return self.own_capabilities.union(filter(self.can, CAPABILITIES))
 
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Every broker's node id in order, dead ones too."""
-        ...
+    def can(self, capability: str) -> bool:
+        """Whether it has this capability."""
+        known = CAPABILITIES.get(capability)
+        return capability in self.own_capabilities or (known is not None and known.is_there(self))
 
-    @property
-    def session_timeout_ms(self) -> int:
-        """Time without a heartbeat after which the registry expires a broker's session."""
-        ...
 
-    @property
-    def offsets_partitions(self) -> int:
-        """How many partitions `__consumer_offsets` gets."""
-        ...
+# ----------------------------------------------------------------------------------- capabilities
 
-    def broker(self, node: int) -> BrokerControl:
-        """Return one broker; KeyError for a node id that is not in `nodes`."""
-        ...
 
-    @property
-    def registry(self) -> ProcessControl:
-        """The registry's process; only with the capability `registry`."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Something that a backend may be able to do."""
 
-    def expire_session(self, node: int) -> int:
-        """End the sessions of a broker at the registry; return how many there were. `registry-operations`."""
-        ...
+    is_there: Callable[[System], bool]
+    remedy: str
+    """What a user does where it is not there."""
 
-    def depose_controller(self) -> None:
-        """Remove the node `/controller` from the registry, where there is one. `registry-operations`."""
-        ...
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Begin to reassign a partition; a request that is lost or refused changes nothing. `reassignments`."""
-        ...
+def _of_brokers(has: Callable[[Broker], bool]) -> Callable[[System], bool]:
+    """All brokers of a system are alike: the first one has it."""
+    return lambda system: any(has(system.broker(node)) for node in system.nodes[:1])
 
-    def reassign_all(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
-        """Begin to reassign several partitions (topic, number, replicas) by one request. `reassignments`."""
-        ...
 
-    def add_broker(self) -> int:
-        """Begin to start one more broker; return its node id. It has no replica. `more-brokers`."""
-        ...
+def _links(peers: str) -> Callable[[System], bool]:
+    return _of_brokers(lambda broker: has_part(broker, Broker.links) and peers in broker.links.peers)
 
-    def remove_added_broker(self, node: int) -> None:
-        """Forget an added broker that has ended; its files stay. `more-brokers`."""
-        ...
 
-    def elect_preferred_leader(self, topic: str, partition: int) -> None:
-        """Begin a preferred election; a request that is lost or refused changes nothing. `reassignments`."""
-        ...
+def _change(kind: type[DiskChange]) -> Callable[[System], bool]:
+    return _of_brokers(lambda broker: has_part(broker, Broker.disk) and kind in broker.disk.kinds)
 
-    def elect_unclean_leader(self, topic: str, partition: int) -> None:
-        """Begin an unclean election; a request that is lost or refused changes nothing. `reassignments`."""
-        ...
 
-    programs: Mapping[str, ProgramControl]
-    """The user's programs by name. `programs`."""
-    dependencies: Mapping[str, LinkControl]
-    """The links of the user's dependencies by name, such as a store; their peers are `client *`. `dependencies`."""
+def _rule(kind: type[Rule]) -> Callable[[System], bool]:
+    return _of_brokers(lambda broker: has_part(broker, Broker.rules) and kind in broker.rules.kinds)
 
-    def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
-        """Begin a client that sends InitProducerId for this id, once; `fired` is 1 when it has a response.
 
-        `client-requests`; the same for the methods below. Each client acts in the background until it is disarmed; it
-        is `armed` until nothing of it is left.
-        """
-        ...
+def _part(part: Part[Any]) -> Callable[[System], bool]:
+    return lambda system: has_part(system, part)
 
-    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> ArmedRule:
-        """Begin a client that joins the group and leaves it again and again; `fired` counts the group's rebalances.
 
-        It stays, and stays away, for times from `every_ms`, which `seed` draws.
-        """
-        ...
+_OWN_BROKERS = "use a backend that runs Harrow's own brokers: local or simulated"
+_REAL_PROCESSES = "use a backend of real processes: local, apache, docker or external"
+_PASSING = "use a backend whose brokers' connections with clients pass through Harrow"
+_LOCAL = "use the local backend"
 
-    def join_group(self, group: str) -> ArmedRule:
-        """Begin a member that reads nothing and commits nothing; `fired` is how many partitions it is assigned."""
-        ...
-
-    def describe(self) -> ClusterView:
-        """Leaders, ISRs, controller; ClusterError when the registry does not respond."""
-        ...
-
-    def created(self, kind: str) -> Collection[str] | None:
-        """Return the names of the consumer groups (GROUPS) or TRANSACTIONAL_IDS that exist now; None: not known."""
-        ...
-
-    def watch_traffic(self) -> HasTraffic:
-        """Return a traffic detector: whether a record was acknowledged, or a high watermark moved, since this call."""
-        ...
+CAPABILITIES: Mapping[str, Capability] = {
+    "process": Capability(
+        _of_brokers(lambda broker: has_part(broker, Broker.process)),
+        "use a backend that starts the brokers itself",
+    ),
+    "links": Capability(
+        _links(BROKERS),
+        "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
+    ),
+    "registry-links": Capability(
+        _links(REGISTRY), "use a backend whose brokers have sessions at a registry: local or simulated"
+    ),
+    "client-links": Capability(_links(CLIENTS), _PASSING),
+    "responses": Capability(_rule(RequestRule), _PASSING),
+    "failpoints": Capability(_rule(StartFailpointRule), _OWN_BROKERS),
+    "disk-errors": Capability(_rule(DiskRule), _OWN_BROKERS),
+    "disk-delays": Capability(_rule(LateDiskRule), "use the local backend, or leave `delay_ms` out"),
+    "slow-disk": Capability(_rule(SlowDiskRule), _OWN_BROKERS),
+    "clocks": Capability(_rule(ClockRule), _OWN_BROKERS),
+    "descriptors": Capability(_rule(DescriptorRule), _LOCAL),
+    "connections": Capability(_rule(ConnectionRule), "use a backend with real brokers"),
+    "memory": Capability(_rule(MemoryRule), _LOCAL),
+    "disk-damage": Capability(_change(FileDamage), _OWN_BROKERS),
+    "wipe": Capability(_change(EmptyFolders), _OWN_BROKERS),
+    "power-loss": Capability(_change(DiskPowerLoss), "start the cluster with config={'harrow.power.loss': True}"),
+    "power-loss-kept-fraction": Capability(
+        _change(PartialPowerLoss), "use the local backend, or leave `kept_fraction` out"
+    ),
+    "registry": Capability(
+        _part(System.registry), "leave zookeeper.connect empty, so that Harrow starts a registry of its own"
+    ),
+    "reassignments": Capability(_part(System.operator), "use a backend whose brokers Harrow starts, or may reassign"),
+    "more-brokers": Capability(_part(System.membership), _LOCAL),
+    "client-requests": Capability(_part(System.clients), _REAL_PROCESSES),
+    "programs": Capability(_part(System.programs), _REAL_PROCESSES),
+    "dependencies": Capability(_part(System.dependencies), _REAL_PROCESSES),
+}
+"""Everything that a backend may be able to do, by the name that faults use."""
 
 
 def check_capabilities(system: System, fault: object, needs: frozenset[str]) -> None:
     """Raise CapabilityError for the first thing that `fault` needs and `system` cannot do."""
     for name in sorted(needs - system.capabilities):
-        remedy = CAPABILITIES.get(name, "use the backend of the extension that has it")
+        known = CAPABILITIES.get(name)
+        remedy = known.remedy if known else "use the backend of the extension that has it"
         raise CapabilityError(
             f"{fault} needs the capability {name!r}, which this cluster of the backend {system.backend!r} lacks; "
             f"{remedy}"
@@ -431,16 +254,16 @@ def take_snapshot(
 ) -> ClusterSnapshot:
     """Take the snapshot now, with `view` where it is given; ClusterError while the registry does not respond."""
     running = (node for node in system.nodes if system.broker(node).status().state == RUNNING)
-    own = "registry" in system.capabilities
+    own = has_part(system, System.registry)
     return ClusterSnapshot(
         view=system.describe() if view is None else view,
         brokers=tuple(sorted(system.nodes)),
         running=frozenset(running),
         registry_runs=not own or system.registry.status().state == RUNNING,
-        registry_links="registry-links" in system.capabilities,
+        registry_links=system.can("registry-links"),
         session_timeout_ms=system.session_timeout_ms,
         offsets_partitions=system.offsets_partitions,
         disturbed=disturbed,
-        programs=tuple(sorted(system.programs)),
-        dependencies=tuple(sorted(system.dependencies)),
+        programs=tuple(sorted(system.programs)) if has_part(system, System.programs) else (),
+        dependencies=tuple(sorted(system.dependencies)) if has_part(system, System.dependencies) else (),
     )

@@ -13,7 +13,7 @@ from harrow.cluster.argument_types import checked
 from harrow.cluster.config import validate_topic_config
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
 from harrow.cluster.wait_notes import WaitNotes, noted
-from harrow.faults.system import DEAD, PAUSED, RUNNING
+from harrow.faults.controls import DEAD, PAUSED, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,6 +18,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.storage import files
 from harrow.cluster.storage.checkpoints import OffsetCheckpoint
 from harrow.cluster.wire.batch_header import HEADER_SIZE, headers
+from harrow.faults.controls import FileDamage
 
 CHECKPOINTS = (files.RECOVERY_POINTS, files.HIGH_WATERMARKS, files.LOG_START_OFFSETS, files.CLEANER_OFFSETS)
 ENTRY_BYTES = {files.OFFSET_INDEX: 8, files.TIME_INDEX: 12}
@@ -237,42 +238,18 @@ ACTS: Mapping[str, Callable[[_Damage], None]] = {
 }
 
 
-def damaged(
-    disk: Disk, data_folders: Sequence[str], *, damages: Sequence[str], partitions: Sequence[str], seed: str
-) -> dict[str, Any]:
-    """Do the first of `damages` that finds a file, in the first of `partitions` ("orders-0") with such a file."""
-    for damage in damages:
-        for partition in partitions:
+def damaged(disk: Disk, data_folders: Sequence[str], change: FileDamage) -> dict[str, Any]:
+    """Damage a replica below one of the folders; return `damage`, `partition`, and `files`, without any if none was."""
+    for damage in change.damages:
+        for partition in change.partitions:
             tp = files.partition_of(partition)
             assert tp is not None, f"{partition!r} is no name of a log folder"
             for data in data_folders:
                 if not disk.exists(f"{data}/{partition}"):
                     continue
-                rng = random.Random(f"{seed}/{damage}")  # noqa: S311 - repeatable, not secret
+                rng = random.Random(f"{change.seed}/{damage}")  # noqa: S311 - repeatable, not secret
                 progress = _Damage(disk=disk, data=data, partition=tp, rng=rng)
                 ACTS[damage](progress)
                 if progress.report:
                     return {"damage": damage, "partition": partition, "files": progress.report}
     return {"files": {}}
-
-
-class PendingDamage:
-    """Damage that is due when a broker is dead: at the next look, and before it starts again."""
-
-    def __init__(self) -> None:
-        self._due: Mapping[str, Any] | None = None
-        self._done: Mapping[str, Any] | None = None
-
-    def plan(self, damages: Sequence[str], partitions: Sequence[str], seed: str) -> None:
-        """Plan it; what was done before is forgotten."""
-        self._due = {"damages": list(damages), "partitions": list(partitions), "seed": seed}
-        self._done = None
-
-    def look(
-        self, is_dead: bool, disk: Callable[[], Disk], folders: Callable[[], list[str]]
-    ) -> Mapping[str, Any] | None:
-        """Do it if it is due; return what was done, None before it is."""
-        if self._due is not None and is_dead:
-            given, self._due = self._due, None
-            self._done = damaged(disk(), folders(), **given)
-        return self._done

@@ -1,49 +1,41 @@
-"""The part of a `System` that is beside the brokers: clients of Harrow's that disturb it, programs, dependencies."""
+"""Clients of Harrow's that disturb the user's: what every backend with real connections arms (`System.clients`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from harrow.faults.rule_kinds import HijackRule, RebalanceRule, StuckMemberRule
+
+from .knobs import RuleTable
+
 if TYPE_CHECKING:
-    from harrow.faults.system import ArmedRule, LinkControl, ProgramControl
+    from harrow.faults.rule_kinds import ArmedRule
 
     from ..fault_clients.background import BackgroundClient
 
     ClientT = TypeVar("ClientT", bound=BackgroundClient)
 
-BESIDE_BROKERS = frozenset({"client-requests", "dependencies", "programs"})
-"""Capabilities of each backend whose brokers serve real connections."""
 
+def fault_clients(bootstrap_servers: Callable[[], str]) -> RuleTable:
+    """Return what begins clients that connect to `bootstrap_servers`."""
 
-class BesideBrokers:
-    """Clients that connect to `bootstrap_servers`, and the programs and dependencies of a `Harrow`."""
-
-    programs: Mapping[str, ProgramControl]
-    dependencies: Mapping[str, LinkControl]
-
-    def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
-        self.programs = {}
-        self.dependencies = {}
-        self._servers_of_clients = bootstrap_servers
-
-    def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
-        """Begin a producer with this id."""
+    def hijack(rule: HijackRule) -> ArmedRule:
         from ..fault_clients import HijackingProducer
 
-        return _begun(HijackingProducer(self._servers_of_clients(), transactional_id))
+        return _begun(HijackingProducer(bootstrap_servers(), rule.transactional_id))
 
-    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> ArmedRule:
-        """Begin a member that comes and goes."""
+    def rebalance(rule: RebalanceRule) -> ArmedRule:
         from ..fault_clients import RebalancingClient
 
-        return _begun(RebalancingClient(self._servers_of_clients(), group, every_ms=every_ms, seed=seed))
+        return _begun(RebalancingClient(bootstrap_servers(), rule.group, every_ms=rule.every_ms, seed=rule.seed))
 
-    def join_group(self, group: str) -> ArmedRule:
-        """Begin a member that does nothing."""
+    def join(rule: StuckMemberRule) -> ArmedRule:
         from ..fault_clients import StuckMember
 
-        return _begun(StuckMember(self._servers_of_clients(), group))
+        return _begun(StuckMember(bootstrap_servers(), rule.group))
+
+    return RuleTable({HijackRule: hijack, RebalanceRule: rebalance, StuckMemberRule: join})
 
 
 def _begun(client: ClientT) -> ClientT:

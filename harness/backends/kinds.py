@@ -88,9 +88,9 @@ def _local_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:
 
 
 def _local_capabilities() -> frozenset[str]:
-    from .local import EVERYWHERE, WITH_SETTINGS
+    from harrow.faults.system import CAPABILITIES
 
-    return EVERYWHERE | WITH_SETTINGS
+    return frozenset(CAPABILITIES)
 
 
 def _apache_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:

@@ -1,4 +1,4 @@
-"""The faults that a Harrow broker's own host injects, over its control operations.
+"""Links and rules of one process by the control operations of its host: a Harrow broker, the proxy, a relay.
 
 Real hosts serve these operations on the control socket, simulated hosts by a call; names and fields are the same
 (`cluster/host/knobs/`). ClusterError when the broker does not respond.
@@ -7,9 +7,21 @@ Real hosts serve these operations on the control socket, simulated hosts by a ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
-from harrow.faults.system import LinkStatus, RuleStatus
+from harrow.faults.controls import LinkStatus
+from harrow.faults.errors import CapabilityError
+from harrow.faults.rule_kinds import (
+    ArmedRule,
+    ClockRule,
+    DiskRule,
+    FailpointRule,
+    LateDiskRule,
+    RequestRule,
+    Rule,
+    RuleStatus,
+)
 
 Fields = dict[str, Any]
 RESPONSE_OPERATIONS = {
@@ -62,7 +74,7 @@ class HostRule:
 class RuleGroup:
     """Several rules that are armed and disarmed together, such as those of a slow disk."""
 
-    def __init__(self, rules: Sequence[HostRule]) -> None:
+    def __init__(self, rules: Sequence[ArmedRule]) -> None:
         self._rules = list(rules)
 
     def status(self) -> RuleStatus:
@@ -80,13 +92,12 @@ class RuleGroup:
             rule.disarm()
 
 
-class HostKnobs:
-    """Links, responses, failpoints and disk rules of one broker."""
+class HostLinks:
+    """The links of one process: `LinkControl`. `peers`: the kinds of peers whose links pass here."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, peers: frozenset[str]) -> None:
         self._call = call
-
-    # ------------------------------------------------------------------------------------ links
+        self.peers = peers
 
     def block(self, peers: Sequence[str], direction: str) -> None:
         """Hold back what these peers send, are sent, or both."""
@@ -100,20 +111,20 @@ class HostKnobs:
         """Limit what is sent to these peers."""
         self._call("links.throttle", peers=list(peers), bytes_per_s=bytes_per_s)
 
-    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
+    def heal(self, mode: str, peers: Sequence[str] | None = None) -> None:
         """Remove every link rule, or those of `peers`."""
         given: Fields = {} if peers is None else {"peers": list(peers)}
         self._call("links.heal", mode=mode, **given)
 
-    def reset_links(self, peers: Sequence[str]) -> int:
+    def reset(self, peers: Sequence[str]) -> int:
         """Reset the connections with these peers; return how many there were."""
         return int(self._call("links.reset", peers=list(peers))["links"])
 
-    def freeze_links(self, peers: Sequence[str]) -> int:
+    def freeze(self, peers: Sequence[str]) -> int:
         """Hold back everything on the open connections with these peers; return how many there were."""
         return int(self._call("links.freeze", peers=list(peers))["links"])
 
-    def links(self) -> LinkStatus:
+    def status(self) -> LinkStatus:
         """Return the link rules and what they did."""
         response = self._call("links")
         return LinkStatus(
@@ -127,62 +138,66 @@ class HostKnobs:
             patterns=tuple(str(rule["peers"]) for rule in response["rules"] if "peers" in rule),
         )
 
-    # ------------------------------------------------------------------------------------ rules
 
-    def fault_request(
-        self,
-        *,
-        action: str,
-        api_key: int,
-        nth: int,
-        client: str,
-        error: int = 0,
-        delay_ms: int = 0,
-        count: int = 1,
-        probability: float = 1.0,
-        seed: int = 0,
-        where: Mapping[str, Any] | None = None,
-    ) -> HostRule:
-        """Arm a fault of requests, or of their responses."""
-        kind = RESPONSE_OPERATIONS.get(action, f"requests.{action}")
-        rule = self._call(
-            kind,
-            api_key=api_key,
-            nth=nth,
-            client=client,
-            error=error,
-            delay_ms=delay_ms,
-            count=count,
-            probability=probability,
-            seed=seed,
-            where=None if where is None else dict(where),
-        )["id"]
-        group = kind.partition(".")[0]
-        return HostRule(lambda: self._call(group)["rules"], ("id", rule), lambda: self._call(f"{group}.clear", id=rule))
+Arm = Callable[[Any], ArmedRule]
+"""Arms a rule of one class."""
 
-    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
-        """Arm a failpoint."""
-        self._call("failpoint.arm", name=name, action=action, nth=nth, delay_ms=delay_ms)
-        return self.failpoint_rule(name)
 
-    def failpoint_rule(self, name: str) -> HostRule:
-        """Return the handle of a failpoint that is armed."""
-        return HostRule(
-            lambda: self._call("failpoints")["failpoints"],
-            ("name", name),
-            lambda: self._call("failpoint.disarm", name=name),
-        )
+class RuleTable:
+    """`RuleControl` by a table: what arms each class of rules."""
 
-    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> HostRule:
-        """Let the wall clock be wrong."""
-        rule = self._call("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)["id"]
-        return HostRule(lambda: self._call("clock")["rules"], ("id", rule), lambda: self._call("clock.clear"))
+    def __init__(self, arms: Mapping[type[Rule], Arm]) -> None:
+        self._arms = dict(arms)
+        self.kinds = frozenset(arms)
 
-    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> HostRule:
-        """Arm a disk error or delay."""
-        rule = self._call(
-            "disk.fail", operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
-        )["id"]
-        return HostRule(
-            lambda: self._call("disk.faults")["rules"], ("id", rule), lambda: self._call("disk.clear", id=rule)
-        )
+    def arm(self, rule: Rule) -> ArmedRule:
+        """Arm a rule of one of `kinds`; CapabilityError for another one."""
+        arm = self._arms.get(type(rule))
+        if arm is None:
+            raise CapabilityError(f"{rule} cannot be armed on this backend")
+        return arm(rule)
+
+
+def host_arms(call: Call) -> dict[type[Rule], Arm]:
+    """Return what the host of a Harrow broker arms."""
+
+    def arm_disk(rule: DiskRule) -> HostRule:
+        armed = call("disk.fail", **{"delay_ms": 0, **asdict(rule)})["id"]
+        return HostRule(lambda: call("disk.faults")["rules"], ("id", armed), lambda: call("disk.clear", id=armed))
+
+    def arm_clock(rule: ClockRule) -> HostRule:
+        armed = call("clock.set", **asdict(rule))["id"]
+        return HostRule(lambda: call("clock")["rules"], ("id", armed), lambda: call("clock.clear"))
+
+    def arm_failpoint(rule: FailpointRule) -> HostRule:
+        call("failpoint.arm", **asdict(rule))
+        return failpoint_handle(call, rule.name)
+
+    return {
+        **request_arms(call),
+        FailpointRule: arm_failpoint,
+        ClockRule: arm_clock,
+        DiskRule: arm_disk,
+        LateDiskRule: arm_disk,
+    }
+
+
+def request_arms(call: Call) -> dict[type[Rule], Arm]:
+    """Return what the host of a broker, or the proxy in front of one, does with single requests."""
+
+    def arm_request(rule: RequestRule) -> HostRule:
+        fields = asdict(rule)
+        action = fields.pop("action")
+        operation = RESPONSE_OPERATIONS.get(action, f"requests.{action}")
+        armed = call(operation, **fields)["id"]
+        group = operation.partition(".")[0]
+        return HostRule(lambda: call(group)["rules"], ("id", armed), lambda: call(f"{group}.clear", id=armed))
+
+    return {RequestRule: arm_request}
+
+
+def failpoint_handle(call: Call, name: str) -> HostRule:
+    """Return the handle of a failpoint that is armed."""
+    return HostRule(
+        lambda: call("failpoints")["failpoints"], ("name", name), lambda: call("failpoint.disarm", name=name)
+    )

@@ -7,7 +7,8 @@ or fork and return; the kernel's process table shows later what became of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,12 +17,34 @@ from harrow.cluster.broker_folder import data_folders
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.host.knobs.disk_faults import DiskFaults
 from harrow.cluster.host.real.disk import RealDisk
-from harrow.faults.system import DEAD, RUNNING, TRANSACTIONAL_IDS, HasTraffic, ProcessStatus
+from harrow.faults.controls import (
+    BROKERS,
+    CLIENTS,
+    DEAD,
+    REGISTRY,
+    RUNNING,
+    DiskChange,
+    DiskPowerLoss,
+    EmptyFolders,
+    FileDamage,
+    PartialPowerLoss,
+    ProcessStatus,
+)
+from harrow.faults.rule_kinds import (
+    ConnectionRule,
+    DescriptorRule,
+    LateDiskRule,
+    MemoryRule,
+    SlowDiskRule,
+    StartFailpointRule,
+)
+from harrow.faults.system import TRANSACTIONAL_IDS, Broker, HasTraffic, System
 
-from ..requests.operator import OperatorRequests
-from .disk_damage import PendingDamage
-from .fault_clients import BESIDE_BROKERS, BesideBrokers
-from .knobs import HostKnobs, HostRule, RuleGroup
+from ..requests.operator import Operator
+from .disk_changes import DiskChanges, Make
+from .disk_damage import damaged
+from .fault_clients import fault_clients
+from .knobs import HostLinks, HostRule, RuleGroup, RuleTable, failpoint_handle, host_arms
 from .local_traffic import watch
 from .process_limits import DescriptorLimit, MemoryLimit
 from .strangers import StrangerConnections
@@ -32,31 +55,7 @@ if TYPE_CHECKING:
 
     from ..histories.live_taps import CommitRows, GroupRows, TransactionalIds
 
-EVERYWHERE = BESIDE_BROKERS | frozenset(
-    {
-        "process",
-        "pause",
-        "links",
-        "registry-links",
-        "client-links",
-        "half-open",
-        "responses",
-        "failpoints",
-        "clocks",
-        "disk-errors",
-        "disk-delays",
-        "wipe",
-        "slow-disk",
-        "connections",
-        "descriptors",
-        "memory",
-        "disk-damage",
-        "reassignments",
-        "more-brokers",
-    }
-)
-WITH_SETTINGS = frozenset({"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"})
-"""What depends on the settings of the cluster."""
+LINKS = frozenset({BROKERS, REGISTRY, CLIENTS})
 DESCRIPTORS_MOST = 500
 """Connections that take the free descriptors of a broker."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
@@ -110,8 +109,9 @@ class SignalledProcess(Protocol):
 class LocalProcess:
     """One managed process; `ProcessControl` of the fault layer."""
 
-    def __init__(self, process: SignalledProcess) -> None:
+    def __init__(self, process: SignalledProcess, before_start: Callable[[], object] = lambda: None) -> None:
         self._process = process
+        self._before_start = before_start
         self._error = ""
 
     def status(self) -> ProcessStatus:
@@ -147,161 +147,136 @@ class LocalProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def start(self) -> None:
-        """Fork it."""
+        """Fork it, after what is due before."""
+        self._before_start()
         self._process.begin()
 
 
-class LocalBroker(LocalProcess, HostKnobs):
-    """One broker's process, and its control socket."""
+class LocalBroker(Broker):
+    """One broker: its process, its control socket, its files."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
-        LocalProcess.__init__(self, cluster.brokers[node])
-        HostKnobs.__init__(self, self._control)
+        super().__init__(node)
         self._cluster = cluster
-        self._node = node
-        self._power: tuple[str, float | None] | None = None
-        self._lost: Mapping[str, int] | None = None
-        self._wipe_due = False
-        self._removed_files: int | None = None
-        self._damage = PendingDamage()
+        self._managed = cluster.brokers[node]
+        self._process = LocalProcess(self._managed, before_start=self._change_disk)
+        self.process = self._process
+        self._disk = DiskChanges(self._process, self._disk_makers())
+        self.disk = self._disk
+        self.links = HostLinks(self._control, LINKS)
+        self.rules = RuleTable(
+            {
+                **host_arms(self._control),
+                StartFailpointRule: self._start_armed,
+                SlowDiskRule: self._slow_disk,
+                DescriptorRule: self._limit_descriptors,
+                ConnectionRule: lambda rule: StrangerConnections(self._managed.address, rule.most),
+                MemoryRule: lambda rule: MemoryLimit(self._limited_pid("memory"), rule.spare_bytes),
+            }
+        )
 
     def _control(self, op: str, **fields: object) -> dict[str, Any]:
-        state = self._process.state
+        state = self._managed.state
         if state != RUNNING:  # its socket would not respond before the timeout
-            raise ClusterError(f"broker {self._node} is {state} and cannot serve {op!r}")
-        return self._cluster.control(self._node, op, **fields)
+            raise ClusterError(f"broker {self.node} is {state} and cannot serve {op!r}")
+        return self._cluster.control(self.node, op, **fields)
 
-    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
-        """Send SIGKILL; the files are rolled back when the process is dead, and before it is started again."""
-        self._power, self._lost = (seed, kept_fraction), None
-        self.kill()
+    # ------------------------------------------------------------------------------------ disk
 
-    def power_lost(self) -> Mapping[str, int] | None:
-        """Roll the files back if that is due; return the counts of what was removed."""
-        if self._power is not None and self._process.state == DEAD:
-            (seed, kept_fraction), self._power = self._power, None
-            self._lost = self._cluster.brokers[self._node].roll_back(seed=seed, keep=kept_fraction)
-        return self._lost
+    def _disk_makers(self) -> dict[type[DiskChange], Make]:
+        makers: dict[type[DiskChange], Make] = {EmptyFolders: self._empty_folders, FileDamage: self._damage_files}
+        if self._cluster.config.flag("harrow.power.loss"):
+            makers |= {DiskPowerLoss: self._roll_back, PartialPowerLoss: self._roll_back}
+        return makers
 
-    def wipe(self) -> None:
-        """Send SIGKILL; the data folders are emptied when the process is dead, and before it is started again."""
-        self._wipe_due, self._removed_files = True, None
-        self.kill()
+    def _change_disk(self) -> None:
+        self._disk.make()
 
-    def wiped(self) -> int | None:
-        """Empty the data folders if that is due; return how many files were removed."""
-        if self._wipe_due and self._process.state == DEAD:
-            self._wipe_due = False
-            names = self._cluster.log_dirs()[self._node]
-            self._removed_files = self._cluster.brokers[self._node].wipe(names)
-        return self._removed_files
+    def _roll_back(self, change: DiskPowerLoss) -> Mapping[str, Any]:
+        keep = change.kept_fraction if isinstance(change, PartialPowerLoss) else None
+        return self._managed.roll_back(seed=change.seed, keep=keep)
 
-    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
-        """Send a signal; the files are damaged when the process is dead, and before it is started again."""
-        self._damage.plan(damages, partitions, seed)
-        end = self.terminate if clean else self.kill
-        end()
+    def _empty_folders(self, _: EmptyFolders) -> Mapping[str, Any]:
+        return {"removed_files": self._managed.wipe(self._cluster.log_dirs()[self.node])}
 
-    def disk_damaged(self) -> Mapping[str, Any] | None:
-        """Damage the files if that is due; return what was damaged."""
-        return self._damage.look(self._process.state == DEAD, lambda: RealDisk(DiskFaults()), self._data_folders)
+    def _damage_files(self, change: FileDamage) -> Mapping[str, Any]:
+        folders = data_folders(self._managed.folder, self._cluster.log_dirs()[self.node])
+        return damaged(RealDisk(DiskFaults()), list(map(str, folders)), change)
 
-    def _data_folders(self) -> list[str]:
-        folder = self._cluster.brokers[self._node].folder
-        return [str(path) for path in data_folders(folder, self._cluster.log_dirs()[self._node])]
+    # ----------------------------------------------------------------------------------- rules
 
-    def start(self) -> None:
-        """Fork it, after what a power loss, a wipe or damage left to do."""
-        self.power_lost()
-        self.wiped()
-        self.disk_damaged()
-        LocalProcess.start(self)
-
-    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+    def _start_armed(self, rule: StartFailpointRule) -> HostRule:
         """Fork it with a failpoint in the options of its process."""
-        options = self._cluster.brokers[self._node].options
-        armed = {"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}
-        options["failpoints"] = [armed]
+        options = self._managed.options
+        options["failpoints"] = [asdict(rule)]
         try:
-            self.start()
+            self._process.start()
         finally:
             del options["failpoints"]
-        return self.failpoint_rule(name)
+        return failpoint_handle(self._control, rule.name)
 
-    def limit_descriptors(self) -> DescriptorLimit:
+    def _slow_disk(self, rule: SlowDiskRule) -> RuleGroup:
+        """Delay every write and fsync."""
+        rules = [
+            LateDiskRule(operation=operation, error="", delay_ms=rule.delay_ms) for operation in SLOW_DISK_OPERATIONS
+        ]
+        return RuleGroup([self.rules.arm(late) for late in rules])
+
+    def _limit_descriptors(self, _: DescriptorRule) -> DescriptorLimit:
         """Lower the limit of the process, and take what is free below it."""
         pid = self._limited_pid("open files")
-        return DescriptorLimit(pid, lambda: self.fill_connections(DESCRIPTORS_MOST))
-
-    def fill_connections(self, most: int) -> StrangerConnections:
-        """Connect to it until it serves no further connection."""
-        return StrangerConnections(self._cluster.brokers[self._node].address, most)
-
-    def limit_memory(self, spare_bytes: int) -> MemoryLimit:
-        """Lower the limit of the process's data."""
-        return MemoryLimit(self._limited_pid("memory"), spare_bytes)
+        return DescriptorLimit(pid, lambda: StrangerConnections(self._managed.address, DESCRIPTORS_MOST))
 
     def _limited_pid(self, what: str) -> int:
-        pid = self._process.pid
-        if self._process.state == DEAD or pid is None:
-            raise ClusterError(f"broker {self._node} is dead and has no limit of {what}")
+        pid = self._managed.pid
+        if self._managed.state == DEAD or pid is None:
+            raise ClusterError(f"broker {self.node} is dead and has no limit of {what}")
         return pid
 
-    def slow_disk(self, delay_ms: int) -> RuleGroup:
-        """Delay every write and fsync."""
-        rules: list[HostRule] = [
-            self.fail_disk(operation=operation, error="", nth=1, count=0, path="*", delay_ms=delay_ms)
-            for operation in SLOW_DISK_OPERATIONS
-        ]
-        return RuleGroup(rules)
+
+class LocalRegistry(LocalProcess):
+    """The registry's process, and its control socket."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.registry)
+        self._cluster = cluster
+
+    def expire_session(self, node: int) -> int:
+        """Over the registry's control socket."""
+        return len(self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"])
+
+    def depose_controller(self) -> None:
+        """Over the registry's control socket."""
+        self._cluster.registry_control("controller.depose")
 
 
-class LocalSystem(OperatorRequests, BesideBrokers):
-    """A `Cluster` as the fault layer's `System`."""
+class LocalSystem(System):
+    """A `Cluster` as the fault layer's `System`; a registry is there where Harrow started it."""
 
     backend = "local"
 
     def __init__(self, cluster: Cluster) -> None:
-        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
-        BesideBrokers.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
+        self.session_timeout_ms = cluster.config.number("zookeeper.session.timeout.ms")
+        self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
         self._own_registry = not cluster.config.text("zookeeper.connect")
-        self._registry: LocalProcess | None = None
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """Everything; power loss where the cluster writes its journal, the registry where Harrow started it."""
-        more = {"registry", "registry-operations"} if self._own_registry else set[str]()
-        if self._cluster.config.flag("harrow.power.loss"):
-            more |= {"power-loss", "power-loss-kept-fraction"}
-        return EVERYWHERE | more
+        if self._own_registry:
+            self.registry = LocalRegistry(cluster)
+        self.operator = Operator(lambda: cluster.bootstrap_servers)
+        self.clients = fault_clients(lambda: cluster.bootstrap_servers)
+        self.membership = self
+        self.programs = {}
+        self.dependencies = {}
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """Every broker's node id."""
         return tuple(sorted(self._brokers))
 
-    @property
-    def session_timeout_ms(self) -> int:
-        """`zookeeper.session.timeout.ms`."""
-        return self._cluster.config.number("zookeeper.session.timeout.ms")
-
-    @property
-    def offsets_partitions(self) -> int:
-        """`offsets.topic.num.partitions`."""
-        return self._cluster.config.number("offsets.topic.num.partitions")
-
     def broker(self, node: int) -> LocalBroker:
         """Return one broker."""
         return self._brokers[node]
-
-    @property
-    def registry(self) -> LocalProcess:
-        """The registry's process."""
-        if self._registry is None:
-            self._registry = LocalProcess(self._cluster.registry)
-        return self._registry
 
     def add_broker(self) -> int:
         """Fork one more broker."""
@@ -313,14 +288,6 @@ class LocalSystem(OperatorRequests, BesideBrokers):
         """Forget it; the files stay in its folder."""
         self._brokers = {own: broker for own, broker in self._brokers.items() if own != node}
         self._cluster.forget_broker(node)
-
-    def expire_session(self, node: int) -> int:
-        """Over the registry's control socket."""
-        return len(self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"])
-
-    def depose_controller(self) -> None:
-        """Over the registry's control socket."""
-        self._cluster.registry_control("controller.depose")
 
     def describe(self) -> ClusterView:
         """Read the registry; ClusterError at once when it does not run."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from harrow.cluster.errors import ClusterError
-from harrow.faults.system import RuleStatus
+from harrow.faults.rule_kinds import RuleStatus
 
 from .strangers import StrangerConnections
 

@@ -21,7 +21,7 @@ from typing import Any
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.headers import encode_request_header
-from harrow.faults.system import RuleStatus
+from harrow.faults.rule_kinds import RuleStatus
 
 CLIENT_ID = "stranger"
 UNSERVED_S = 0.5

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from harrow.cluster.errors import HarrowError
-from harrow.faults.system import RuleStatus
+from harrow.faults.rule_kinds import RuleStatus
 
 from ..requests.raw import StoppedError
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.listeners import Address
+from harrow.faults.controls import CLIENTS
 
 from .. import run_folder
 from .of_run import LEGAL_NAME
 
 if TYPE_CHECKING:
     from harrow.cluster.relay_supervisor import Relay
-    from harrow.faults.system import LinkControl
+    from harrow.faults.controls import LinkControl
 
     from ..running_cluster import RunningCluster
 
@@ -60,7 +61,7 @@ class Dependencies:
         """
         from harrow.cluster.relay_supervisor import Relay
 
-        from ..backends.knobs import HostKnobs
+        from ..backends.knobs import HostLinks
 
         if not LEGAL_NAME.fullmatch(name):
             raise ConfigError(f"dependency {name!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
@@ -71,7 +72,7 @@ class Dependencies:
             existing = Relay(self.folder / run_folder.DEPENDENCIES / name, name, upstream)
             existing.start()
             self._relays[name] = existing
-            self.dependency_controls[name] = HostKnobs(existing.control)
+            self.dependency_controls[name] = HostLinks(existing.control, frozenset({CLIENTS}))
         elif existing.upstream != upstream:
             raise ConfigError(
                 f"the dependency {name!r} is {existing.upstream} already, and not {upstream}; choose another name"

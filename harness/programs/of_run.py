@@ -13,7 +13,7 @@ from harrow.cluster.errors import ConfigError
 from .. import run_folder
 
 if TYPE_CHECKING:
-    from harrow.faults.system import ProgramControl
+    from harrow.faults.controls import ProgramControl
 
     from ..histories.program_ends import ProgramEnd
     from .user_program import Program

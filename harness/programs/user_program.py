@@ -25,7 +25,7 @@ from harrow.cluster.broker_folder import STDOUT
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
 from harrow.cluster.forkserver import MARKER, fork_server
 from harrow.cluster.managed import ManagedProcess
-from harrow.faults.system import ProcessStatus
+from harrow.faults.controls import ProcessStatus
 
 from ..backends.local import LocalProcess
 from ..histories.program_ends import FAULT, ITSELF, TEST, ProgramEnd, last_lines, last_words

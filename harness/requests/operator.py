@@ -93,24 +93,17 @@ def sent_in_thread(bootstrap_servers: str, *requests: OperatorRequest) -> thread
     return thread
 
 
-class OperatorRequests:
-    """The part of a `System` that sends requests of an operator to `bootstrap_servers`."""
+class Operator:
+    """Sends requests of an operator to `bootstrap_servers`: `OperatorControl` of the faults."""
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         self._bootstrap_servers = bootstrap_servers
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Begin to reassign a partition."""
-        self.reassign_all([(topic, partition, replicas)])
-
-    def reassign_all(self, moves: Moves) -> None:
+    def reassign(self, moves: Moves) -> None:
         """Begin to reassign several partitions."""
         sent_in_thread(self._bootstrap_servers(), reassignment(moves))
 
-    def elect_preferred_leader(self, topic: str, partition: int) -> None:
-        """Begin a preferred election."""
-        sent_in_thread(self._bootstrap_servers(), election(topic, partition))
-
-    def elect_unclean_leader(self, topic: str, partition: int) -> None:
-        """Begin an unclean election."""
-        sent_in_thread(self._bootstrap_servers(), election(topic, partition, UNCLEAN))
+    def elect(self, topic: str, partition: int, *, unclean: bool = False) -> None:
+        """Begin a preferred election, or an unclean one."""
+        kind = UNCLEAN if unclean else PREFERRED
+        sent_in_thread(self._bootstrap_servers(), election(topic, partition, kind))

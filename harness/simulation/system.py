@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.broker_folder import DATA
@@ -16,44 +17,35 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
-from harrow.faults.errors import CapabilityError
-from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
+from harrow.faults.controls import (
+    BROKERS,
+    CLIENTS,
+    DEAD,
+    REGISTRY,
+    RUNNING,
+    DiskChange,
+    DiskPowerLoss,
+    EmptyFolders,
+    FileDamage,
+    ProcessStatus,
+)
+from harrow.faults.rule_kinds import LateDiskRule, RuleStatus, SlowDiskRule, StartFailpointRule
+from harrow.faults.system import Broker, HasTraffic, System
 
-from ..backends.disk_damage import PendingDamage
-from ..backends.knobs import HostKnobs, HostRule
-from ..requests.operator import TIMEOUT_MS, UNCLEAN, Moves, OperatorRequest, election, is_final, reassignment
+from ..backends.disk_changes import DiskChanges, Make
+from ..backends.disk_damage import damaged
+from ..backends.knobs import HostLinks, HostRule, RuleTable, failpoint_handle, host_arms
+from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, OperatorRequest, election, is_final, reassignment
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.faults.nemesis import Nemesis
-    from harrow.faults.system import ArmedRule, LinkControl, ProgramControl
 
     from .wire import WireClient
 
-CAPABILITIES = frozenset(
-    {
-        "process",
-        "pause",
-        "links",
-        "registry-links",
-        "client-links",
-        "half-open",
-        "responses",
-        "failpoints",
-        "disk-errors",
-        "clocks",
-        "slow-disk",
-        "disk-damage",
-        "reassignments",
-        "registry-operations",
-        "power-loss",
-        "wipe",
-        "registry",
-    }
-)
+LINKS = frozenset({BROKERS, REGISTRY, CLIENTS})
 OPERATOR = "operator-of-faults"
-NO_CLIENTS = "simulated brokers have no real connections; use real processes"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
 
@@ -61,8 +53,9 @@ SLOW_DISK_SPREAD = (0.5, 1.5)
 class SimulatedControl:
     """One simulated process; `ProcessControl` of the fault layer."""
 
-    def __init__(self, process: SimulatedProcess) -> None:
+    def __init__(self, process: SimulatedProcess, begin: Callable[[], object] | None = None) -> None:
         self._process = process
+        self._begin = begin or process.begin
 
     def status(self) -> ProcessStatus:
         """Return its state; its incarnation is the machine's number of boots."""
@@ -86,11 +79,11 @@ class SimulatedControl:
 
     def start(self) -> None:
         """Boot it; nothing happens while it is alive."""
-        self._process.begin()
+        self._begin()
 
 
-class SlowDiskRule:
-    """A slow disk of one machine, until it is disarmed or its incarnation ends."""
+class SlowDiskOfMachine:
+    """A slow disk of one machine, until the rule is disarmed or its incarnation ends."""
 
     def __init__(self, machine: Machine, delay_ms: int) -> None:
         self._machine = machine
@@ -113,100 +106,131 @@ class SlowDiskRule:
             self._machine.end_slow_disk(self._spread)
 
 
-class SimulatedBroker(SimulatedControl, HostKnobs):
+class SimulatedDisk(DiskChanges):
+    """The disk of one machine: a power loss is no kill, because it decides which writes the disk keeps."""
+
+    def __init__(self, process: SimulatedProcess, control: SimulatedControl) -> None:
+        makers: dict[type[DiskChange], Make] = {
+            DiskPowerLoss: lambda _: {},  # nothing is counted here
+            EmptyFolders: lambda _: {"removed_files": process.wipe()},
+            FileDamage: lambda change: damaged(process.machine.disk, [f"/{process.machine.name}/{DATA}"], change),
+        }
+        super().__init__(control, makers)
+        self._machine = process.machine
+
+    def end(self, change: DiskChange, *, clean: bool) -> None:
+        """Let the machine lose its power, or end the process."""
+        if isinstance(change, DiskPowerLoss):
+            self._machine.lose_power(random.Random(change.seed))  # noqa: S311 - repeatable, not secret
+        else:
+            super().end(change, clean=clean)
+
+
+class SimulatedBroker(Broker):
     """One broker's machine, and its host's control operations."""
 
-    def __init__(self, process: SimulatedProcess) -> None:
-        SimulatedControl.__init__(self, process)
-        HostKnobs.__init__(self, self._operation)
-        self._power_lost = False
-        self._removed_files: int | None = None
-        self._damage = PendingDamage()
+    def __init__(self, node: int, process: SimulatedProcess) -> None:
+        super().__init__(node)
+        self._simulated = process
+        self.process = control = SimulatedControl(process, self._begin)
+        self._disk = SimulatedDisk(process, control)
+        self.disk = self._disk
+        self.links = HostLinks(self._operation, LINKS)
+        arms = host_arms(self._operation)
+        del arms[LateDiskRule]  # a simulated call takes no time; a slow disk is a matter of the machine
+        self.rules = RuleTable(
+            {
+                **arms,
+                StartFailpointRule: self._start_armed,
+                SlowDiskRule: lambda rule: SlowDiskOfMachine(process.machine, rule.delay_ms),
+            }
+        )
 
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
-        host = self._process.machine.host
-        if self._process.state != RUNNING or host is None:
-            raise ClusterError(f"{self._process.name} is {self._process.state}: it cannot serve {op!r}")
+        host = self._simulated.machine.host
+        if self._simulated.state != RUNNING or host is None:
+            raise ClusterError(f"{self._simulated.name} is {self._simulated.state}: it cannot serve {op!r}")
         return host.control.call(op, **fields)
 
-    def start(self) -> None:
-        """Boot it, with nothing of what was set in an earlier incarnation."""
-        self._begin()
-
-    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+    def _start_armed(self, rule: StartFailpointRule) -> HostRule:
         """Boot it with an armed failpoint."""
-        self._begin({"name": name, "action": action, "nth": nth, "delay_ms": delay_ms})
-        return self.failpoint_rule(name)
+        self._begin(asdict(rule))
+        return failpoint_handle(self._operation, rule.name)
 
     def _begin(self, *failpoints: Mapping[str, object]) -> None:
-        if self._process.state == DEAD:
-            self._process.forget_link_rules()
-            self.disk_damaged()
-            self._process.begin(failpoints)
-
-    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
-        """Lose the power of the machine; `seed` draws which unsynced writes are lost."""
-        assert kept_fraction is None, "the capability power-loss-kept-fraction is not declared"
-        self._power_lost = True
-        self._process.machine.lose_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
-
-    def power_lost(self) -> Mapping[str, int] | None:
-        """Nothing is counted here; None before a power loss."""
-        return {} if self._power_lost else None
-
-    def wipe(self) -> None:
-        """Kill it, and empty its data folders."""
-        self._process.kill()
-        self._removed_files = self._process.wipe()
-
-    def wiped(self) -> int | None:
-        """How many files the last wipe removed."""
-        return self._removed_files
-
-    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
-        """End it; its disk is damaged when it is dead, and before it boots again."""
-        self._damage.plan(damages, partitions, seed)
-        end = self.terminate if clean else self.kill
-        end()
-
-    def disk_damaged(self) -> Mapping[str, Any] | None:
-        """Damage the disk if that is due; return what was damaged."""
-        machine = self._process.machine
-        return self._damage.look(self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"])
-
-    def limit_descriptors(self) -> SlowDiskRule:
-        """Not possible here."""
-        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
-
-    def fill_connections(self, most: int) -> SlowDiskRule:
-        """Not possible here."""
-        raise CapabilityError(f"no {most} connections: simulated machines have no backlog to fill")
-
-    def limit_memory(self, spare_bytes: int) -> SlowDiskRule:
-        """Not possible here."""
-        raise CapabilityError(f"no limit of {spare_bytes} bytes: a simulated process has no memory")
-
-    def slow_disk(self, delay_ms: int) -> SlowDiskRule:
-        """Make every BLOCKS call of the disk take about `delay_ms`."""
-        return SlowDiskRule(self._process.machine, delay_ms)
+        """Boot it, with nothing of what was set in an earlier incarnation."""
+        if self._simulated.state == DEAD:
+            self._simulated.forget_link_rules()
+            self._disk.make()
+            self._simulated.begin(failpoints)
 
 
-class SimulatedSystem:
+class SimulatedRegistry(SimulatedControl):
+    """The registry's machine, and its control operations."""
+
+    def call(self, op: str, **fields: object) -> dict[str, Any]:
+        """Return the response; ClusterError while it does not run, as a real registry does not respond then."""
+        host = self._process.machine.host
+        if self._process.state != RUNNING or host is None:
+            raise ClusterError(f"the registry is {self._process.state} and does not respond")
+        return host.control.call(op, **fields)
+
+    def expire_session(self, node: int) -> int:
+        """By a control operation of the registry."""
+        return len(self.call("session.expire", name=f"broker {node}")["sessions"])
+
+    def depose_controller(self) -> None:
+        """By a control operation of the registry."""
+        self.call("controller.depose")
+
+
+class SimulatedOperator:
+    """`OperatorControl`: a machine of the operator's, which is there only where a schedule needs it."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._client: WireClient | None = None
+
+    def reassign(self, moves: Moves) -> None:
+        """Begin to reassign partitions."""
+        self._send(reassignment(moves))
+
+    def elect(self, topic: str, partition: int, *, unclean: bool = False) -> None:
+        """Begin a preferred election, or an unclean one."""
+        self._send(election(topic, partition, UNCLEAN if unclean else PREFERRED))
+
+    def _send(self, request: OperatorRequest) -> None:
+        """Send it to the brokers in turn, until the controller responds."""
+        from .wire import WireClient
+
+        if self._client is None:  # not before: its machine draws random numbers
+            host = self._cluster.client(OPERATOR)
+            self._client = WireClient(host, OPERATOR, self._cluster.bootstrap)
+        client = self._client
+
+        async def send() -> None:
+            for address in client.bootstrap:
+                with contextlib.suppress(OSError, TimeoutError, WireError):
+                    if is_final(await client.ask(address, *request, timeout_ms=TIMEOUT_MS)):
+                        return
+
+        client.host.tasks.spawn(send(), name="operator-of-faults")
+
+
+class SimulatedSystem(System):
     """A `SimulatedCluster` as the fault layer's `System`."""
 
     backend = "simulated"
-    capabilities = CAPABILITIES
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         config = BrokerConfig.parse(cluster.config)
         self.session_timeout_ms = config.number("zookeeper.session.timeout.ms")
         self.offsets_partitions = config.number("offsets.topic.num.partitions")
-        self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
-        self.registry = SimulatedControl(cluster.registry)
-        self.programs: Mapping[str, ProgramControl] = {}
-        self.dependencies: Mapping[str, LinkControl] = {}
-        self._operator: WireClient | None = None
+        self._brokers = {node: SimulatedBroker(node, own) for node, own in cluster.brokers.items()}
+        self._registry = SimulatedRegistry(cluster.registry)
+        self.registry = self._registry
+        self.operator = SimulatedOperator(cluster)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -218,76 +242,8 @@ class SimulatedSystem:
         return self._brokers[node]
 
     def describe(self) -> ClusterView:
-        """Read the registry's tree; ClusterError while it does not run, as a real registry does not respond then."""
-        return parse(self._registry_call("tree")["tree"])
-
-    def _registry_call(self, op: str, **fields: object) -> dict[str, Any]:
-        process = self._cluster.registry
-        host = process.machine.host
-        if process.state != RUNNING or host is None:
-            raise ClusterError(f"the registry is {process.state} and does not respond")
-        return host.control.call(op, **fields)
-
-    def expire_session(self, node: int) -> int:
-        """By a control operation of the registry."""
-        return len(self._registry_call("session.expire", name=f"broker {node}")["sessions"])
-
-    def depose_controller(self) -> None:
-        """By a control operation of the registry."""
-        self._registry_call("controller.depose")
-
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Begin to reassign a partition."""
-        self.reassign_all([(topic, partition, replicas)])
-
-    def reassign_all(self, moves: Moves) -> None:
-        """Begin to reassign several partitions."""
-        self._operate(reassignment(moves))
-
-    def add_broker(self) -> int:
-        """Not possible here."""
-        raise CapabilityError("no more brokers: a simulated cluster has the machines of its plan")
-
-    def remove_added_broker(self, node: int) -> None:
-        """Nothing was added."""
-        raise CapabilityError(f"broker {node} was not added")
-
-    def elect_preferred_leader(self, topic: str, partition: int) -> None:
-        """Begin a preferred election."""
-        self._operate(election(topic, partition))
-
-    def elect_unclean_leader(self, topic: str, partition: int) -> None:
-        """Begin an unclean election."""
-        self._operate(election(topic, partition, UNCLEAN))
-
-    def _operate(self, request: OperatorRequest) -> None:
-        """Send it to the brokers in turn, from a machine of the operator's, until the controller responds."""
-        from .wire import WireClient
-
-        if self._operator is None:  # only where a schedule needs it: its machine draws random numbers
-            host = self._cluster.client(OPERATOR)
-            self._operator = WireClient(host, OPERATOR, self._cluster.bootstrap)
-        client = self._operator
-
-        async def send() -> None:
-            for address in client.bootstrap:
-                with contextlib.suppress(OSError, TimeoutError, WireError):
-                    if is_final(await client.ask(address, *request, timeout_ms=TIMEOUT_MS)):
-                        return
-
-        client.host.tasks.spawn(send(), name="operator-of-faults")
-
-    def hijack_transactional_id(self, transactional_id: str) -> ArmedRule:
-        """Not possible here: clients of faults use real connections."""
-        raise CapabilityError(f"no client of a fault for {transactional_id!r}: {NO_CLIENTS}")
-
-    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> ArmedRule:
-        """Not possible here."""
-        raise CapabilityError(f"no member of {group!r} ({every_ms}, {seed}): {NO_CLIENTS}")
-
-    def join_group(self, group: str) -> ArmedRule:
-        """Not possible here."""
-        raise CapabilityError(f"no member of {group!r}: {NO_CLIENTS}")
+        """Read the registry's tree; ClusterError while it does not run."""
+        return parse(self._registry.call("tree")["tree"])
 
     def created(self, kind: str) -> None:
         """Simulated coordinators write no rows: it is not known."""

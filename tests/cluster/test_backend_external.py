@@ -29,7 +29,11 @@ from harrow import (
 from harrow.cluster.errors import HarrowError
 from harrow.faults.errors import CapabilityError
 from harrow.faults.schedule import Schedule
+from harrow.harness.backends.choice import EXTERNAL
+from harrow.harness.backends.external.external_cluster import ExternalCluster
 from harrow.harness.backends.external.source import ExternalClusters
+from harrow.harness.backends.external.system import ExternalSystem
+from harrow.harness.backends.kinds import KINDS
 from load_on_cluster import produce_numbers, produce_while_faults_last
 from long_runs import long_run
 from store_client import asking
@@ -116,6 +120,8 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(exte
             external.chaos(fault)
     kinds = external.possible_kinds(["kill", "pause"])
     assert set(kinds) == {"lose_request", "delay_request"}, "all that the backend can"
+    assert isinstance(external.cluster, ExternalCluster)
+    assert ExternalSystem(external.cluster).capabilities == KINDS[EXTERNAL].capabilities()
     with pytest.raises(CapabilityError, match="Harrow did not start"):
         external.cluster.brokers[1].kill()
     assert [broker.incarnations for broker in theirs.brokers.values()] == starts

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from armed_requests import arm_request
 from harrow import Cluster
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.harness.backends.knobs import HostKnobs
 from harrow.harness.histories.request_rows import count_requests, read_requests
 from raw_kafka import RawKafka
 from waiting import until
@@ -19,8 +19,12 @@ def test_a_forwarded_request_is_refused_and_recorded_once_where_the_client_sent_
         controller = cluster.controller_id()
         assert controller is not None
         asked = 3 - controller
-        rule = HostKnobs(partial(cluster.control, asked)).fault_request(
-            action="refuse", api_key=ApiKey.CREATE_TOPICS, nth=1, client="raw", error=ErrorCode.request_timed_out
+        rule = arm_request(
+            partial(cluster.control, asked),
+            action="refuse",
+            api_key=ApiKey.CREATE_TOPICS,
+            client="raw",
+            error=ErrorCode.request_timed_out,
         )
         with RawKafka(cluster.brokers[asked].port) as client:
             refused = client.create_topic("orders", replication=2)

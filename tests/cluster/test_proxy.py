@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from armed_requests import arm_request
 from confluent_kafka import Producer
 from harrow.cluster import Cluster
 from harrow.cluster.broker_folder import LOG, TRACE, broker_name
@@ -23,7 +24,8 @@ from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.harness.backends.knobs import HostKnobs
+from harrow.faults.controls import CLIENTS
+from harrow.harness.backends.knobs import HostLinks
 from harrow.harness.backends.local import gone
 from proxied_cluster import batch_rows, proxied_cluster, where
 from raw_kafka import RawKafka, produce_request
@@ -163,23 +165,23 @@ def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 
 
 def test_link_faults_of_hosts_work_on_the_links_of_clients(proxy: Proxy) -> None:
-    knobs = HostKnobs(partial(proxy.control, 1))
+    links = HostLinks(partial(proxy.control, 1), frozenset({CLIENTS}))
     with raw(proxy, client_id="held") as held, raw(proxy, client_id="free") as free:
         assert held.metadata().brokers
         assert free.metadata().brokers
-        knobs.block(["client held"], "both")
+        links.block(["client held"], "both")
         s = messages.schema(ApiKey.METADATA, 9, "request")
         held.send(ApiKey.METADATA, 9, s.root(topics=None))
         assert free.metadata().brokers
-        until(lambda: knobs.links().held, "the request is held back")
+        until(lambda: links.status().held, "the request is held back")
         assert not held.ready()
-        knobs.heal_links("deliver")
+        links.heal("deliver")
         assert held.take()[1].brokers
-        knobs.slow(["client held"], 200)
+        links.slow(["client held"], 200)
         assert held.metadata().brokers
-        assert knobs.links().delayed
-        knobs.heal_links("deliver")
-        assert knobs.reset_links(["client held"]) == 1
+        assert links.status().delayed
+        links.heal("deliver")
+        assert links.reset(["client held"]) == 1
         with pytest.raises(ConnectionError):
             held.metadata()
         assert free.metadata().brokers, "the link of another client stays"
@@ -187,9 +189,7 @@ def test_link_faults_of_hosts_work_on_the_links_of_clients(proxy: Proxy) -> None
 
 def test_a_lost_response_leaves_the_record_and_a_row_that_says_so(proxy: Proxy) -> None:
     topic = create(proxy)
-    rule = HostKnobs(partial(proxy.control, 1)).fault_request(
-        action="lose_response", api_key=0, nth=2, client="loses-*"
-    )
+    rule = arm_request(partial(proxy.control, 1), action="lose_response", api_key=0, nth=2, client="loses-*")
     with raw(proxy, client_id="loses-one") as client:
         assert client.produce(topic, 0, ["a"]).base_offset == 0
         with pytest.raises(ConnectionError):
@@ -201,9 +201,7 @@ def test_a_lost_response_leaves_the_record_and_a_row_that_says_so(proxy: Proxy) 
 
 def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(proxy: Proxy) -> None:
     topic = create(proxy)
-    rule = HostKnobs(partial(proxy.control, 1)).fault_request(
-        action="refuse", api_key=0, error=NOT_ENOUGH_REPLICAS, nth=2, client="*"
-    )
+    rule = arm_request(partial(proxy.control, 1), action="refuse", api_key=0, error=NOT_ENOUGH_REPLICAS, nth=2)
     with raw(proxy) as client:
         request = partial(produce_request, topic, 0, acks=-1, timeout_ms=1000, version=9)
         asked = [client.send(ApiKey.PRODUCE, 9, request(values=[value])) for value in ("a", "b", "c")]

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from armed_requests import arm_request
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.harness.backends.knobs import HostKnobs, HostRule
+from harrow.faults.rule_kinds import ArmedRule
 from proxied_cluster import batch_rows, offset_rows, where
 from raw_kafka import RawKafka, fetch_request
 from served_requests import Served, served_by
@@ -35,9 +36,9 @@ def served(both: dict[str, Served], request: pytest.FixtureRequest) -> Iterator[
     found.call("responses.clear")
 
 
-def arm(served: Served, action: str, api: ApiKey, code: int = 0, **fields: Any) -> HostRule:
-    given: dict[str, Any] = {"nth": 1, "client": "raw", "error": int(code), **fields}
-    return HostKnobs(served.call).fault_request(action=action, api_key=int(api), **given)
+def arm(served: Served, action: str, api: ApiKey, code: int = 0, **fields: Any) -> ArmedRule:
+    given: dict[str, Any] = {"client": "raw", "error": int(code), **fields}
+    return arm_request(served.call, action=action, api_key=int(api), **given)
 
 
 def errors(response: Any) -> list[tuple[int, list[int]]]:

@@ -45,7 +45,7 @@ class Run:
 
     @property
     def rules(self) -> list[FakeRule]:
-        return [rule for broker in self.system.brokers.values() for rule in broker.rules]
+        return [rule for broker in self.system.brokers.values() for rule in broker.own_rules.armed]
 
     @property
     def problem(self) -> str:

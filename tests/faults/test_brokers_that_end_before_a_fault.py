@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fake_system import FakeSystem
 from harrow.faults import Nemesis, Schedule, ScheduledFault, all_brokers, rolling_restart
+from harrow.faults.controls import DEAD, PAUSED, RUNNING
 from harrow.faults.planning import RANDOM_FAULTS, drawn_fault
-from harrow.faults.system import DEAD, PAUSED, RUNNING
 
 LATEST_MS = 900_000
 

@@ -20,8 +20,9 @@ from harrow.faults import (
     stuck_consumer,
     terminate_program,
 )
+from harrow.faults.controls import DEAD, PAUSED, RUNNING
 from harrow.faults.planning import check_drawable, in_turn, random_schedule
-from harrow.faults.system import DEAD, PAUSED, RUNNING, take_snapshot
+from harrow.faults.system import take_snapshot
 
 
 def begun(system: FakeSystem, fault: Fault) -> Injection:
@@ -35,11 +36,11 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
 @pytest.mark.parametrize(
     ("fault", "asked"),
     [
-        (hijack_transactional_id("billing-1"), {"hijack": "billing-1"}),
-        (stuck_consumer("billing"), {"stuck": "billing"}),
+        (hijack_transactional_id("billing-1"), {"transactional_id": "billing-1"}),
+        (stuck_consumer("billing"), {"group": "billing"}),
         (
             rebalance_storm("billing", every_s=(0.2, 0.3)),
-            {"storm": "billing", "every_ms": (200, 300), "seed": 2337446730},
+            {"group": "billing", "every_ms": (200, 300), "seed": 2337446730},
         ),
     ],
     ids=str,
@@ -47,7 +48,7 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
 def test_a_client_begins_once_and_acts_until_it_is_healed(fault: Fault, asked: dict[str, Any]) -> None:
     system = FakeSystem()
     injection = begun(system, fault)
-    (client,) = system.clients
+    (client,) = system.own_clients.armed
     assert client.what == asked
     assert not fault.probe(system, injection).proved
     client.fire()
@@ -63,15 +64,15 @@ def test_clients_are_isolated_on_every_broker_and_on_one_that_starts_later() -> 
     system, fault = FakeSystem(), isolate_client("orders-*")
     system.brokers[3].kill()
     injection = begun(system, fault)
-    system.brokers[1].held_by_peer = {"client feed": 5, "client orders-1": 0}
+    system.brokers[1].own_links.held_by_peer = {"client feed": 5, "client orders-1": 0}
     found = fault.probe(system, injection)
     assert not found.proved  # the client is connected, and has sent nothing yet
     assert found.facts == {"held_bytes": {"client orders-1": 0}}
     system.brokers[3].start()
     fault.advance(system, injection, 10)
-    system.brokers[3].held_by_peer = {"client orders-2": 7}
+    system.brokers[3].own_links.held_by_peer = {"client orders-2": 7}
     assert fault.probe(system, injection).proved
-    rules = [rule for broker in system.brokers.values() for rule in broker.link_state.rules]
+    rules = [rule for broker in system.brokers.values() for rule in broker.own_links.state.rules]
     assert rules == [{"peers": "client orders-*", "direction": "both"}] * 3
     fault.heal(system, injection)
     fault.heal(system, injection)
@@ -82,7 +83,7 @@ def test_clients_are_isolated_on_every_broker_and_on_one_that_starts_later() -> 
 def test_a_pattern_without_a_client_names_those_that_are_connected() -> None:
     system, fault = FakeSystem(), isolate_client("ordres")
     injection = begun(system, fault)
-    system.brokers[1].held_by_peer = {"client orders": 5, "broker 2": 1}
+    system.brokers[1].own_links.held_by_peer = {"client orders": 5, "broker 2": 1}
     found = fault.probe(system, injection)
     assert not found.proved
     assert found.facts["clients"] == ("no client 'ordres' is connected; did you mean 'orders'?; connected: 'orders'")
@@ -91,16 +92,16 @@ def test_a_pattern_without_a_client_names_those_that_are_connected() -> None:
 def test_the_rule_of_another_fault_stays_when_a_client_is_released() -> None:
     system, fault = FakeSystem(), isolate_client("orders-*")
     injection = begun(system, fault)
-    system.brokers[1].block(["broker 2"], "both")
+    system.brokers[1].links.block(["broker 2"], "both")
     fault.heal(system, injection)
     assert fault.probe_healed(system, injection).proved
-    assert [rule["peers"] for rule in system.brokers[1].link_state.rules] == ["broker 2"]
+    assert [rule["peers"] for rule in system.brokers[1].own_links.state.rules] == ["broker 2"]
 
 
 def test_a_program_is_killed_when_its_request_is_held_and_started_again() -> None:
     system, fault = FakeSystem(), kill_program("billing", before="OffsetCommit", nth=3)
     injection = begun(system, fault)
-    rules = [rule for broker in system.brokers.values() for rule in broker.rules]
+    rules = [rule for broker in system.brokers.values() for rule in broker.own_rules.armed]
     assert [rule.what["action"] for rule in rules] == ["drop"] * 3
     fault.advance(system, injection, 10)
     assert system.billing.state == RUNNING

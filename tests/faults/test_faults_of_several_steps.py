@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -28,10 +29,11 @@ from harrow.faults import (
     unclean_election,
     zombie_controller,
 )
+from harrow.faults.controls import STARTING, DiskPowerLoss
 from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.faults.fault_rows import Row
 from harrow.faults.nemesis import TICK_MS, Nemesis
-from harrow.faults.system import STARTING, take_snapshot
+from harrow.faults.system import take_snapshot
 
 LATEST_MS = 400_000
 
@@ -252,12 +254,13 @@ def test_a_reassignment_that_is_refused_is_sent_again() -> None:
     refused: list[tuple[int, ...]] = []
     accept = run.system.reassign
 
-    def refuse_once(topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+    def refuse_once(moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
         if refused:
-            accept(topic, partition, replicas)
+            accept(moves)
+        [(_, _, replicas)] = moves
         refused.append(tuple(replicas))
 
-    run.system.reassign = refuse_once  # type: ignore[method-assign, assignment]
+    run.system.reassign = refuse_once  # type: ignore[method-assign]
     run.to_the_end()
     assert run.nemesis.problems == []
     assert refused[0] == refused[1]
@@ -324,7 +327,7 @@ def test_power_is_lost_at_each_crash_of_a_start() -> None:
     run = Run(fault)
     run.to_the_end()
     assert run.nemesis.problems == []
-    seeds = [seed for seed, _ in run.system.brokers[2].power_losses]
+    seeds = [cut.seed for cut in run.system.brokers[2].own_disk.changes if isinstance(cut, DiskPowerLoss)]
     assert len(set(seeds)) == 3
     assert run.system.brokers[2].incarnation == 4
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_system import FakeSystem
+from fake_system import FakeSystem, remove_part
 from harrow import faults
 from harrow.cluster.errors import ConfigError
 from harrow.faults import (
@@ -79,8 +79,9 @@ from harrow.faults import (
     wipe,
     zombie_controller,
 )
+from harrow.faults.controls import REGISTRY, DiskPowerLoss
 from harrow.faults.network_faults import LinkFault
-from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
+from harrow.faults.system import CAPABILITIES, System, check_capabilities, take_snapshot
 
 AT_ONCE: list[Fault] = [
     kill(leader("orders", 0)),
@@ -194,7 +195,7 @@ def fire(system: FakeSystem, fault: Fault) -> None:
     elif action == "stop":
         system.brokers[1].pause()
     else:
-        system.brokers[1].rules[0].fire()
+        system.brokers[1].own_rules.armed[0].fire()
 
 
 @pytest.mark.parametrize("fault", ALL, ids=str)
@@ -260,7 +261,7 @@ def test_a_broker_that_is_not_paused_yet_when_its_fault_is_healed_is_resumed(mon
 def test_rules_that_hold_no_bytes_prove_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
-        broker.link_state.held = broker.link_state.delayed = 0
+        broker.own_links.state.held = broker.own_links.state.delayed = 0
     fault = isolate(one)
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     fault.inject(system, injection)
@@ -271,7 +272,7 @@ def peers(system: FakeSystem, fault: Fault, seed: int = 3) -> list[str]:
     """The peers that the rules of broker 2 name."""
     injection = fault.resolve(take_snapshot(system), random.Random(seed))
     fault.inject(system, injection)
-    found = [rule["peers"] for rule in system.brokers[2].link_state.rules]
+    found = [rule["peers"] for rule in system.brokers[2].own_links.state.rules]
     fault.heal(system, injection)
     return found
 
@@ -296,19 +297,19 @@ def test_the_seed_draws_a_cuts_direction_and_a_slow_links_delay() -> None:
     for way in ways:
         injection = cut(2, direction=way).resolve(snapshot, random.Random(1))
         injection.fault.inject(system, injection)
-        assert {rule["direction"] for rule in system.brokers[2].link_state.rules} == {way}
+        assert {rule["direction"] for rule in system.brokers[2].own_links.state.rules} == {way}
         injection.fault.heal(system, injection)
     late = [slow_link(2).resolve(snapshot, random.Random(n)).details["delay_ms"] for n in range(40)]
     assert min(late) < 100 < 250 < max(late) <= 300
     injection = slow_link(2, delay_ms=70).resolve(snapshot, random.Random(1))
     injection.fault.inject(system, injection)
-    assert {rule["delay_ms"] for rule in system.brokers[2].link_state.rules} == {70}
+    assert {rule["delay_ms"] for rule in system.brokers[2].own_links.state.rules} == {70}
 
 
 def test_slow_link_without_traffic_proves_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
-        broker.link_state.held = broker.link_state.delayed = 0
+        broker.own_links.state.held = broker.own_links.state.delayed = 0
     injection = slow_link(one).resolve(take_snapshot(system), random.Random(3))
     injection.fault.inject(system, injection)
     assert not injection.fault.probe(system, injection).proved
@@ -336,14 +337,16 @@ def test_kill_pause_and_isolate_of_the_registry_are_the_faults_of_the_registry()
 @pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
 def test_a_cluster_on_zookeeper_lacks_the_registry_and_the_error_says_what_to_do(fault: Fault) -> None:
     system = FakeSystem()
-    system.capabilities -= {"registry"}
+    remove_part(system, System.registry)
     with pytest.raises(CapabilityError, match=r"leave zookeeper\.connect empty"):
         check_capabilities(system, fault, fault.capabilities())
 
 
 def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
     system = FakeSystem()
-    system.capabilities -= {"registry-links", "registry"}
+    remove_part(system, System.registry)
+    for broker in system.brokers.values():
+        broker.own_links.peers -= {REGISTRY}
     fault = isolate(leader("orders", 0))
     assert isinstance(fault, LinkFault)
     injection = fault.resolve(take_snapshot(system), random.Random(3))
@@ -450,7 +453,7 @@ def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
     drawn = [power_loss(2).resolve(snapshot, random.Random(seed)) for seed in (1, 1, 2)]
     assert drawn[0].details == drawn[1].details != drawn[2].details
     drawn[0].fault.inject(system, drawn[0])
-    assert system.brokers[2].power_losses == [(f"{drawn[0].details['seed']}/2", None)]
+    assert system.brokers[2].own_disk.changes == [DiskPowerLoss(seed=f"{drawn[0].details['seed']}/2")]
 
 
 @pytest.mark.parametrize(

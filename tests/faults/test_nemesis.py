@@ -37,6 +37,7 @@ from harrow.faults import (
     txn_coordinator,
 )
 from harrow.faults.bounds import EFFECT_TIMEOUT_MS, FIRST_TRAFFIC_TIMEOUT_MS, HEAL_TIMEOUT_MS
+from harrow.faults.controls import DiskPowerLoss
 from harrow.faults.nemesis import TICK_MS
 from harrow.faults.planning import in_turn
 from harrow.faults.targets import Target
@@ -172,7 +173,7 @@ def test_step_beyond_the_cap_is_skipped_with_the_reason() -> None:
 def test_a_fault_without_effect_fails_the_run_and_is_healed() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
-        broker.link_state.held = 0
+        broker.own_links.state.held = 0
     run = Run(system, schedule(isolate(one, seconds=SHORT))).turns()
     assert "had no effect" in run.nemesis.problems[0]
     assert run.now_ms > EFFECT_TIMEOUT_MS
@@ -183,7 +184,7 @@ def test_a_fault_without_effect_fails_the_run_and_is_healed() -> None:
 def test_a_cut_of_one_idle_link_may_pass_without_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
-        broker.link_state.held = 0
+        broker.own_links.state.held = 0
     plan = schedule(cut(one, seconds=0.5, peers="any"), required=False)
     run = Run(system, plan).turns()
     assert run.events == ["inject", "heal", "healed"]
@@ -199,7 +200,7 @@ def test_a_cut_of_one_idle_link_may_pass_without_effect() -> None:
 
 def test_lost_response_without_traffic_is_disarmed_and_reported() -> None:
     run = Run(FakeSystem(), schedule(lose_response("Produce"))).until("inject")
-    assert all(broker.rules for broker in run.system.brokers.values())
+    assert all(broker.own_rules.armed for broker in run.system.brokers.values())
     run.nemesis.stop()
     run.turns()
     assert "no effect" in run.nemesis.problems[0]
@@ -288,7 +289,7 @@ def test_a_fault_whose_probe_has_a_bug_is_healed() -> None:
     class Buggy(FakeSystem):
         def broker(self, node: int) -> FakeBroker:
             found = super().broker(node)
-            if node == 1 and found.link_state.rules and not found.actions:
+            if node == 1 and found.own_links.state.rules and not found.actions:
                 found.actions.append("seen")
                 raise RuntimeError("a bug")
             return found
@@ -344,7 +345,7 @@ def test_a_schedule_of_a_larger_cluster_is_refused_with_the_remedy() -> None:
 
 def test_a_missing_capability_is_named_before_anything_is_broken() -> None:
     system = FakeSystem()
-    system.capabilities -= {"power-loss"}
+    system.broker(1).own_disk.kinds -= {DiskPowerLoss}
     with pytest.raises(CapabilityError, match=r"power_loss\(one\) .*'power-loss'.*'fake'.*harrow\.power\.loss"):
         Nemesis(system, schedule(kill(one), power_loss(one)))
 
@@ -383,7 +384,7 @@ def test_start_deadline_of_a_broker_is_extended_while_the_registry_is_down() -> 
     system = FakeSystem()
 
     def start() -> None:
-        system.brokers[1].state = "running" if system.registry.state == "running" else "starting"
+        system.brokers[1].state = "running" if system.own_registry.state == "running" else "starting"
         system.brokers[1].incarnation = 2
 
     def look() -> Any:

@@ -14,6 +14,7 @@ import pytest
 from faults_under_traffic import run
 from harrow import Harrow, exhaust_connections, exhaust_descriptors, leader, limit_memory, throttle_cpu
 from harrow.cluster import Cluster
+from harrow.faults.rule_kinds import DescriptorRule
 from harrow.faults.system import take_snapshot
 from harrow.harness.backends.local import LocalSystem
 from harrow.harness.backends.strangers import is_served
@@ -57,7 +58,7 @@ def test_descriptors_that_are_free_below_the_limit_are_taken_by_strangers() -> N
         until(lambda: len(os.listdir(f"/proc/{cluster.brokers[1].pid}/fd")) > 9, "it accepts them")
         for connection in earlier:
             connection.close()
-        limit = broker.limit_descriptors()
+        limit = broker.rules.arm(DescriptorRule())
         until(lambda: limit.status().fired, lambda: f"no descriptor is free: {limit.status()}")
         limit.disarm()
         until(lambda: is_served(address), "it serves new connections")

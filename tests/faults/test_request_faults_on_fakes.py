@@ -21,8 +21,9 @@ from harrow.faults import (
 from harrow.faults.errors import ConfigError
 from harrow.faults.fault_kinds import fault_from_json
 from harrow.faults.request_faults import COUNT_IDLE_MS
+from harrow.faults.rule_kinds import REQUEST_ACTIONS
 from harrow.faults.schedule import Schedule
-from harrow.faults.system import REQUEST_ACTIONS, take_snapshot
+from harrow.faults.system import take_snapshot
 
 CHOICE: dict[str, Any] = {"nth": 2, "count": 3, "probability": 0.5, "client": "shop-*", "where": {"topic": "orders"}}
 EVERY: list[Any] = [lose_response, fail_response, refuse_request, lose_request, delay_request, duplicate_request]
@@ -39,7 +40,7 @@ def armed(fault: Fault, seed: int = 5) -> tuple[FakeSystem, Injection]:
 def test_every_fault_of_requests_arms_what_it_was_given(make: Any) -> None:
     fault: Fault = make("Produce", **CHOICE)
     system, injection = armed(fault)
-    (rule,) = system.brokers[1].rules
+    (rule,) = system.brokers[1].own_rules.armed
     assert {name: rule.what[name] for name in CHOICE} == CHOICE
     assert rule.what["seed"] == injection.details["seed"]
     assert rule.what["action"] in REQUEST_ACTIONS
@@ -74,7 +75,7 @@ def test_a_fault_without_probability_draws_nothing_so_that_earlier_schedules_sta
 def test_a_fault_of_several_requests_ends_when_one_broker_has_acted_so_often() -> None:
     fault = lose_request("Produce", count=3)
     system, injection = armed(fault)
-    rule = system.brokers[2].rules[0]
+    rule = system.brokers[2].own_rules.armed[0]
     rule.fired = 1
     fault.advance(system, injection, 1_000)
     assert fault.probe(system, injection).proved
@@ -87,7 +88,7 @@ def test_a_fault_of_several_requests_ends_when_one_broker_has_acted_so_often() -
 def test_a_fault_of_several_requests_ends_when_no_request_comes_any_more() -> None:
     fault = lose_request("Produce", count=3)
     system, injection = armed(fault)
-    system.brokers[2].rules[0].fired = 1
+    system.brokers[2].own_rules.armed[0].fired = 1
     fault.advance(system, injection, 1_000)
     fault.advance(system, injection, 1_000 + COUNT_IDLE_MS)
     assert not fault.is_done(injection)
@@ -124,7 +125,7 @@ def test_a_schedule_of_an_earlier_version_loads(recorded: dict[str, Any]) -> Non
 def test_an_error_that_kafka_never_gives_is_injected_for_the_stubborn() -> None:
     fault = refuse_request("Fetch", "NOT_COORDINATOR", any_error=True)
     system, _ = armed(fault)
-    assert system.brokers[1].rules[0].what["error"] == 16
+    assert system.brokers[1].own_rules.armed[0].what["error"] == 16
     assert fault_from_json(fault.to_json()) == fault
 
 

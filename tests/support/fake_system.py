@@ -6,25 +6,52 @@ Actions take effect at once, unless a test says otherwise: `start_fails` (so man
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.view import ClusterView, PartitionView
-from harrow.faults.system import (
-    CAPABILITIES,
+from harrow.faults.controls import (
+    BROKERS,
+    CLIENTS,
     DEAD,
     PAUSED,
+    REGISTRY,
     RUNNING,
     STARTING,
-    HasTraffic,
-    LinkControl,
+    DiskChange,
+    DiskPowerLoss,
+    EmptyFolders,
+    FileDamage,
     LinkStatus,
+    Part,
+    PartialPowerLoss,
     ProcessStatus,
-    ProgramControl,
-    RuleStatus,
 )
+from harrow.faults.rule_kinds import (
+    ClockRule,
+    ConnectionRule,
+    DescriptorRule,
+    DiskRule,
+    FailpointRule,
+    HijackRule,
+    LateDiskRule,
+    MemoryRule,
+    RebalanceRule,
+    RequestRule,
+    Rule,
+    RuleStatus,
+    SlowDiskRule,
+    StartFailpointRule,
+    StuckMemberRule,
+)
+from harrow.faults.system import Broker, HasTraffic, System
+
+
+def remove_part(owner: object, part: Part[Any]) -> None:
+    """Let a system or a broker be one whose backend does not have this part."""
+    del vars(owner)[part.name]
 
 
 class FakeProcess:
@@ -118,157 +145,167 @@ class FakeProgram(FakeProcess):
         return "exit code 7; last output: boom"
 
 
-class FakeBroker(FakeProcess):
-    """A broker that is nothing but its state."""
+class FakeLinkControl:
+    """The links of a fake broker, or of a fake dependency."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.power_losses: list[tuple[str, float | None]] = []
-        self.wipes = 0
-        self.reaches_places = True
-        """Whether a start reaches the failpoint that is armed for it."""
-        self.link_state = FakeLinks()
-        self.rules: list[FakeRule] = []
-        self.damages: list[tuple[str, str, str]] = []
+    peers = frozenset({BROKERS, REGISTRY, CLIENTS})
+
+    def __init__(self, actions: list[str], asked: Callable[[], None] = lambda: None) -> None:
+        self.state = FakeLinks()
         self.held_by_peer: dict[str, int] = {}
-
-    def forget(self) -> None:
-        self.rules.clear()
-        self.link_state.rules.clear()
-
-    def _asked(self) -> None:
-        if self.state != RUNNING:
-            raise ClusterError(f"the broker is {self.state} and does not respond")
-
-    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
-        self.state = DEAD
-        self.power_losses.append((seed, kept_fraction))
-
-    def power_lost(self) -> Mapping[str, int] | None:
-        return {"lost_bytes": 7} if self.power_losses else None
-
-    def wipe(self) -> None:
-        self.state = DEAD
-        self.wipes += 1
-
-    def wiped(self) -> int | None:
-        return 3 if self.wipes else None
+        self._actions = actions
+        self._asked = asked
 
     def block(self, peers: Sequence[str], direction: str) -> None:
         self._asked()
-        self.link_state.rules += [{"peers": peer, "direction": direction} for peer in peers]
+        self.state.rules += [{"peers": peer, "direction": direction} for peer in peers]
 
     def slow(self, peers: Sequence[str], delay_ms: int) -> None:
         self._asked()
-        self.link_state.rules += [{"peers": peer, "delay_ms": delay_ms} for peer in peers]
+        self.state.rules += [{"peers": peer, "delay_ms": delay_ms} for peer in peers]
 
     def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
         self._asked()
-        self.link_state.rules += [{"peers": peer, "bytes_per_s": bytes_per_s} for peer in peers]
+        self.state.rules += [{"peers": peer, "bytes_per_s": bytes_per_s} for peer in peers]
 
-    def heal_links(self, mode: str, peers: Sequence[str] | None = None) -> None:
+    def heal(self, mode: str, peers: Sequence[str] | None = None) -> None:
         self._asked()
-        self.actions.append(f"heal links: {mode}")
-        kept = self.link_state.rules if peers is not None else []
-        self.link_state.rules[:] = [rule for rule in kept if rule.get("peers") not in (peers or ())]
+        self._actions.append(f"heal links: {mode}")
+        kept = self.state.rules if peers is not None else []
+        self.state.rules[:] = [rule for rule in kept if rule.get("peers") not in (peers or ())]
 
-    def reset_links(self, peers: Sequence[str]) -> int:
+    def reset(self, peers: Sequence[str]) -> int:
         self._asked()
-        self.actions.append(f"reset {', '.join(peers)}")
-        return self.link_state.open
+        self._actions.append(f"reset {', '.join(peers)}")
+        return self.state.open
 
-    def freeze_links(self, peers: Sequence[str]) -> int:
+    def freeze(self, peers: Sequence[str]) -> int:
         self._asked()
-        self.link_state.rules += [{"frozen": peer} for peer in peers]
-        return self.link_state.open
+        self.state.rules += [{"frozen": peer} for peer in peers]
+        return self.state.open
 
-    def links(self) -> LinkStatus:
+    def status(self) -> LinkStatus:
         self._asked()
-        rules = self.link_state.rules
+        rules = self.state.rules
         slow = any("delay_ms" in rule or "bytes_per_s" in rule for rule in rules)
         return LinkStatus(
             rules=len(rules),
-            held=0 if slow else self.link_state.held * len(rules),
-            delayed=self.link_state.delayed if slow else 0,
+            held=0 if slow else self.state.held * len(rules),
+            delayed=self.state.delayed if slow else 0,
             facts={"rules": list(rules)},
             held_by_peer=self.held_by_peer,
             patterns=tuple(rule["peers"] for rule in rules if "peers" in rule),
         )
 
-    def _arm(self, **what: Any) -> FakeRule:
-        self._asked()
-        self.rules.append(FakeRule(what=what))
-        return self.rules[-1]
 
-    def fault_request(
-        self,
-        *,
-        action: str,
-        api_key: int,
-        nth: int,
-        client: str,
-        error: int = 0,
-        delay_ms: int = 0,
-        count: int = 1,
-        probability: float = 1.0,
-        seed: int = 0,
-        where: Mapping[str, Any] | None = None,
-    ) -> FakeRule:
-        return self._arm(
-            action=action,
-            api_key=api_key,
-            nth=nth,
-            client=client,
-            error=error,
-            delay_ms=delay_ms,
-            count=count,
-            probability=probability,
-            seed=seed,
-            where=where,
-        )
+class FakeDisk:
+    """The disk of a fake broker: each change is made at once."""
 
-    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
-        return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)
+    kinds: frozenset[type[DiskChange]] = frozenset({DiskPowerLoss, PartialPowerLoss, EmptyFolders, FileDamage})
 
-    def start_armed(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
-        self.start()
-        rule = FakeRule(what={"name": name, "action": action, "nth": nth, "delay_ms": delay_ms}, fired=0)
-        self.rules.append(rule)
-        if self.reaches_places:
-            rule.fired, rule.armed = 1, False
-            self.state = {"crash": DEAD, "error": DEAD, "stop": PAUSED}.get(action, self.state)
-        return rule
+    def __init__(self, process: FakeProcess) -> None:
+        self._process = process
+        self.changes: list[DiskChange] = []
 
-    def fail_disk(self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int) -> FakeRule:
-        return self._arm(operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms)
-
-    def damage_disk(self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool) -> None:
-        end = self.terminate if clean else self.kill
+    def end_with(self, change: DiskChange, *, clean: bool = False) -> None:
+        end = self._process.terminate if clean else self._process.kill
         end()
-        self.damages.append((damages[0], partitions[0], seed))
+        self.changes.append(change)
 
-    def disk_damaged(self) -> Mapping[str, Any] | None:
-        if not self.damages:
+    def changed(self, kind: type[DiskChange]) -> Mapping[str, Any] | None:
+        made = [change for change in self.changes if isinstance(change, kind)]
+        if not made:
             return None
-        return {"partition": self.damages[-1][1], "files": {"a file": self.damages[-1][0]}}
-
-    def limit_descriptors(self) -> FakeRule:
-        return self._arm(limit="descriptors")
-
-    def fill_connections(self, most: int) -> FakeRule:
-        return self._arm(most=most)
-
-    def limit_memory(self, spare_bytes: int) -> FakeRule:
-        return self._arm(limit="memory", spare_bytes=spare_bytes)
-
-    def set_clock(self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0) -> FakeRule:
-        return self._arm(kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
-
-    def slow_disk(self, delay_ms: int) -> FakeRule:
-        return self._arm(delay_ms=delay_ms)
+        match made[-1]:
+            case FileDamage(damages=damages, partitions=partitions):
+                return {"partition": partitions[0], "files": {"a file": damages[0]}}
+            case EmptyFolders():
+                return {"removed_files": 3}
+            case _:
+                return {"lost_bytes": 7}
 
 
-class FakeSystem:
+KINDS: tuple[type[Rule], ...] = (
+    ClockRule,
+    ConnectionRule,
+    DescriptorRule,
+    DiskRule,
+    FailpointRule,
+    HijackRule,
+    LateDiskRule,
+    MemoryRule,
+    RebalanceRule,
+    RequestRule,
+    SlowDiskRule,
+    StartFailpointRule,
+    StuckMemberRule,
+)
+
+
+class FakeRules:
+    """What arms rules in a fake broker, or clients beside it: every kind, to be fired by the test."""
+
+    kinds = frozenset(KINDS)
+
+    def __init__(self, arm_in: Callable[[Rule], None] = lambda rule: None) -> None:
+        self.armed: list[FakeRule] = []
+        self._arm_in = arm_in
+
+    def arm(self, rule: Rule) -> FakeRule:
+        self._arm_in(rule)
+        self.armed.append(FakeRule(what=asdict(rule)))
+        return self.armed[-1]
+
+
+class FakeBroker(FakeProcess, Broker):
+    """A broker that is nothing but its state."""
+
+    def __init__(self, node: int = 1) -> None:
+        FakeProcess.__init__(self)
+        Broker.__init__(self, node)
+        self.reaches_places = True
+        """Whether a start reaches the failpoint that is armed for it."""
+        self.process = self
+        self.links = self.own_links = FakeLinkControl(self.actions, self._asked)
+        self.disk = self.own_disk = FakeDisk(self)
+        self.rules = self.own_rules = FakeBrokerRules(self)
+
+    def forget(self) -> None:
+        self.own_rules.armed.clear()
+        self.own_links.state.rules.clear()
+
+    def _asked(self) -> None:
+        if self.state != RUNNING:
+            raise ClusterError(f"the broker is {self.state} and does not respond")
+
+    def status(self) -> ProcessStatus:
+        return FakeProcess.status(self)
+
+
+class FakeBrokerRules(FakeRules):
+    """Rules of a fake broker: it must run, unless it is to be started with an armed failpoint."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        super().__init__(self._check)
+        self._broker = broker
+
+    def _check(self, rule: Rule) -> None:
+        if not isinstance(rule, StartFailpointRule) and self._broker.state != RUNNING:
+            raise ClusterError(f"the broker is {self._broker.state} and does not respond")
+
+    def arm(self, rule: Rule) -> FakeRule:
+        if not isinstance(rule, StartFailpointRule):
+            return super().arm(rule)
+        self._broker.start()
+        armed = super().arm(rule)
+        if self._broker.reaches_places:
+            armed.fired, armed.armed = 1, False
+            states = {"crash": DEAD, "error": DEAD, "stop": PAUSED}
+            self._broker.state = states.get(rule.action, self._broker.state)
+        return armed
+
+
+class FakeSystem(System):
     """Three brokers; `orders` has three partitions, led by 1, 2, 3; broker 2 is the controller."""
 
     backend = "fake"
@@ -276,9 +313,13 @@ class FakeSystem:
     offsets_partitions = 50
 
     def __init__(self, brokers: int = 3) -> None:
-        self.brokers = {node: FakeBroker() for node in range(1, brokers + 1)}
-        self.registry = FakeProcess()
-        self.capabilities = frozenset(CAPABILITIES)
+        self.brokers = {node: FakeBroker(node) for node in range(1, brokers + 1)}
+        self.own_registry = FakeRegistry(self)
+        self.registry = self.own_registry
+        self.operator = self
+        self.membership = self
+        self.own_clients = FakeRules()
+        self.clients = self.own_clients
         self.names: dict[str, set[str]] = {}
         self.controller: int | None = 2
         self.controller_epoch = 1
@@ -288,10 +329,9 @@ class FakeSystem:
         self.traffic = True
         self.asked_for_traffic = 0
         self.billing = FakeProgram()
-        self.programs: Mapping[str, ProgramControl] = {"billing": self.billing}
-        self.store = FakeBroker()
-        self.dependencies: Mapping[str, LinkControl] = {"store": self.store}
-        self.clients: list[FakeRule] = []
+        self.programs = {"billing": self.billing}
+        self.store = FakeLinkControl([])
+        self.dependencies = {"store": self.store}
         nodes = self.nodes
         self.topics = {
             "orders": {
@@ -307,63 +347,37 @@ class FakeSystem:
     def broker(self, node: int) -> FakeBroker:
         return self.brokers[node]
 
-    def expire_session(self, node: int) -> int:
-        self.operations.append(("expire", node))
-        return 1
-
-    def depose_controller(self) -> None:
-        self.operations.append(("depose",))
-        self.controller_epoch += 1
-
-    def reassign_all(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
-        for topic, partition, replicas in moves:
-            self.reassign(topic, partition, replicas)
-
     def add_broker(self) -> int:
         node = max(self.brokers) + 1
-        self.brokers[node] = FakeBroker()
+        self.brokers[node] = FakeBroker(node)
         return node
 
     def remove_added_broker(self, node: int) -> None:
         self.operations.append(("remove", node))
         del self.brokers[node]
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        self.operations.append(("reassign", topic, partition, tuple(replicas)))
-        row = self.topics[topic][partition]
-        leader = row.leader if row.leader in replicas else replicas[0]
-        self.topics[topic][partition] = replace(
-            row, replicas=tuple(replicas), isr=tuple(sorted(replicas)), leader=leader
-        )
+    def reassign(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
+        for topic, partition, replicas in moves:
+            self.operations.append(("reassign", topic, partition, tuple(replicas)))
+            row = self.topics[topic][partition]
+            leader = row.leader if row.leader in replicas else replicas[0]
+            self.topics[topic][partition] = replace(
+                row, replicas=tuple(replicas), isr=tuple(sorted(replicas)), leader=leader
+            )
 
-    def elect_preferred_leader(self, topic: str, partition: int) -> None:
-        self.operations.append(("elect", topic, partition))
+    def elect(self, topic: str, partition: int, *, unclean: bool = False) -> None:
+        self.operations.append(("elect unclean" if unclean else "elect", topic, partition))
         row = self.topics[topic][partition]
-        self.topics[topic][partition] = replace(row, leader=row.replicas[0])
-
-    def elect_unclean_leader(self, topic: str, partition: int) -> None:
-        self.operations.append(("elect unclean", topic, partition))
-        row = self.topics[topic][partition]
+        if not unclean:
+            self.topics[topic][partition] = replace(row, leader=row.replicas[0])
+            return
         running = [node for node in row.replicas if self.brokers[node].state == RUNNING]
         if running and row.leader not in running:
             epoch = row.leader_epoch + 1
             self.topics[topic][partition] = replace(row, leader=running[0], isr=(running[0],), leader_epoch=epoch)
 
-    def _client(self, **what: Any) -> FakeRule:
-        self.clients.append(FakeRule(what=what))
-        return self.clients[-1]
-
-    def hijack_transactional_id(self, transactional_id: str) -> FakeRule:
-        return self._client(hijack=transactional_id)
-
-    def rebalance_group(self, group: str, *, every_ms: tuple[int, int], seed: int) -> FakeRule:
-        return self._client(storm=group, every_ms=every_ms, seed=seed)
-
-    def join_group(self, group: str) -> FakeRule:
-        return self._client(stuck=group)
-
     def describe(self) -> ClusterView:
-        if self.registry.state != RUNNING:
+        if self.own_registry.state != RUNNING:
             raise ClusterError("the registry does not respond")
         return ClusterView(
             live=frozenset(
@@ -386,9 +400,25 @@ class FakeSystem:
 
     def undisturbed(self) -> bool:
         """Whether nothing is left of any fault."""
-        everything = (*self.brokers.values(), self.registry, self.billing)
+        everything = (*self.brokers.values(), self.own_registry, self.billing)
         running = all(process.state == RUNNING for process in everything)
-        rules = any(broker.link_state.rules for broker in self.brokers.values())
-        armed = any(rule.armed for broker in self.brokers.values() for rule in broker.rules)
-        clients = any(client.armed for client in self.clients)
+        rules = any(broker.own_links.state.rules for broker in self.brokers.values())
+        armed = any(rule.armed for broker in self.brokers.values() for rule in broker.own_rules.armed)
+        clients = any(client.armed for client in self.own_clients.armed)
         return running and not rules and not armed and not clients
+
+
+class FakeRegistry(FakeProcess):
+    """The registry of a fake system."""
+
+    def __init__(self, system: FakeSystem) -> None:
+        super().__init__()
+        self._system = system
+
+    def expire_session(self, node: int) -> int:
+        self._system.operations.append(("expire", node))
+        return 1
+
+    def depose_controller(self) -> None:
+        self._system.operations.append(("depose",))
+        self._system.controller_epoch += 1

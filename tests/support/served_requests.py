@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from armed_requests import arm_request
 from harrow.cluster.host.tap import PRODUCED
-from harrow.harness.backends.knobs import HostKnobs, HostRule
+from harrow.faults.rule_kinds import ArmedRule
 from proxied_cluster import batch_rows, proxied_cluster, where
 from raw_kafka import RawKafka
 from waiting import until
@@ -38,9 +39,8 @@ class Served(NamedTuple):
             until(lambda: not client.list_offset(name, 0, -1).error_code, f"{name} on broker 1")
         return name
 
-    def arm(self, action: str, *, client: str = "raw", **fields: Any) -> HostRule:
-        knobs = HostKnobs(self.call)
-        return knobs.fault_request(action=action, api_key=0, nth=1, client=client, **fields)
+    def arm(self, action: str, *, client: str = "raw", **fields: Any) -> ArmedRule:
+        return arm_request(self.call, action=action, api_key=0, client=client, **fields)
 
     def rows(self, topic: str) -> list[tuple[int, int]]:
         """Base offset and flags of what the tap has of produced batches."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_system import FakeSystem
 from harrow.faults import BackgroundNemesis, Schedule, ScheduledFault, broker, pause
-from harrow.faults.system import RUNNING
+from harrow.faults.controls import RUNNING
 from harrow.harness.chaos.blocks import Chaos
 from harrow.harness.errors import ProgramDiedError
 from harrow.harness.verdict.endings import VerdictsOfFailures

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
+from harrow.faults.controls import BROKERS, CLIENTS
+
+from ...requests.operator import Operator
 from ..choice import APACHE
-from ..fault_clients import BESIDE_BROKERS
-from ..foreign_system import ForeignBroker, ForeignSystem
+from ..foreign_system import PASSING, ForeignBroker, ForeignSystem
 from ..local import LocalProcess
-from ..strangers import StrangerConnections
-from .kafka_cluster import NO_REGISTRY, KafkaCluster
+from .kafka_cluster import KafkaCluster
 
-CAPABILITIES = frozenset(
-    {"process", "pause", "connections", "client-links", "half-open", "responses", "reassignments"} | BESIDE_BROKERS
-)
+CAPABILITIES = PASSING | {"process", "reassignments"}
+"""What `harrow backends` says without a cluster."""
 RELAYED = frozenset({"links"})
-"""Where the links between the nodes pass the proxy."""
-
-
-class KafkaBroker(LocalProcess, ForeignBroker):
-    """One node's process, and what the proxy does before it."""
-
-    def __init__(self, cluster: KafkaCluster, node: int) -> None:
-        LocalProcess.__init__(self, cluster.brokers[node])
-        ForeignBroker.__init__(self, lambda op, **fields: cluster.control(node, op, **fields))
-        self._address = cluster.brokers[node].address
-
-    def fill_connections(self, most: int) -> StrangerConnections:
-        """Connect to it until it serves no further connection."""
-        return StrangerConnections(self._address, most)
+"""The same, where the links between the nodes pass the proxy."""
 
 
 class KafkaSystem(ForeignSystem):
     """A `KafkaCluster` as the fault layer's `System`."""
 
     def __init__(self, cluster: KafkaCluster, backend: str = APACHE) -> None:
-        ForeignSystem.__init__(self, cluster, NO_REGISTRY)
+        ForeignSystem.__init__(self, cluster)
         self.backend = backend
-        self.capabilities = CAPABILITIES | (RELAYED if cluster.relayed else frozenset[str]())
-        self._brokers = {node: KafkaBroker(cluster, node) for node in cluster.brokers}
+        self.operator = Operator(lambda: cluster.bootstrap_servers)
+        self._brokers = {node: _broker(cluster, node) for node in cluster.brokers}
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """Every broker's node id."""
         return tuple(sorted(self._brokers))
 
-    def broker(self, node: int) -> KafkaBroker:
+    def broker(self, node: int) -> ForeignBroker:
         """Return one broker."""
         return self._brokers[node]
+
+
+def _broker(cluster: KafkaCluster, node: int) -> ForeignBroker:
+    peers = frozenset({BROKERS, CLIENTS} if cluster.relayed else {CLIENTS})
+    managed = cluster.brokers[node]
+    broker = ForeignBroker(node, lambda op, **fields: cluster.control(node, op, **fields), managed.address, peers)
+    broker.process = LocalProcess(managed)
+    return broker

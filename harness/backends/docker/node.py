@@ -21,7 +21,7 @@ from harrow.cluster.broker_folder import STDOUT
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from harrow.cluster.managed import START_TIMEOUT_S, STOP_TIMEOUT_S
-from harrow.faults.system import DEAD, PAUSED, RUNNING, STARTING
+from harrow.faults.controls import DEAD, PAUSED, RUNNING, STARTING
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

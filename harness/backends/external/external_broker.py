@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harrow.cluster.listeners import Address
 from harrow.cluster.managed import START_TIMEOUT_S, STOP_TIMEOUT_S
+from harrow.faults.controls import DEAD, RUNNING
 from harrow.faults.errors import CapabilityError
-from harrow.faults.system import DEAD, RUNNING
 
 
 class ExternalBroker:

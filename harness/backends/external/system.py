@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
-from harrow.faults.system import RUNNING, ProcessStatus
+from harrow.faults.controls import CLIENTS, RUNNING, ProcessStatus
 
 from ..choice import EXTERNAL
-from ..fault_clients import BESIDE_BROKERS
-from ..foreign_system import ForeignBroker, ForeignSystem
-from ..strangers import StrangerConnections
-from .external_cluster import NO_REGISTRY, ExternalCluster
+from ..foreign_system import PASSING, ForeignBroker, ForeignSystem
+from .external_cluster import ExternalCluster
 
-CAPABILITIES = frozenset({"connections", "client-links", "half-open", "responses"}) | BESIDE_BROKERS
+CAPABILITIES = PASSING
+"""What `harrow backends` says without a cluster."""
 
 
 class ExternalBrokerControl(ForeignBroker):
     """What the proxy does before one broker."""
 
     def __init__(self, cluster: ExternalCluster, node: int) -> None:
-        super().__init__(lambda op, **fields: cluster.control(node, op, **fields))
         self._broker = cluster.brokers[node]
+        super().__init__(
+            node,
+            lambda op, **fields: cluster.control(node, op, **fields),
+            self._broker.address,
+            frozenset({CLIENTS}),
+        )
 
     def status(self) -> ProcessStatus:
         """Running: faults act on the proxy, which lives. Which brokers are dead is in the view of the cluster."""
         return ProcessStatus(state=RUNNING, incarnation=self._broker.incarnations)
-
-    def fill_connections(self, most: int) -> StrangerConnections:
-        """Connect to it until it serves no further connection."""
-        return StrangerConnections(self._broker.address, most)
-
-    def kill(self) -> None:
-        """Harrow cannot."""
-        self._broker.kill()
-
-    def terminate(self) -> None:
-        """Harrow cannot."""
-        self._broker.terminate()
-
-    def pause(self) -> None:
-        """Harrow cannot."""
-        self._broker.pause()
-
-    def resume(self) -> None:
-        """Harrow cannot."""
-        self._broker.resume()
-
-    def start(self) -> None:
-        """Harrow cannot."""
-        self._broker.start()
 
 
 class ExternalSystem(ForeignSystem):
     """An `ExternalCluster` as the fault layer's `System`."""
 
     backend = EXTERNAL
-    capabilities = CAPABILITIES
 
     def __init__(self, cluster: ExternalCluster) -> None:
-        ForeignSystem.__init__(self, cluster, NO_REGISTRY)
+        ForeignSystem.__init__(self, cluster)
         self._cluster = cluster
         self._brokers: dict[int, ExternalBrokerControl] = {}
 

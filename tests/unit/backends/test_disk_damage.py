@@ -12,8 +12,9 @@ from harrow.cluster.storage import Origin
 from harrow.cluster.storage.checkpoints import OffsetCheckpoint
 from harrow.cluster.storage.files import RECOVERY_POINTS, offset_of
 from harrow.cluster.wire.batches import build_batch
+from harrow.faults.controls import FileDamage
 from harrow.faults.damage_faults import DAMAGES, OF_CHECKPOINTS, OF_RECORDS
-from harrow.harness.backends.disk_damage import ACTS, PendingDamage, damaged
+from harrow.harness.backends.disk_damage import ACTS, damaged
 from log_damage import NOW, TOPIC
 from storage_host import StorageHost
 
@@ -48,7 +49,9 @@ def contents(data: Path) -> dict[str, bytes]:
 
 def damage(data: Path, *damages: str, seed: str = "1") -> dict[str, str]:
     """The files that were damaged, relative to the data folder."""
-    done = damaged(RealDisk(DiskFaults()), [str(data)], damages=damages, partitions=["orders-0"], seed=seed)
+    done = damaged(
+        RealDisk(DiskFaults()), [str(data)], FileDamage(damages=damages, partitions=("orders-0",), seed=seed)
+    )
     return {str(Path(path).relative_to(data)): what for path, what in done["files"].items()}
 
 
@@ -112,23 +115,3 @@ def test_a_bit_flips_in_a_batch_at_or_above_the_recovery_point(tmp_path: Path) -
         assert flipped.bit_count() == 1
         assert what == f"bit {flipped.bit_length() - 1} of byte {at}"
         (data / path).write_bytes(old)
-
-
-def test_planned_damage_is_done_once_and_not_before_the_process_is_dead(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    before = killed_log(data)
-    pending = PendingDamage()
-
-    def look(is_dead: bool) -> object:
-        return pending.look(is_dead, lambda: RealDisk(DiskFaults()), lambda: [str(data)])
-
-    assert look(True) is None
-    pending.plan(["missing-index"], ["orders-0"], "1")
-    assert look(False) is None
-    assert contents(data) == before
-    done = look(True)
-    assert done is not None
-    after = contents(data)
-    assert after != before
-    assert look(True) == done
-    assert contents(data) == after
