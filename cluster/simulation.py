@@ -74,13 +74,13 @@ class SimulatedProcess:
     def begin(self, failpoints: Sequence[Mapping[str, object]] = ()) -> None:
         """Start it; it serves some virtual milliseconds later. No-op while it is alive.
 
-        `failpoints`: rows with the fields of `failpoint.arm`, armed before any code of the process runs.
+        `failpoints`: rows with the fields of such a rule, armed before any code of the process runs.
         """
         if self.machine.alive:
             return
         host = self.machine.boot()
         for fields in failpoints:
-            host.control.call("failpoint.arm", **fields)
+            host.control.call("rules.add", kind="failpoint", **fields)
         host.tasks.spawn(self._main(host), name="main")
 
     async def _main(self, host: SimHost) -> None:

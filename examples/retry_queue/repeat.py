@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 TESTS = Path(__file__).parent / "tests"
@@ -51,7 +52,7 @@ class Repetition:
         table = Table("test", "passed")
         for name in sorted({*self.runs, *self.skipped}):
             passed = f"{self.runs[name] - self.failures[name]} of {self.runs[name]}"
-            table.add_row(name, f"{self.skipped[name]} skipped" if self.skipped[name] else passed)
+            table.add_row(escape(name), f"{self.skipped[name]} skipped" if self.skipped[name] else passed)
         return table
 
 

@@ -24,12 +24,9 @@ from harrow.faults.rule_kinds import (
 )
 
 Fields = dict[str, Any]
-RESPONSE_OPERATIONS = {
-    "lose_response": "responses.lose",
-    "hold_response": "responses.hold",
-    "fail_response": "responses.fail",
-}
-"""The control operations of faults of responses; every other fault of a request is `requests.` and its action."""
+FAILPOINT = "failpoint"
+RESPONSE_ACTIONS = {"lose_response": "lose", "hold_response": "hold", "fail_response": "fail"}
+"""What the host calls the actions of faults of responses; every other action is one of requests, of the same name."""
 
 
 class Call(Protocol):
@@ -49,26 +46,23 @@ def _held_by_peer(links: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 class HostRule:
-    """An armed rule of a host: found by its id (or name) among the rows that an operation reports."""
+    """An armed rule of a host, among those of its kind."""
 
-    def __init__(
-        self, rows: Callable[[], Sequence[Mapping[str, Any]]], key: tuple[str, object], disarm: Callable[[], object]
-    ) -> None:
-        self._rows = rows
-        self._key = key
-        self._disarm = disarm
+    def __init__(self, call: Call, kind: str, rule_id: int | str) -> None:
+        self._call = call
+        self._kind = kind
+        self._id = rule_id
 
     def status(self) -> RuleStatus:
         """Return whether the rule is armed and what it did; a rule that the host does not have did nothing."""
-        name, value = self._key
-        for row in self._rows():
-            if row.get(name) == value:
-                return RuleStatus(armed=bool(row.get("armed")), fired=int(row.get("fired", 0)), facts=dict(row))
+        for row in self._call("rules.list", kind=self._kind)["rules"]:
+            if row["id"] == self._id:
+                return RuleStatus(armed=bool(row["armed"]), fired=int(row["fired"]), facts=dict(row))
         return RuleStatus(armed=False, fired=0)
 
     def disarm(self) -> None:
         """Disarm the rule."""
-        self._disarm()
+        self._call("rules.remove", kind=self._kind, id=self._id)
 
 
 class RuleGroup:
@@ -161,21 +155,16 @@ class RuleTable:
 def host_arms(call: Call) -> dict[type[Rule], Arm]:
     """Return what the host of a Harrow broker arms."""
 
-    def arm_disk(rule: DiskRule) -> HostRule:
-        armed = call("disk.fail", **{"delay_ms": 0, **asdict(rule)})["id"]
-        return HostRule(lambda: call("disk.faults")["rules"], ("id", armed), lambda: call("disk.clear", id=armed))
-
     def arm_clock(rule: ClockRule) -> HostRule:
-        armed = call("clock.set", **asdict(rule))["id"]
-        return HostRule(lambda: call("clock")["rules"], ("id", armed), lambda: call("clock.clear"))
+        fields = asdict(rule)
+        return _armed(call, "clock", error=fields.pop("kind"), **fields)
 
-    def arm_failpoint(rule: FailpointRule) -> HostRule:
-        call("failpoint.arm", **asdict(rule))
-        return failpoint_handle(call, rule.name)
+    def arm_disk(rule: DiskRule) -> HostRule:
+        return _armed(call, "disk", **asdict(rule))
 
     return {
         **request_arms(call),
-        FailpointRule: arm_failpoint,
+        FailpointRule: lambda rule: _armed(call, FAILPOINT, **asdict(rule)),
         ClockRule: arm_clock,
         DiskRule: arm_disk,
         LateDiskRule: arm_disk,
@@ -186,18 +175,16 @@ def request_arms(call: Call) -> dict[type[Rule], Arm]:
     """Return what the host of a broker, or the proxy in front of one, does with single requests."""
 
     def arm_request(rule: RequestRule) -> HostRule:
-        fields = asdict(rule)
-        action = fields.pop("action")
-        operation = RESPONSE_OPERATIONS.get(action, f"requests.{action}")
-        armed = call(operation, **fields)["id"]
-        group = operation.partition(".")[0]
-        return HostRule(lambda: call(group)["rules"], ("id", armed), lambda: call(f"{group}.clear", id=armed))
+        kind = "response" if rule.action in RESPONSE_ACTIONS else "request"
+        return _armed(call, kind, **(asdict(rule) | {"action": RESPONSE_ACTIONS.get(rule.action, rule.action)}))
 
     return {RequestRule: arm_request}
 
 
+def _armed(call: Call, kind: str, **fields: object) -> HostRule:
+    return HostRule(call, kind, call("rules.add", kind=kind, **fields)["id"])
+
+
 def failpoint_handle(call: Call, name: str) -> HostRule:
     """Return the handle of a failpoint that is armed."""
-    return HostRule(
-        lambda: call("failpoints")["failpoints"], ("name", name), lambda: call("failpoint.disarm", name=name)
-    )
+    return HostRule(call, FAILPOINT, name)

@@ -115,7 +115,7 @@ def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failp
     config = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
     topic = make_topic(single, config, 1)
     broker = single.brokers[1]
-    single.control(1, "failpoint.arm", name=failpoint, action="crash", nth=2)
+    single.control(1, "rules.add", kind="failpoint", name=failpoint, action="crash", nth=2)
     pairs = [(f"key-{n % 7}", f"value {n} " + "x" * 50) for n in range(400)]
 
     def die_and_come_back() -> None:

@@ -47,8 +47,8 @@ def proxy(both: tuple[Cluster, Proxy]) -> Iterator[Proxy]:
     yield both[1]
     for node in both[1].upstreams:
         both[1].control(node, "links.heal", mode="deliver")
-        both[1].control(node, "requests.clear")
-        both[1].control(node, "responses.clear")
+        both[1].control(node, "rules.remove", kind="request")
+        both[1].control(node, "rules.remove", kind="response")
 
 
 def create(proxy: Proxy, node: int = 1) -> str:
@@ -217,17 +217,18 @@ def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(prox
 
 
 @pytest.mark.parametrize(
-    ("op", "fields", "reason"),
+    ("action", "fields", "reason"),
     [
-        ("requests.delay", {"api_key": 0, "delay_ms": 0}, "delay_ms=0"),
-        ("requests.lose", {}, "api_key"),
-        ("requests.refuse", {"api_key": 0, "error": 9999}, "error=9999"),
-        ("requests.duplicate", {"api_key": 0, "nth": 0}, "nth=0"),
+        ("delay", {"api_key": 0, "delay_ms": 0}, "delay_ms=0"),
+        ("lose", {}, "api_key"),
+        ("refuse", {"api_key": 0, "error": 9999}, "error=9999"),
+        ("duplicate", {"api_key": 0, "nth": 0}, "nth=0"),
+        ("loose", {"api_key": 0}, "action='loose' of a request: expected one of refuse, lose"),
     ],
 )
-def test_a_fault_that_cannot_be_used_is_refused(proxy: Proxy, op: str, fields: dict[str, Any], reason: str) -> None:
+def test_a_fault_that_cannot_be_used_is_refused(proxy: Proxy, action: str, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ClusterError, match=reason):
-        proxy.control(1, op, **fields)
+        proxy.control(1, "rules.add", kind="request", action=action, **fields)
 
 
 def test_the_peer_of_a_link_is_the_client_as_at_a_broker(proxy: Proxy) -> None:

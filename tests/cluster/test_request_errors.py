@@ -32,8 +32,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]
 def served(both: dict[str, Served], request: pytest.FixtureRequest) -> Iterator[Served]:
     found = both[request.param]
     yield found
-    found.call("requests.clear")
-    found.call("responses.clear")
+    found.call("rules.remove", kind="request")
+    found.call("rules.remove", kind="response")
 
 
 def arm(served: Served, action: str, api: ApiKey, code: int = 0, **fields: Any) -> ArmedRule:

@@ -28,7 +28,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]
 def served(both: dict[str, Served], request: pytest.FixtureRequest) -> Iterator[Served]:
     found = both[request.param]
     yield found
-    found.call("requests.clear")
+    found.call("rules.remove", kind="request")
 
 
 def test_a_lost_request_has_no_effect_and_its_connection_is_reset(served: Served) -> None:
@@ -127,6 +127,6 @@ def test_a_client_that_leaves_while_its_request_is_late_harms_nothing(served: Se
     served.arm("delay", delay_ms=DELAY_MS)
     with served.raw() as client:
         client.send(ApiKey.PRODUCE, 9, APPEND(topic, 0, values=["late"]))
-        until(lambda: not served.call("requests")["rules"][-1]["armed"], "the request has arrived")
+        until(lambda: not served.call("rules.list", kind="request")["rules"][-1]["armed"], "the request has arrived")
     with served.raw() as client:
         assert client.produce(topic, 0, ["of another connection"]).base_offset >= 0

@@ -66,7 +66,7 @@ def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(warm: Harrow
         assert client.stdin is not None
         assert client.stdout is not None
         assert client.stdout.readline() == "ready\n"
-        warm.cluster.control(node, "failpoint.arm", name=step, action="stop", nth=1)
+        warm.cluster.control(node, "rules.add", kind="failpoint", name=step, action="stop", nth=1)
         client.stdin.write("\n")
         client.stdin.flush()
         until(lambda: broker.state == "paused", f"broker {node} stands at {step}")

@@ -84,7 +84,7 @@ def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step:
     with consumer_of(servers, job.group) as consumer:
         if not step.endswith("-init"):
             producer.init_transactions(TIMEOUT_S)
-        warm.cluster.control(node, "failpoint.arm", name=step, action="crash", nth=1)
+        warm.cluster.control(node, "rules.add", kind="failpoint", name=step, action="crash", nth=1)
         if step.endswith("-init"):
             producer.init_transactions(60)
         crashed = warm.cluster.brokers[node]

@@ -203,7 +203,7 @@ def test_failing_data_folder_takes_only_its_partitions_offline() -> None:
             }
             bad = homes[0]
             assert set(homes.values()) == {"data", "data2"}
-            cluster.control(victim, "disk.fail", operation="sync", path=f"*/{bad}/*")
+            cluster.control(victim, "rules.add", kind="disk", operation="sync", path=f"*/{bad}/*")
 
             def settled() -> bool:
                 view = cluster.describe()
@@ -236,7 +236,7 @@ def test_the_only_folder_failing_ends_the_broker_and_leaders_move() -> None:
             traffic.await_more(50)
             victim = cluster.leader("orders", 0)
             assert victim is not None
-            cluster.control(victim, "disk.fail", operation="write", path="*/orders-0/*", nth=3)
+            cluster.control(victim, "rules.add", kind="disk", operation="write", path="*/orders-0/*", nth=3)
             cluster.brokers[victim].wait_dead(DEADLINE_S)
             traffic.await_more(50)
             cluster.brokers[victim].start()

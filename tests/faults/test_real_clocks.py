@@ -29,7 +29,7 @@ def test_a_wrong_clock_is_read_and_loses_nothing(harrow: Harrow, name: str) -> N
     assert clock["fired"] > 0
     if name == "jump":
         assert clock["off_ms"] == -1_800_000
-    [row] = harrow.cluster.control(node, "clock")["rules"]
+    [row] = harrow.cluster.control(node, "rules.list", kind="clock")["rules"]
     assert (row["armed"], row["off_ms"]) == (False, 0)
     trace = (harrow.cluster.brokers[node].folder / "trace.jsonl").read_text().splitlines()
     events = [json.loads(line)["event"] for line in trace]

@@ -19,7 +19,7 @@ def fired(harrow: Harrow) -> set[str]:
     """The failpoints that acted on some broker."""
     found: set[str] = set()
     for node in harrow.cluster.brokers:
-        rows = harrow.cluster.control(node, "failpoints")["failpoints"]
+        rows = harrow.cluster.control(node, "rules.list", kind="failpoint")["rules"]
         found |= {row["name"] for row in rows if row["fired"]}
     return found
 
@@ -32,7 +32,7 @@ def test_operations_of_clients_reach_the_failpoints(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     for node in harrow.cluster.brokers:
         for name in NAMES:
-            harrow.cluster.control(node, "failpoint.arm", name=name, action="delay", delay_ms=1)
+            harrow.cluster.control(node, "rules.add", kind="failpoint", name=name, action="delay", delay_ms=1)
     producer = harrow.producer()
     for number in range(30):
         producer.produce(topic.name, b"%d" % number * 1_000)
@@ -54,7 +54,7 @@ def test_operations_of_clients_reach_the_failpoints(harrow: Harrow) -> None:
 
 def test_an_unknown_failpoint_is_refused(harrow: Harrow) -> None:
     with pytest.raises(ClusterError, match=r"no failpoint 'log\.after-lunch'"):
-        harrow.cluster.control(1, "failpoint.arm", name="log.after-lunch", action="crash")
+        harrow.cluster.control(1, "rules.add", kind="failpoint", name="log.after-lunch", action="crash")
 
 
 @pytest.mark.harrow(config={"harrow.power.loss": True, "log.flush.interval.messages": 1})

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ..seam import Trace
+from .rules import RuleId
 
 KINDS = ("jump", "skew", "strobe")
 BY_MS_MOST = 10 * 365 * 86_400_000
@@ -50,6 +51,11 @@ class ClockFaults:
         self._id, self._reads, self.active = self._id + 1, 0, True
         return self._id
 
+    @property
+    def number(self) -> int:
+        """The number of the last error that was set; 0 before the first."""
+        return self._id
+
     def clear(self) -> None:
         """Let the clock be right."""
         self.active = False
@@ -76,25 +82,31 @@ class ClockFaults:
         return [{"id": self._id, "kind": self._kind, "armed": self.active, "fired": self._reads, "off_ms": off_ms}]
 
 
-def clock_operations(
-    faults: ClockFaults, times: Callable[[], tuple[int, int]], trace: Trace
-) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-    """The control operations of a clock; `times` returns the true wall time and the monotonic time."""
+class ClockRules:
+    """The rules of one wall clock; `times` returns the true wall time and the monotonic time."""
 
-    def begin(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        wall_ms, monotonic_ms = times()
-        kind, rate = str(fields["kind"]), float(fields.get("rate", 1.0))
+    def __init__(self, faults: ClockFaults, times: Callable[[], tuple[int, int]], trace: Trace) -> None:
+        self._faults = faults
+        self._times = times
+        self._trace = trace
+
+    def add(self, fields: Mapping[str, Any]) -> int:
+        """Begin an error, which replaces an earlier one; return its id."""
+        wall_ms, monotonic_ms = self._times()
+        kind, rate = str(fields["error"]), float(fields.get("rate", 1.0))
         by_ms, period_ms = int(fields.get("by_ms", 0)), int(fields.get("period_ms", 0))
-        number = faults.set(
+        number = self._faults.set(
             kind, by_ms=by_ms, rate=rate, period_ms=period_ms, monotonic_ms=monotonic_ms, wall_ms=wall_ms
         )
-        trace.emit("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
-        return {"id": number}
+        self._trace.emit("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
+        return number
 
-    def end(_fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        if faults.active:
-            faults.clear()
-            trace.emit("clock.cleared")
-        return {}
+    def report(self) -> list[dict[str, Any]]:
+        """Return the error as one row."""
+        return self._faults.report(*self._times())
 
-    return {"clock.set": begin, "clock.clear": end, "clock": lambda _fields: {"rules": faults.report(*times())}}
+    def remove(self, rule_id: RuleId | None) -> None:
+        """Let the clock be right, unless another error has replaced this one."""
+        if self._faults.active and rule_id in (None, self._faults.number):
+            self._faults.clear()
+            self._trace.emit("clock.cleared")

@@ -14,28 +14,9 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links.reset        peers                                          resets the links once; how many there were
     links.freeze       peers                                          holds back all on the links that are open now
     links              none                                           the rules, what they hold back, what left late
-    responses.lose     api_key, nth, count, probability, seed,        the id of a rule: the response does not leave
-                       client, where
-    responses.hold     as responses.lose                              it and all behind it do not leave
-    responses.fail     the same, and error                            it has an error, although its request took effect
-    responses          none                                           the rules, and which of them fired
-    responses.clear    id (without id: all)                           removes rules
-    requests.refuse    as responses.fail                              the id of a rule: the request is refused, unserved
-    requests.lose      as responses.lose                              it is not served, and its connection is reset
-    requests.drop      as responses.lose                              it and all behind it are not served; no response
-    requests.delay     as responses.lose, and delay_ms                it is served late
-    requests.duplicate as responses.lose                              it is served twice
-    requests           none                                           the rules, and which of them fired
-    requests.clear     id (without id: all)                           removes rules
-    failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"
-    failpoint.disarm   name                                           disarms
-    failpoints         none                                           declared names; hits; what fired
-    clock.set          kind, by_ms, rate, period_ms                   the id of the error of the wall clock
-    clock              none                                           the error, how far it is off, how often read
-    clock.clear        none                                           the wall clock is right again
-    disk.fail          operation, path, error, nth, count, delay_ms   the id of a rule: system calls fail, or are late
-    disk.faults        none                                           the rules and what they did
-    disk.clear         id (without id: all)                           removes rules
+    rules.add          kind, and the fields of that kind              arms a rule; its id (`rules.py` has the kinds)
+    rules.list         kind                                           the rules, what they saw and what they did
+    rules.remove       kind, id (without id: all)                     disarms rules
     state              none                                           a broker's replicas: leader, epoch, ISR, offsets
     metrics            none                                           a broker's metrics, and the port of their page
     tree               none                                           every node of the registry, by path
@@ -43,7 +24,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     controller.depose  none                                           removes the registry's node of the controller
     proxy              none                                           the brokers behind a proxy, and their addresses
 
-`cluster/host/` registers all down to `disk.clear`, `cluster/registry/process.py` `tree`, `session.expire` and
+`cluster/host/` registers all down to `rules.remove`, `cluster/registry/process.py` `tree`, `session.expire` and
 `controller.depose`, `cluster/broker.py` the others, and `cluster/proxy/process.py` `proxy`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an

@@ -22,12 +22,13 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from ...errors import ConfigError
+from .rules import RuleId
 
 OPERATIONS = ("write", "sync", "read", "rename")
 
@@ -90,7 +91,7 @@ class DiskFaults:
             self.live = [*self.live, rule]
         return rule.id
 
-    def clear(self, rule_id: int | None = None) -> None:
+    def remove(self, rule_id: RuleId | None = None) -> None:
         """Disarm one rule, or all."""
         with self._lock:
             self.live = [rule for rule in self.live if rule_id not in (None, rule.id)]
@@ -138,12 +139,9 @@ class DiskFaults:
 
     # ---------------------------------------------------------------- control
 
-    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """The control operations."""
-        return {"disk.fail": self._op_fail, "disk.clear": self._op_clear, "disk.faults": self._op_report}
-
-    def _op_fail(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        rule_id = self.arm(
+    def add(self, fields: Mapping[str, Any]) -> int:
+        """Arm a rule; return its id."""
+        return self.arm(
             str(fields["operation"]),
             path=str(fields.get("path", "*")),
             error=str(fields.get("error", "EIO")),
@@ -151,12 +149,3 @@ class DiskFaults:
             count=int(fields.get("count", 0)),
             delay_ms=int(fields.get("delay_ms", 0)),
         )
-        return {"id": rule_id}
-
-    def _op_clear(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        rule_id = fields.get("id")
-        self.clear(None if rule_id is None else int(rule_id))
-        return {}
-
-    def _op_report(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"rules": self.report()}

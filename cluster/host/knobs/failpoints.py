@@ -17,13 +17,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, HarrowError
 from ..seam import Trace
 from ..seam.failpoints import DECLARED
+from .rules import RuleId
 
 ACTIONS = ("crash", "stop", "delay", "error")
 
@@ -79,6 +80,7 @@ class RealFailpoints:
         """The failpoints that were armed in this process: hits while armed, effects, whether still armed."""
         return [
             {
+                "id": a.name,
                 "name": a.name,
                 "action": a.action,
                 "nth": a.nth,
@@ -105,17 +107,15 @@ class RealFailpoints:
         else:
             raise FailpointError(f"failpoint {armed.name} was armed with error")
 
-    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """The control operations."""
-        return {"failpoint.arm": self._op_arm, "failpoint.disarm": self._op_disarm, "failpoints": self._op_report}
+    # ---------------------------------------------------------------- control
 
-    def _op_arm(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        nth, delay_ms = int(fields.get("nth", 1)), int(fields.get("delay_ms", 0))
-        self.arm(str(fields["name"]), str(fields["action"]), nth=nth, delay_ms=delay_ms)
-        return {}
+    def add(self, fields: Mapping[str, Any]) -> str:
+        """Arm a failpoint; its id is its name."""
+        name = str(fields["name"])
+        self.arm(name, str(fields["action"]), nth=int(fields.get("nth", 1)), delay_ms=int(fields.get("delay_ms", 0)))
+        return name
 
-    def _op_disarm(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"disarmed": self.disarm(str(fields["name"]))}
-
-    def _op_report(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"declared": dict(DECLARED), "failpoints": self.report()}
+    def remove(self, rule_id: RuleId | None) -> None:
+        """Disarm one failpoint, or all."""
+        for name in list(self._live) if rule_id is None else [str(rule_id)]:
+            self.disarm(name)

@@ -15,14 +15,14 @@ into a response that only its broker can make (`wire/refusals.py`), and where a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...errors import ConfigError, ErrorCode
 from ..seam import FactsReader, Peer, RequestBody, Trace
 from .request_rules import RequestRule, RequestRules, rule_fields
+from .rules import RuleId
 
 REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
@@ -68,25 +68,25 @@ class RequestFaults:
             )
         return rule
 
-    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """The control operations."""
-        return {
-            "requests": lambda _: {"rules": self._rules.report()},
-            "requests.refuse": partial(self._op_arm, REFUSE),
-            "requests.lose": partial(self._op_arm, LOSE),
-            "requests.drop": partial(self._op_arm, DROP),
-            "requests.delay": partial(self._op_arm, DELAY),
-            "requests.duplicate": partial(self._op_arm, DUPLICATE),
-            "requests.clear": self._rules.op_clear,
-        }
-
-    def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def add(self, fields: Mapping[str, Any]) -> int:
+        """Arm a rule; return its id. ConfigError for an action that there is not, and for other fields."""
+        action = str(fields["action"])
+        if action not in EVENTS:
+            raise ConfigError(f"action={action!r} of a request: expected one of {', '.join(EVENTS)}")
         rule = RequestFaultRule(
             id=self._rules.next_id(),
-            **rule_fields(request),
+            **rule_fields(fields),
             action=action,
-            error=int(request["error"]) if action == REFUSE else 0,
-            delay_ms=int(request["delay_ms"]) if action == DELAY else 0,
+            error=int(fields["error"]) if action == REFUSE else 0,
+            delay_ms=int(fields["delay_ms"]) if action == DELAY else 0,
         )
         self._rules.arm(rule)
-        return {"id": rule.id}
+        return rule.id
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return every rule as plain values, with what it counted."""
+        return self._rules.report()
+
+    def remove(self, rule_id: RuleId | None) -> None:
+        """Disarm one rule, or all."""
+        self._rules.remove(rule_id)

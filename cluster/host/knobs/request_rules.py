@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 from ...errors import ConfigError
 from ..seam import FactsReader, Peer, RequestBody, RequestFacts
 from .request_where import Where
+from .rules import RuleId
 from .seen_clients import SeenClients
 
 COUNT_MOST = 1_000_000
@@ -110,7 +111,7 @@ class RequestRules(Generic[RuleT]):
         self._seen[rule.id] = SeenClients(rule.api_key)
         self._armed.append(rule)
 
-    def clear(self, rule_id: int | None = None) -> None:
+    def remove(self, rule_id: RuleId | None = None) -> None:
         """Disarm one rule, or all."""
         self._armed = [rule for rule in self._armed if rule_id is not None and rule.id != rule_id]
 
@@ -135,12 +136,6 @@ class RequestRules(Generic[RuleT]):
             if due.fired == due.count:
                 self._armed.remove(due)
         return due
-
-    def op_clear(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The control operation that disarms the rule with this id, or all."""
-        rule_id = request.get("id")
-        self.clear(None if rule_id is None else int(rule_id))
-        return {}
 
     def report(self) -> list[dict[str, Any]]:
         """Return every rule as plain values, with what it counted."""

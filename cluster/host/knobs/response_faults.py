@@ -13,15 +13,15 @@ A broker and a proxy act alike: the tap has what took effect, and the error or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...errors import ConfigError
 from ..seam import HOLD_RESPONSE, LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
 from .request_faults import ERROR_NUMBERS
 from .request_rules import RequestRule, RequestRules, rule_fields
+from .rules import RuleId
 
 FAIL_RESPONSE = "fail"
 EVENTS = {LOSE_RESPONSE: "response.lost", HOLD_RESPONSE: "response.held", FAIL_RESPONSE: "response.failed"}
@@ -57,22 +57,24 @@ class ResponseFaults:
             self._trace.emit(EVENTS[rule.action], **fields)
         return rule
 
-    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """The control operations."""
-        return {
-            "responses": lambda _: {"rules": self._rules.report()},
-            "responses.lose": partial(self._op_arm, LOSE_RESPONSE),
-            "responses.hold": partial(self._op_arm, HOLD_RESPONSE),
-            "responses.fail": partial(self._op_arm, FAIL_RESPONSE),
-            "responses.clear": self._rules.op_clear,
-        }
-
-    def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def add(self, fields: Mapping[str, Any]) -> int:
+        """Arm a rule; return its id. ConfigError for an action that there is not, and for other fields."""
+        action = str(fields["action"])
+        if action not in EVENTS:
+            raise ConfigError(f"action={action!r} of a response: expected one of {', '.join(EVENTS)}")
         rule = ResponseFaultRule(
             id=self._rules.next_id(),
             action=action,
-            error=int(request["error"]) if action == FAIL_RESPONSE else 0,
-            **rule_fields(request),
+            error=int(fields["error"]) if action == FAIL_RESPONSE else 0,
+            **rule_fields(fields),
         )
         self._rules.arm(rule)
-        return {"id": rule.id}
+        return rule.id
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return every rule as plain values, with what it counted."""
+        return self._rules.report()
+
+    def remove(self, rule_id: RuleId | None) -> None:
+        """Disarm one rule, or all."""
+        self._rules.remove(rule_id)

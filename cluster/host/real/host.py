@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...broker_folder import CONTROL_SOCKET
-from ..knobs.clock_faults import clock_operations
+from ..knobs.clock_faults import ClockRules
 from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
+from ..knobs.rules import rule_operations
 from ..seam import Clock, Disk, Failpoints, Network, Tap, Tasks, Trace
 from ..tap import NoTap, RealTap
 from ..trace import RealTrace
@@ -76,11 +77,14 @@ class RealHost:
         self.network: Network = self._network
         self.tap: Tap = self._tap
         self.control = ControlServer(os.path.join(folder, CONTROL_SOCKET), self._trace.log)
-        clock_faults = clock_operations(clock.faults, clock.true_times, self._trace)
-        rooms = [room.operations() for room in (self._network, self._failpoints, disk_faults)]
-        for operations in (*rooms, clock_faults):
-            for op, operation in operations.items():
-                self.control.register(op, operation)
+        rules = {
+            **self._network.rules(),
+            "failpoint": self._failpoints,
+            "clock": ClockRules(clock.faults, clock.true_times, self._trace),
+            "disk": disk_faults,
+        }
+        for op, operation in {**self._network.operations(), **rule_operations(rules)}.items():
+            self.control.register(op, operation)
         loop.set_exception_handler(self._uncaught)
 
     def offer(self, listener: str, sock: socket.socket) -> None:
@@ -88,9 +92,9 @@ class RealHost:
         self._network.offer(listener, sock)
 
     def arm(self, failpoints: Iterable[Mapping[str, Any]]) -> None:
-        """Arm failpoints, each a row with the fields of `failpoint.arm`; ConfigError for an unknown one."""
+        """Arm failpoints, each a row with the fields of such a rule; ConfigError for an unknown one."""
         for fields in failpoints:
-            self._failpoints.operations()["failpoint.arm"](fields)
+            self._failpoints.add(fields)
 
     async def start(self) -> None:
         """Open the control socket, and watch how late the loop runs."""

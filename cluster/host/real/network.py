@@ -23,6 +23,7 @@ from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
+from ..knobs.rules import RulesOfKind
 from ..seam import FactsReader, FrameHandler, Link, MakeRawHandler, Peer, RawLink, RequestBody, Trace
 from .link import RealLink
 from .link_context import LinkContext
@@ -326,9 +327,11 @@ class RealNetwork:
             "links.heal": self._op_heal,
             "links.reset": self._op_reset,
             "links.freeze": self._op_freeze,
-            **self._response_faults.operations(),
-            **self._request_faults.operations(),
         }
+
+    def rules(self) -> dict[str, RulesOfKind]:
+        """The rules of single requests and responses, by their kind."""
+        return {"request": self._request_faults, "response": self._response_faults}
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         links = [link.report() for link in self._links]

@@ -22,8 +22,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from ...errors import ClusterError
-from ..knobs.clock_faults import ClockFaults, clock_operations
+from ..knobs.clock_faults import ClockFaults, ClockRules
 from ..knobs.failpoints import Armed, FailpointError, RealFailpoints
+from ..knobs.rules import rule_operations
 from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
 from ..trace import LEVELS, plain
@@ -212,11 +213,14 @@ class SimHost:
         self.tap: Tap = NoTap()
         self.control = SimControl()
         clock = machine.clock
-        clock_faults = clock_operations(clock.faults, clock.true_times, self._trace)
-        rooms = (self._network, self._failpoints, machine.disk.faults)
-        for operations in (*(room.operations() for room in rooms), clock_faults):
-            for op, operation in operations.items():
-                self.control.register(op, operation)
+        rules = {
+            **self._network.rules(),
+            "failpoint": self._failpoints,
+            "clock": ClockRules(clock.faults, clock.true_times, self._trace),
+            "disk": machine.disk.faults,
+        }
+        for op, operation in {**self._network.operations(), **rule_operations(rules)}.items():
+            self.control.register(op, operation)
 
     @property
     def knobs(self) -> SimNetwork:

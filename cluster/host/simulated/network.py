@@ -16,6 +16,7 @@ from ...errors import ConfigError
 from ..knobs.link_rules import matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
+from ..knobs.rules import RulesOfKind
 from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, Trace
 from .after_delivery import DeferredCalls
 from .fabric import Fabric, LinkDirection, NetworkNode
@@ -266,9 +267,11 @@ class SimNetwork:
             "links.heal": self._op_heal,
             "links.reset": self._op_reset,
             "links.freeze": self._op_freeze,
-            **self._response_faults.operations(),
-            **self._request_faults.operations(),
         }
+
+    def rules(self) -> dict[str, RulesOfKind]:
+        """The rules of single requests and responses, by their kind."""
+        return {"request": self._request_faults, "response": self._response_faults}
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         held_in = held_out = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.cluster.host.knobs.clock_faults import ClockFaults, clock_operations
+from harrow.cluster.host.knobs.clock_faults import ClockFaults, ClockRules
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.host.simulated import Machine, World
@@ -64,20 +64,31 @@ class Traced:
         self.events.append(level)
 
 
-def test_a_real_clock_is_wrong_until_it_is_cleared() -> None:
+def test_a_real_clock_is_wrong_until_its_rule_is_removed() -> None:
     clock, trace = RealClock(), Traced()
-    operations = clock_operations(clock.faults, clock.true_times, trace)
-    number = operations["clock.set"]({"kind": "jump", "by_ms": 3_600_000})["id"]
+    rules = ClockRules(clock.faults, clock.true_times, trace)
+    number = rules.add({"error": "jump", "by_ms": 3_600_000})
     true_ms, _ = clock.true_times()
     assert 3_600_000 <= clock.wall_ms() - true_ms < 3_660_000
-    assert operations["clock"]({})["rules"] == [
-        {"id": number, "kind": "jump", "armed": True, "fired": 1, "off_ms": 3_600_000}
-    ]
-    operations["clock.clear"]({})
-    operations["clock.clear"]({})
+    assert rules.report() == [{"id": number, "kind": "jump", "armed": True, "fired": 1, "off_ms": 3_600_000}]
+    rules.remove(number)
+    rules.remove(number)
     true_ms, _ = clock.true_times()
     assert 0 <= clock.wall_ms() - true_ms < 60_000
     assert trace.events == ["clock.set", "clock.cleared"]
+
+
+def test_a_rule_that_another_one_replaced_does_not_remove_it() -> None:
+    clock, trace = RealClock(), Traced()
+    rules = ClockRules(clock.faults, clock.true_times, trace)
+    first = rules.add({"error": "jump", "by_ms": 1_000})
+    second = rules.add({"error": "jump", "by_ms": 3_600_000})
+    rules.remove(first)
+    [row] = rules.report()
+    assert (row["id"], row["armed"]) == (second, True)
+    assert clock.wall_ms() - clock.true_times()[0] >= 3_600_000 - 1
+    rules.remove(None)
+    assert trace.events == ["clock.set", "clock.set", "clock.cleared"]
 
 
 def test_the_clock_of_a_simulated_machine_is_right_in_the_next_incarnation() -> None:
@@ -85,7 +96,7 @@ def test_the_clock_of_a_simulated_machine_is_right_in_the_next_incarnation() -> 
     machine = Machine(world, "broker-1", Peer("broker", "1"))
     host = machine.boot()
     true_ms = host.clock.wall_ms()
-    host.control.call("clock.set", kind="jump", by_ms=-50)
+    host.control.call("rules.add", kind="clock", error="jump", by_ms=-50)
     assert host.clock.wall_ms() == true_ms - 50
     assert host.clock.monotonic_ms() == machine.clock.true_times()[1]
     machine.kill()

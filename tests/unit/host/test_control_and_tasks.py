@@ -34,11 +34,11 @@ def test_control_client_calls_operations_over_the_socket(tmp_path: Path) -> None
             assert client.call("ping") == {"pid": os.getpid()}
             assert client.call("state") == {"partitions": []}
             assert client.call("slow", n=4) == {"twice": 8}
-            client.call("failpoint.arm", name="log.after-append", action="delay", delay_ms=1)
-            assert client.call("failpoints")["failpoints"][0]["armed"] is True
-            rule = client.call("responses.lose", api_key=0, nth=2, client="orders-*")["id"]
-            assert client.call("responses")["rules"][0]["id"] == rule
-            client.call("responses.clear", id=rule)
+            client.call("rules.add", kind="failpoint", name="log.after-append", action="delay", delay_ms=1)
+            assert client.call("rules.list", kind="failpoint")["rules"][0]["armed"] is True
+            rule = client.call("rules.add", kind="response", action="lose", api_key=0, nth=2, client="orders-*")["id"]
+            assert client.call("rules.list", kind="response")["rules"][0]["id"] == rule
+            client.call("rules.remove", kind="response", id=rule)
             refusals = {"nonsense": "no operation", "slow": "'n' is missing", "bad": "on purpose"}
             for op, message in refusals.items():
                 with pytest.raises(ClusterError, match=message):

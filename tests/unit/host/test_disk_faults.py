@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.host.knobs.disk_faults import DiskFaults
+from harrow.cluster.host.knobs.rules import rule_operations
 from harrow.cluster.host.real.disk import RealDisk
 
 
@@ -52,7 +53,7 @@ def test_armed_sync_fault_fails_its_folder_until_it_is_cleared(
     assert [result_of(files["bad"].sync) for _ in range(3)] == ["EIO"] * 3
     assert result_of(disk.replace, str(tmp_path / "bad" / "c"), b"x") == "EIO"
     assert result_of(files["good"].sync) == result_of(files["bad"].append, [b"x"]) == "ok"
-    faults.clear(rule)
+    faults.remove(rule)
     assert result_of(files["bad"].sync) == "ok"
 
 
@@ -94,17 +95,17 @@ def test_armed_fault_fails_each_call_of_its_operation(
     }
     faults.arm(operation)
     assert {name for name, call in every.items() if result_of(call) == "EIO"} == set(calls)
-    faults.clear()
+    faults.remove()
     assert {result_of(call) for call in every.values()} == {"ok"}
 
 
-def test_control_operations_arm_report_and_clear_a_fault(faults: DiskFaults, disk: RealDisk) -> None:
-    operations = faults.operations()
-    armed = operations["disk.fail"]({"operation": "rename", "path": "*/no/*", "error": "EROFS"})
+def test_control_operations_add_list_and_remove_a_rule(faults: DiskFaults, disk: RealDisk) -> None:
+    operations = rule_operations({"disk": faults})
+    armed = operations["rules.add"]({"kind": "disk", "operation": "rename", "path": "*/no/*", "error": "EROFS"})
     assert result_of(disk.make_folder, "/no/where") == "EROFS"
-    (row,) = operations["disk.faults"]({})["rules"]
+    (row,) = operations["rules.list"]({"kind": "disk"})["rules"]
     assert (row["id"], row["seen"], row["last_path"]) == (armed["id"], 1, "/no/where")
-    operations["disk.clear"]({"id": armed["id"]})
+    operations["rules.remove"]({"kind": "disk", **armed})
     assert not faults.live
 
 
@@ -113,7 +114,7 @@ def test_control_operations_arm_report_and_clear_a_fault(faults: DiskFaults, dis
 )
 def test_arm_with_an_invalid_field_is_refused(faults: DiskFaults, fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        faults.operations()["disk.fail"]({"operation": "write", **fields})
+        faults.add({"operation": "write", **fields})
     assert not faults.live
 
 

@@ -222,7 +222,7 @@ def test_failpoint_with_crash_ends_the_process_at_once(world: World) -> None:
             file.append([b"after"])
         seen.append("lived")
 
-    host.control.call("failpoint.arm", name=AFTER_APPEND, action="crash")
+    host.control.call("rules.add", kind="failpoint", name=AFTER_APPEND, action="crash")
     host.tasks.spawn(body(), name="appends")
     world.loop.run_for(10)
     assert not host.machine.alive

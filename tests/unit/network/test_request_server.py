@@ -335,7 +335,7 @@ def test_a_lost_response_resets_the_connection_after_the_request_took_effect(tmp
     async def main() -> None:
         async with serving(tmp_path, listener="CLIENTS") as s:
             s.handler = handler
-            await s.op("responses.lose", api_key=HEARTBEAT, nth=2, client="app-*")
+            await s.op("rules.add", kind="response", action="lose", api_key=HEARTBEAT, nth=2, client="app-*")
             async with Raw(s.port) as other:
                 other.writer.write(frame(1, 1, "x", "other") * 3)
                 for _ in range(3):
@@ -350,7 +350,7 @@ def test_a_lost_response_resets_the_connection_after_the_request_took_effect(tmp
                 raw.writer.write(frame(1, 3, "x", "app-7"))
                 assert await raw.frame()
             assert [fate.lost for fate in sent] == [False] * 4 + [True] + [False]
-            [rule] = (await s.op("responses"))["rules"]
+            [rule] = (await s.op("rules.list", kind="response"))["rules"]
             assert (rule["client"], rule["api_key"]) == ("app-*", HEARTBEAT)
             assert (rule["seen"], rule["fired"], rule["armed"]) == (2, 1, False)
 
@@ -371,7 +371,7 @@ def test_after_a_held_response_the_connection_is_open_and_serves_nothing(tmp_pat
     async def main() -> None:
         async with serving(tmp_path, listener="CLIENTS") as s:
             s.handler = handler
-            await s.op("responses.hold", api_key=HEARTBEAT, nth=1, client="app-*")
+            await s.op("rules.add", kind="response", action="hold", api_key=HEARTBEAT, nth=1, client="app-*")
             async with Raw(s.port) as raw, Raw(s.port) as other:
                 raw.writer.write(frame(1, 1, "x", "app-7") + frame(1, 2, "x", "app-7"))
                 while not sent:
@@ -388,7 +388,7 @@ def test_after_a_held_response_the_connection_is_open_and_serves_nothing(tmp_pat
                     await asyncio.wait_for(raw.reader.read(1), 0.05)
             while s.connections():  # its end is seen
                 await s.host.tasks.sleep(1)
-            [rule] = (await s.op("responses"))["rules"]
+            [rule] = (await s.op("rules.list", kind="response"))["rules"]
             assert (rule["seen"], rule["fired"], rule["armed"]) == (1, 1, False)
 
     run(main())

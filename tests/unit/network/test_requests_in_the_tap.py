@@ -82,28 +82,28 @@ def test_heartbeats_are_counted_and_a_refused_one_has_a_row(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("op", "fields", "wanted"),
+    ("kind", "action", "fields", "wanted"),
     [
-        ("requests.refuse", {"error": int(ErrorCode.not_coordinator)}, ("NOT_COORDINATOR", "hit")),
-        ("requests.lose", {}, ("", "unanswered", "hit")),
-        ("requests.drop", {}, ("", "unanswered", "hit")),
-        ("requests.delay", {"delay_ms": 1}, ("", "hit")),
-        ("requests.duplicate", {}, ("", "hit")),
-        ("responses.lose", {}, ("", "lost")),
-        ("responses.hold", {}, ("", "lost")),
+        ("request", "refuse", {"error": int(ErrorCode.not_coordinator)}, ("NOT_COORDINATOR", "hit")),
+        ("request", "lose", {}, ("", "unanswered", "hit")),
+        ("request", "drop", {}, ("", "unanswered", "hit")),
+        ("request", "delay", {"delay_ms": 1}, ("", "hit")),
+        ("request", "duplicate", {}, ("", "hit")),
+        ("response", "lose", {}, ("", "lost")),
+        ("response", "hold", {}, ("", "lost")),
     ],
 )
 def test_a_fault_of_a_request_is_in_its_row(
-    tmp_path: Path, op: str, fields: dict[str, object], wanted: tuple[str, ...]
+    tmp_path: Path, kind: str, action: str, fields: dict[str, object], wanted: tuple[str, ...]
 ) -> None:
     async def main() -> None:
         async with listening(tmp_path) as s, Raw(s.port) as raw:
-            await s.op(op, api_key=SYNC, nth=1, client="*", **fields)
+            await s.op("rules.add", kind=kind, action=action, api_key=SYNC, nth=1, client="*", **fields)
             raw.writer.write(sync_frame(1))
-            if op in ("responses.lose", "requests.lose"):
+            if action == "lose":
                 with pytest.raises(ConnectionResetError):
                     await raw.reader.read()
-            elif op not in ("requests.drop", "responses.hold"):
+            elif action not in ("drop", "hold"):
                 await raw.frame()
             while not (rows := read_requests(tmp_path).rows):
                 await next_turn()
@@ -116,7 +116,7 @@ def test_a_fault_of_a_request_is_in_its_row(
 def test_a_request_behind_a_dropped_one_has_a_row(tmp_path: Path) -> None:
     async def main() -> None:
         async with listening(tmp_path) as s, Raw(s.port) as raw:
-            await s.op("requests.drop", api_key=SYNC, nth=1, client="*")
+            await s.op("rules.add", kind="request", action="drop", api_key=SYNC, nth=1, client="*")
             raw.writer.write(sync_frame(1) + frame(0, 2, "y"))
             while len(read_requests(tmp_path).rows) < 2:
                 await next_turn()
@@ -133,7 +133,7 @@ def test_requests_behind_a_held_response_have_rows_that_name_the_fault(tmp_path:
 
     async def main() -> None:
         async with listening(tmp_path, unanswered_most=2) as s, Raw(s.port) as raw:
-            await s.op("responses.hold", api_key=HEARTBEAT, nth=1, client="*")
+            await s.op("rules.add", kind="response", action="hold", api_key=HEARTBEAT, nth=1, client="*")
             raw.writer.write(frame(0, 1, "x") + frame(0, 2, "y"))
             held, behind = [await s.requests.get() for _ in range(2)]
             answer(held)

@@ -272,7 +272,7 @@ def test_failed_disk_takes_the_partition_offline() -> None:
 def test_failpoint_after_the_append_keeps_the_record_for_the_followers() -> None:
     sim = three()
 
-    sim.brokers[1].host.control.call("failpoint.arm", name="log.after-append", action="error")
+    sim.brokers[1].host.control.call("rules.add", kind="failpoint", name="log.after-append", action="error")
     assert sim.produce(1, TP, [b"a"])[0].error is not ErrorCode.none
     sim.loop.run_for(100)
     assert ends(sim)[1] == 1
