@@ -31,6 +31,8 @@ class ChaosRequest:
     kinds: Sequence[str] | Mapping[str, int] | None
     """None: the usual ones that the backend can inject. A mapping has their weights."""
     schedule: Schedule | None
+    reached_within: float
+    """How many seconds with traffic a fault may wait for what it acts at."""
 
     @classmethod
     def of(
@@ -68,7 +70,14 @@ class ChaosRequest:
             raise ConfigError(f"chaos(cap={cap}): expected how many brokers may be disturbed, from 1")
         if isinstance(kinds, str):
             raise ConfigError(f"chaos(kinds={kinds!r}): expected several names, as in kinds=({kinds!r},)")
-        return cls(faults=check_faults(faults), duration=duration, cap=cap, kinds=kinds, schedule=schedule)
+        return cls(
+            faults=check_faults(faults),
+            duration=duration,
+            cap=cap,
+            kinds=kinds,
+            schedule=schedule,
+            reached_within=reached_within,
+        )
 
     def plan(
         self,

@@ -20,7 +20,7 @@ from ..backends.choice import ORIGIN_OPTIONS, origin_words
 from ..backends.kinds import new_source
 from ..checks.guarantees import parse
 from ..programs.user_program import find_program
-from ..run.harrow import Harrow
+from ..run.harrow import Harrow, run_of
 from ..seeds import fresh_seed
 from ..workloads.program import ProgramResult, run_program
 from ..workloads.scenario import kinds_of
@@ -53,7 +53,7 @@ def chaos_of_program(
         clusters=new_source(given["backend"]),
     ) as harrow:
         if recorded is None:
-            chaos["kinds"] = harrow.possible_kinds(kinds_of(given["faults"]))
+            chaos["kinds"] = run_of(harrow).possible_kinds(kinds_of(given["faults"]))
         for name, partitions in topics:
             harrow.topic(name, partitions=partitions)
         counter = RunCounter(harrow.folder)
@@ -75,7 +75,7 @@ def chaos_of_program(
             )
         click.echo(program_text(result, harrow, str(counter.counts())), err=True)
     if not result.command_exit_code and not given["keep"]:
-        harrow.remove_data()
+        run_of(harrow).remove_data()
     return result.command_exit_code
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ..checks import Verdict
     from ..run.harrow import Harrow
+    from ..run.harrow_run import HarrowRun
 
     Rows = list[tuple[str, object]]
 
@@ -50,7 +51,7 @@ class Example:
     """One example of a test: its run, and the verdicts on it."""
 
     number: int
-    run: Harrow
+    run: HarrowRun
     failed: bool = False
     verdicts: list[Verdict] = field(default_factory=list["Verdict"])
 
@@ -97,7 +98,7 @@ class HarrowExamples:
         self,
         running: Callable[[], pytest.Item | None],
         begin: Callable[[pytest.Item, int], Harrow],
-        rows_of: Callable[[Harrow, Verdict, int], Rows],
+        rows_of: Callable[[HarrowRun, Verdict, int], Rows],
         keeps: Callable[[pytest.Item], bool],
     ) -> None:
         """`running`: the test that runs. `begin` makes the run of its example with a number, from 1 up.
@@ -122,16 +123,19 @@ class HarrowExamples:
             raise ConfigError("harrow_examples(): no test runs; call it in a test function")
         test = self.of(item)
         test.count += 1
-        run = self._begin(item, test.count)
+        from ..run.harrow import run_of
+
+        harrow = self._begin(item, test.count)
+        run = run_of(harrow)
         example = Example(number=test.count, run=run, failed=True)
-        run.on_verdict(example.verdicts.append)
+        run.made.on_verdict(example.verdicts.append)
         try:
-            with run:
+            with harrow:
                 try:
-                    yield run
+                    yield harrow
                 except BaseException as error:
                     if not _is_control(error):
-                        note_verdict(error, run.verdict_of_failure(error))
+                        note_verdict(error, run.failures.verdict_of_failure(error))
                     raise
             example.failed = False
         except BaseException as error:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..backends.clusters import ClusterSource
     from ..checks import Verdict
     from ..run.harrow import Harrow
+    from ..run.harrow_run import HarrowRun
     from .examples import HarrowExamples
     from .options import Options
     from .workers import Worker
@@ -227,6 +228,7 @@ def explain_scope(item: pytest.Item, error: BaseException) -> None:
 
 
 def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
+    from ..run.harrow import run_of
     from .repeating import original_nodeid
 
     item: pytest.Item = cast("Any", request).node  # it has no annotation before pytest 9.2
@@ -234,7 +236,7 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     chosen = _options(worker, item, arguments)
     name = str(request.fixturename)
     replays = item.stash.get(REPLAYS, NO_REPLAYS)
-    run = _new_run(
+    harrow = _new_harrow(
         worker,
         chosen,
         name,
@@ -242,11 +244,12 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
         seed_names=(original_nodeid(item), name),
         clusters=_source(worker, chosen),
     )
+    run = run_of(harrow)
     run.replays = replays.of_fixture(name)
-    run.on_verdict(lambda verdict: _record(worker, run, verdict))
+    run.made.on_verdict(lambda verdict: _record(worker, run, verdict))
     _begin(item, run)
     try:
-        yield run
+        yield harrow
     finally:
         if item.stash[USED] is TestState.FAILED:
             run.take_unused()  # the test failed for another reason
@@ -275,7 +278,7 @@ def _options(worker: Worker, item: pytest.Item | None, arguments: Mapping[str, A
         pytest.fail(str(error), pytrace=False)
 
 
-def _new_run(
+def _new_harrow(
     worker: Worker, chosen: Options, name: str, *, folder: str, seed_names: Sequence[str], clusters: Any
 ) -> Harrow:
     from ..run.harrow import Harrow
@@ -310,7 +313,7 @@ def unused_in(item: pytest.Item) -> list[str]:
     return found
 
 
-def _begin(item: pytest.Item, run: Harrow) -> None:
+def _begin(item: pytest.Item, run: HarrowRun) -> None:
     """Connect a run with the test that uses it now."""
     from .repeating import repeat_line
 
@@ -319,7 +322,7 @@ def _begin(item: pytest.Item, run: Harrow) -> None:
     run.repeat = repeat_line(item)
 
 
-def _record(worker: Worker, run: Harrow, verdict: Verdict) -> None:
+def _record(worker: Worker, run: HarrowRun, verdict: Verdict) -> None:
     """Store a verdict in the user properties: JUnit, the terminal summary and xdist's controller read them."""
     item = worker.item
     if item is None:
@@ -328,16 +331,16 @@ def _record(worker: Worker, run: Harrow, verdict: Verdict) -> None:
     item.user_properties += _properties_of(run, verdict, number)
 
 
-def _properties_of(run: Harrow, verdict: Verdict, number: int) -> list[tuple[str, object]]:
+def _properties_of(run: HarrowRun, verdict: Verdict, number: int) -> list[tuple[str, object]]:
     """Return the user properties of the test's verdict with this number, from 1 up."""
     from .. import run_folder
 
     suffix = "" if number == 1 else f"-{number}"
     return [
-        (f"harrow.verdict{suffix}", run.verdict_line(verdict)),
+        (f"harrow.verdict{suffix}", run.made.line(verdict)),
         (f"harrow.seed{suffix}", str(run.seed)),
         (f"harrow.folder{suffix}", str(run.folder)),
-        (f"harrow.page{suffix}", str(run_folder.page_of(run.file_of(verdict)))),
+        (f"harrow.page{suffix}", str(run_folder.page_of(run.made.file_of(verdict)))),
         *((f"harrow.planted{suffix}", bug) for bug in verdict.planted),
     ]
 
@@ -346,13 +349,14 @@ def _properties_of(run: Harrow, verdict: Verdict, number: int) -> list[tuple[str
 
 
 def _examples(worker: Worker, name: str) -> HarrowExamples:
+    from ..run.harrow import run_of
     from .examples import HarrowExamples
     from .repeating import original_nodeid
 
     def begin(item: pytest.Item, number: int) -> Harrow:
         chosen = _options(worker, item, options.NOTHING)
         folder = f"{folder_name(item.nodeid, name, attempt_of(item))}-{number}"
-        run = _new_run(
+        harrow = _new_harrow(
             worker,
             chosen,
             name,
@@ -361,8 +365,8 @@ def _examples(worker: Worker, name: str) -> HarrowExamples:
             clusters=_source(worker, replace(chosen, scope="test")),
         )
         item.stash[RUNS] = [row for row in runs_of(item) if row.name != name]  # the last example
-        _begin(item, run)
-        return run
+        _begin(item, run_of(harrow))
+        return harrow
 
     return HarrowExamples(
         lambda: worker.item, begin, _properties_of, lambda item: _options(worker, item, options.NOTHING).keep
@@ -373,16 +377,19 @@ def _examples(worker: Worker, name: str) -> HarrowExamples:
 
 
 def _serve_session(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
+    from ..run.harrow import run_of
+
     worker = request.config.stash[WORKER]
     name = str(request.fixturename)
     chosen = _options(worker, None, arguments)
-    run = _new_run(
+    harrow = _new_harrow(
         worker, chosen, name, folder=name, seed_names=(name,), clusters=_source(worker, replace(chosen, scope="test"))
     )
-    run.on_verdict(lambda verdict: _record(worker, run, verdict))
+    run = run_of(harrow)
+    run.made.on_verdict(lambda verdict: _record(worker, run, verdict))
     worker.session_runs[name] = run
     try:
-        yield run
+        yield harrow
     finally:
         del worker.session_runs[name]
         failures = run.close()

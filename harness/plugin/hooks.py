@@ -254,7 +254,7 @@ def _note_interrupt(item: pytest.Item, error: BaseException) -> None:
 
     if ending_of(error) is Ending.INTERRUPTED:
         for run in runs_of(item):
-            run.verdict_of_failure(error)
+            run.failures.verdict_of_failure(error)
         if (summary := item.config.stash.get(SUMMARY, None)) is not None:
             summary.note(item.nodeid, item.user_properties)
 
@@ -301,7 +301,7 @@ def _explain_failure(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
         item.config.stash[WORKER].failed_folders.add(run.folder)
         if call.when == "teardown" or error is None:
             continue
-        if text := run.verdict_of_failure(error):
+        if text := run.failures.verdict_of_failure(error):
             report.sections.append((f"harrow verdict ({run.name})", text))
     report.sections.append(("harrow", f"repeat with: {repeat_line(item)}"))
 

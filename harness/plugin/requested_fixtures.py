@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..run.harrow import Harrow
+    from ..run.harrow_run import HarrowRun
 
-RUNS = pytest.StashKey[list["Harrow"]]()
+RUNS = pytest.StashKey[list["HarrowRun"]]()
 ARGUMENTS = "harrow_arguments"
 """Attribute of the function of a Harrow fixture: the arguments of its factory (`fixtures.py`)."""
 
@@ -38,7 +38,7 @@ def harrow_fixtures(item: pytest.Item) -> dict[str, list[Mapping[str, Any]]]:
     return found
 
 
-def runs_of(item: pytest.Item) -> list[Harrow]:
+def runs_of(item: pytest.Item) -> list[HarrowRun]:
     """Return what the Harrow fixtures of a test yielded so far."""
-    none: list[Harrow] = []
+    none: list[HarrowRun] = []
     return item.stash.get(RUNS, none)

@@ -135,7 +135,9 @@ class HarrowMachine(RuleBasedStateMachine):
 
     def possible_faults(self) -> SearchStrategy[Fault]:
         """Return the faults of the rule `inject`: those of `kinds` that the backend can inject, on the topics."""
-        kinds: Sequence[str] | Mapping[str, int] = self.harrow.possible_kinds(list(self.kinds))
+        from ..run.harrow import run_of
+
+        kinds: Sequence[str] | Mapping[str, int] = run_of(self.harrow).possible_kinds(list(self.kinds))
         if isinstance(self.kinds, Mapping):
             kinds = {name: self.kinds.get(name, 1) for name in kinds}
         return faults(kinds=kinds, topics=self._topics, seconds=self.seconds)

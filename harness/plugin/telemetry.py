@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pytest
     from opentelemetry.trace import Span, Tracer
 
-    from ..run.harrow import Harrow
+    from ..run.harrow_run import HarrowRun
 
 API = "opentelemetry.trace"
 EVENTS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ def is_configured() -> bool:
     return not isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider)
 
 
-def export(result: TestResult, runs: Sequence[Harrow]) -> None:
+def export(result: TestResult, runs: Sequence[HarrowRun]) -> None:
     """Make the spans of a test and of its runs; the user's provider exports them."""
     from opentelemetry.trace import Status, StatusCode, get_tracer, set_span_in_context
 
@@ -85,7 +85,7 @@ def export(result: TestResult, runs: Sequence[Harrow]) -> None:
         _add_blocks(tracer, root, set_span_in_context(root), run, result)
     if result.outcome == "failed":
         root.set_status(Status(StatusCode.ERROR, result.reason))
-    elif any(run.verdicts for run in runs):
+    elif any(run.made.verdicts for run in runs):
         root.set_status(Status(StatusCode.OK))
     root.end(result.ended_ns)
 
@@ -94,7 +94,7 @@ def _semantic(outcome: str) -> str:
     return {"passed": "pass", "failed": "fail"}.get(outcome, outcome)
 
 
-def _facts_of(run: Harrow) -> dict[str, Any]:
+def _facts_of(run: HarrowRun) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "messaging.system": "kafka",
         "harrow.seed": run.seed,
@@ -102,8 +102,8 @@ def _facts_of(run: Harrow) -> dict[str, Any]:
         "harrow.backend": run.backend,
         "harrow.folder": str(run.folder),
     }
-    if run.verdicts:
-        verdict = run.verdicts[-1]
+    if run.made.verdicts:
+        verdict = run.made.verdicts[-1]
         facts |= {
             "harrow.verdict": verdict.status.value,
             "harrow.verdict.guarantees": list(verdict.guarantees),
@@ -113,7 +113,7 @@ def _facts_of(run: Harrow) -> dict[str, Any]:
     return facts
 
 
-def _add_blocks(tracer: Tracer, root: Span, inside: Any, run: Harrow, result: TestResult) -> None:
+def _add_blocks(tracer: Tracer, root: Span, inside: Any, run: HarrowRun, result: TestResult) -> None:
     """Add a span for each chaos block of the test, with its faults, and the cluster's events while the test ran."""
     from opentelemetry.trace import set_span_in_context
 

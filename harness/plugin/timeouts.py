@@ -60,7 +60,7 @@ def note_timeout(item: pytest.Item, timeout_s: float) -> None:
     )
     stderr = item.config.stash[WORKER].stderr
     for run in runs_of(item):
-        text = run.end_unjudged(reason)
+        text = run.failures.end_unjudged(reason)
         if text and stderr is not None:
             with contextlib.suppress(OSError):
                 os.write(stderr, encoded(f"\nharrow: {item.nodeid}: {text}\n", sys.__stderr__))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..backends.clusters import ClusterSource, SharedClusters
     from ..checks import SparkHandle
-    from ..run.harrow import Harrow
+    from ..run.harrow_run import HarrowRun
 
 NAME_LENGTH_MAX = 48
 """Maximum length of a test's folder name: the paths of Unix sockets below it have at most 107 bytes."""
@@ -56,7 +56,7 @@ class Worker:
     """Why the out folder cannot be written."""
     item: pytest.Item | None = None
     """The test that runs now."""
-    session_runs: dict[str, Harrow] = field(default_factory=dict[str, "Harrow"])
+    session_runs: dict[str, HarrowRun] = field(default_factory=dict[str, "HarrowRun"])
     """What the session-scoped fixtures yielded, by the fixture's name."""
     stderr: int | None = None
     """A descriptor of stderr as it was before pytest captured it: notes of long waits are written there."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harrow.cluster.argument_types import checked
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.listeners import Address
 from harrow.faults.controls import CLIENTS
@@ -18,10 +17,11 @@ from .. import run_folder
 from .of_run import LEGAL_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harrow.cluster.relay_supervisor import Relay
     from harrow.faults.controls import LinkControl
 
-    from ..running_cluster import RunningCluster
 
 PORT_MOST = 65_535
 
@@ -37,28 +37,17 @@ def service_address(text: str) -> Address:
 
 
 class Dependencies:
-    """Part of `Harrow`."""
+    """The dependencies of one run; `begin` starts the cluster, which removes what an earlier run left in the folder."""
 
-    folder: Path
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, begin: Callable[[], object]) -> None:
+        self._folder = folder
+        self._begin = begin
         self._relays: dict[str, Relay] = {}
-        self.dependency_controls: dict[str, LinkControl] = {}
+        self.controls: dict[str, LinkControl] = {}
         """The links of the dependencies as faults see them; a chaos block sees one that is made later, too."""
 
-    @property
-    def cluster(self) -> RunningCluster:
-        """The cluster; the first access starts it."""
-        raise NotImplementedError
-
-    @checked
     def dependency(self, name: str, address: str) -> str:
-        """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.
-
-        `address`: where the service is, such as "127.0.0.1:6379". It may start later. Faults take the name:
-        `isolate(dependency("store"))`; `kill`, `pause`, `terminate` and `restart` of it hit the program of
-        `harrow.program(name, …)`. Another call with the same arguments returns the same address.
-        """
+        """Put a relay in front of a TCP service; return its address. `Harrow.dependency`."""
         from harrow.cluster.relay_supervisor import Relay
 
         from ..backends.knobs import HostLinks
@@ -68,20 +57,20 @@ class Dependencies:
         upstream = service_address(address)
         existing = self._relays.get(name)
         if existing is None:
-            assert self.cluster, "its start removes what an earlier run left in the folder"
-            existing = Relay(self.folder / run_folder.DEPENDENCIES / name, name, upstream)
+            self._begin()
+            existing = Relay(self._folder / run_folder.DEPENDENCIES / name, name, upstream)
             existing.start()
             self._relays[name] = existing
-            self.dependency_controls[name] = HostLinks(existing.control, frozenset({CLIENTS}))
+            self.controls[name] = HostLinks(existing.control, frozenset({CLIENTS}))
         elif existing.upstream != upstream:
             raise ConfigError(
                 f"the dependency {name!r} is {existing.upstream} already, and not {upstream}; choose another name"
             )
         return str(existing.address)
 
-    def end_dependencies(self) -> None:
+    def end(self) -> None:
         """End the relays; their clients see a reset."""
         relays, self._relays = list(self._relays.values()), {}
-        self.dependency_controls.clear()
+        self.controls.clear()
         for relay in relays:
             relay.stop()

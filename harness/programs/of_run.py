@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,23 +40,18 @@ class WatchedPrograms:
 
 
 class RunningPrograms:
-    """Part of `Harrow`."""
+    """The programs of one run; `bootstrap_servers` returns the address of the brokers."""
 
-    folder: Path
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: Callable[[], str]) -> None:
+        self._folder = folder
+        self._bootstrap_servers = bootstrap_servers
         self._programs: dict[str, Program] = {}
         self._reported: set[str] = set()
         """Programs that were never started, and of which that was said."""
         self._ended_programs: list[ProgramEnd] = []
         """Ends of programs whose name another one has now."""
-        self.program_controls: dict[str, ProgramControl] = {}
+        self.controls: dict[str, ProgramControl] = {}
         """The programs as faults see them; a chaos block sees one that is started later, too."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The address of the brokers."""
-        raise NotImplementedError
 
     def program(
         self,
@@ -67,15 +62,7 @@ class RunningPrograms:
         start: bool = True,
         in_terminal: bool = False,
     ) -> Program:
-        """Start a program of yours, such as the service under test; it ends with the `Harrow`.
-
-        `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
-        variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
-        `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
-
-        `start=False`: it starts when you call `start()`, such as inside of a chaos block.
-        `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
-        """
+        """Make a program, and start it unless `start` is False; `Harrow.program` says what the arguments mean."""
         from .user_program import Program, ProgramProcess, find_program
 
         if not LEGAL_NAME.fullmatch(name):
@@ -89,9 +76,9 @@ class RunningPrograms:
         words = find_program(command)
         process = ProgramProcess(
             name,
-            self.folder / run_folder.PROGRAMS / name,
+            self._folder / run_folder.PROGRAMS / name,
             words,
-            self.bootstrap_servers,
+            self._bootstrap_servers(),
             environment or {},
             in_terminal=in_terminal,
         )
@@ -99,15 +86,15 @@ class RunningPrograms:
         if start:
             program.start()
         self._programs[name] = program
-        self.program_controls[name] = program.control
+        self.controls[name] = program.control
         return program
 
     @property
-    def watched_programs(self) -> WatchedPrograms:
+    def watched(self) -> WatchedPrograms:
         """The programs, for a wait that ends when one of them dies."""
         return WatchedPrograms(self._programs)
 
-    def take_unstarted_programs(self) -> list[str]:
+    def take_unstarted(self) -> list[str]:
         """Return why programs that were made with `start=False` did nothing: they were never started. Once each."""
         unstarted = [name for name in self._programs if name not in self._reported]
         unstarted = [name for name in unstarted if not self._programs[name].starts]
@@ -118,17 +105,17 @@ class RunningPrograms:
             for name in unstarted
         ]
 
-    def record_program_ends(self) -> None:
+    def record_ends(self) -> None:
         """Write how the programs ended until now, for the verdict."""
         from ..histories.program_ends import write_program_ends
 
         ends = [end for program in self._programs.values() for end in program.ends()]
         if ends or self._ended_programs:
-            write_program_ends(self.folder, [*self._ended_programs, *ends])
+            write_program_ends(self._folder, [*self._ended_programs, *ends])
 
-    def end_programs(self) -> None:
+    def end(self) -> None:
         """End every program: SIGTERM, then SIGKILL."""
         programs, self._programs = list(self._programs.values()), {}
-        self.program_controls.clear()
+        self.controls.clear()
         for program in programs:
             program.close()

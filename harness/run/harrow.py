@@ -1,4 +1,4 @@
-"""`Harrow`: the cluster, the chaos blocks and the verdicts of one test. The `harrow` fixture yields it.
+"""`Harrow`: what a test sees of its cluster, its faults and its verdicts. The `harrow` fixture yields it.
 
 It also works without pytest:
 
@@ -10,69 +10,52 @@ with Harrow("out/run-1", seed=7) as harrow:
     print(harrow.verify(orders, guarantee="no-loss"))
 ```
 
-The cluster starts at the first use of a topic, an address or a client. All random values derive from `seed`. The
-folder `folder` holds everything that the verdict and the report read (the run folder, `run_folder.py`).
+It is a facade over `HarrowRun` (`harrow_run.py`), which does the work: the types and the words of the arguments are
+here, and nothing that only the plugin needs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
-import time
-from dataclasses import replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.argument_types import checked
-from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
-from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.errors import HarrowError
 from harrow.faults.schedule import Schedule
 from harrow.faults.spec import Fault
 
-from .. import run_folder
-from ..backends.clusters import OwnCluster, failed_tasks, trace_ends
 from ..chaos.blocks import REACHED_WITHIN_S, Chaos
-from ..chaos.plan import ChaosRequest, injectable_kinds
-from ..checks.guarantees import GUARANTEE_OF_SIMULATIONS, Guarantees
-from ..errors import VerdictError
-from ..programs.dependencies import Dependencies
-from ..programs.of_run import RunningPrograms
+from ..chaos.plan import ChaosRequest
+from ..checks.guarantees import Guarantees
 from ..promises.record_ids import IdSource
-from ..run_settings import ORDERS, RunSettings, fields_of_producer
-from ..seeds import child_seed
-from ..terminal_notes import show_on_stderr
-from ..topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
+from ..promises.relations import Relation
+from ..promises.retries import ATTEMPTS_HEADER, DUE_HEADER
+from ..topics import Topic
 from ..user_spark import UserSpark
-from ..verdict.endings import VerdictsOfFailures
-from ..verdict.made import MadeVerdicts
-from ..verdict.other_topics import check_existing
-from ..verdict.verifier import RunVerifier
-from ..waits import Waits
-from .pipelines import PipelineVerifier
-from .recording import RecordingClients
-from .recovery import least_isr_of, progress_facts, recovery_bound
-from .values import Values, seeded_faker
+from ..waits import AsyncWaits
+from ..waits.wait_loop import TIMEOUT_S
+from .harrow_run import HarrowRun
+from .pipelines import pipeline_promise
+from .recording import AIOKafkaClients, KafkaPythonClients
+from .recovery import recovery_bound
+from .values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from faker import Faker
 
     from ..backends.clusters import ClusterSource
     from ..checks import SparkHandle, Verdict
-    from ..promises.pipeline_promise import PipelinePromise
-    from ..promises.topic_promise import TopicPromise
+    from ..clients.consumer import Consumer
+    from ..clients.producer import Producer
+    from ..programs.user_program import Program
     from ..running_cluster import RunningCluster
-
-AFTER_FAULTS_S = 2.0
-"""A recorded run goes on for so long after its last fault."""
 
 
 @checked
-class Harrow(
-    MadeVerdicts, RecordingClients, RunningPrograms, Dependencies, PipelineVerifier, VerdictsOfFailures, Waits
-):
+class Harrow:
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -97,51 +80,21 @@ class Harrow(
         `engine`: what judges (`engines.py`), Spark by default. `converge_timeout_s`: how long each verdict waits for
         the cluster to converge, a minute by default.
         """
-        RecordingClients.__init__(self)
-        RunningPrograms.__init__(self)
-        Dependencies.__init__(self)
-        MadeVerdicts.__init__(self)
-        VerdictsOfFailures.__init__(self)
-        Waits.__init__(self)
-        show_on_stderr()
-        self.folder = Path(folder).absolute()
-        self.seed = seed
-        self._seed = child_seed(seed, *seed_names) if seed_names else seed
-        self.name = name
-        self.brokers = brokers
-        self._config = dict(config or {})
-        self._plants = tuple(plants)
-        self._early_spark = early_spark
-        self._source = OwnCluster() if clusters is None else clusters
-        self.backend = self._source.backend
-        """Where the brokers run: `local`, `apache`, …"""
-        self._verifier = RunVerifier(
-            self.folder,
-            spark,
+        self._run = HarrowRun(
+            folder,
             seed=seed,
+            seed_names=seed_names,
+            brokers=brokers,
+            config=config,
+            plants=plants,
+            spark=spark,
+            name=name,
             repeat=repeat,
             engine=engine,
-            converge_timeout_s=converge_timeout_s or CONVERGE_TIMEOUT_S,
+            early_spark=early_spark,
+            clusters=clusters,
+            converge_timeout_s=converge_timeout_s,
         )
-        self._cluster: RunningCluster | None = None
-        self._traced: dict[Path, int] = {}
-        self._topics: dict[str, Topic] = {}
-        self._chaos: Chaos | None = None
-        self._blocks = 0
-        self._bounds: dict[str, float] = {}
-        """`recovers_within` of chaos blocks in seconds, by the number of the fault."""
-        self._steps = 0
-        self._topics_of_test: set[str] = set()
-        self._before_test = (0, 0)
-        """How many chaos blocks and verdicts there were when the running test began."""
-        self.workload = ORDERS
-        """What a recorded schedule says that the clients did (`RunSettings.workload`)."""
-        self.schedule = Schedule(seed=seed)
-        """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
-        self.schedules: list[Schedule] = []
-        """The schedules of all chaos blocks of the running test, resolved."""
-        self.replays: Mapping[int, Schedule] = {}
-        """What chaos blocks of the running test run instead of their own schedules: the first block is 0."""
 
     def __enter__(self) -> Self:
         return self
@@ -154,59 +107,40 @@ class Harrow(
             raise HarrowError("; ".join(failures))
 
     def __repr__(self) -> str:
-        state = "running" if self._cluster is not None else "not started"
+        state = "running" if self._run.is_started else "not started"
         return f"<Harrow {self.folder.name} seed={self.seed} brokers={self.brokers} {state}>"
+
+    @property
+    def folder(self) -> Path:
+        """The run folder: everything that the verdict and the report read, and both of them."""
+        return self._run.folder
+
+    @property
+    def seed(self) -> int:
+        """All random values derive from it."""
+        return self._run.seed
+
+    @property
+    def backend(self) -> str:
+        """Where the brokers run: `local`, `apache`, …"""
+        return self._run.backend
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers the cluster has."""
+        return self._run.brokers
 
     @property
     def repeat(self) -> str:
         """The command that repeats the run; failures and the report show it."""
-        return self._verifier.repeat
-
-    @repeat.setter
-    def repeat(self, command: str) -> None:
-        self._verifier.repeat = command
-
-    def begin_test(self, *seed_names: str) -> None:
-        """Begin another test on the same cluster: random values from now on derive from `seed_names`."""
-        self._seed = child_seed(self.seed, *seed_names)
-        self._before_test = (self._blocks, len(self.verdicts))
-        self._topics_of_test.clear()
-        if self._cluster is not None:
-            self.forget_requests()
-        self._bounds.clear()
-        self.schedules.clear()
-        for name in ("random", "faker"):
-            self.__dict__.pop(name, None)
+        return self._run.repeat
 
     # ---------------------------------------------------------------------------------- cluster
 
     @property
     def cluster(self) -> RunningCluster:
         """The cluster; the first access starts it."""
-        if self._cluster is None:
-            from ..running_cluster import unrecorded_by
-
-            started_ns = time.monotonic_ns()
-            self.folder.mkdir(parents=True, exist_ok=True)
-            run_folder.remove_data(self.folder)  # left by an earlier run in the same folder
-            run_folder.remove_results(self.folder)
-            self._cluster = self._source.acquire(
-                self.folder, brokers=self.brokers, config=self._config, seed=self._seed, plants=self._plants
-            )
-            self.brokers = len(self._cluster.brokers)  # of an external cluster, as many as it has
-            self._traced = trace_ends(self._cluster.folder)
-            run_folder.write_run(
-                self.folder,
-                seed=self.seed,
-                brokers=self.brokers,
-                config=self._config,
-                log_dirs=self._cluster.log_dirs(),
-                started_ns=started_ns,
-                unrecorded=unrecorded_by(self._cluster),
-            )
-            if self._source.shared:
-                self.forget_requests()
-        return self._cluster
+        return self._run.cluster
 
     @property
     def bootstrap_servers(self) -> str:
@@ -225,41 +159,144 @@ class Harrow(
         A topic that was deleted may be created again, with other arguments, too.
         On the cluster of `harrow_session`, a call with the arguments of an earlier test returns that test's topic.
         """
-        unique = f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}" if self._source.shared else name
-        brokers = len(self.cluster.brokers)
-        replicas = min(3, brokers) if replication_factor is None else replication_factor
-        topic = Topic(name=unique, partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-        check_topic(topic, brokers)
-        existing = self._topics.get(name)
-        if existing is not None and not topic_exists(self.cluster.bootstrap_servers, existing.name):
-            existing = None  # the test deleted it
-        if existing is not None and (name in self._topics_of_test or topic != existing):
-            raise ConfigError(
-                f"topic {name!r} already exists with {existing.partitions} partitions and replication factor "
-                f"{existing.replication_factor}; use the Topic that the first call returned"
-            )
-        if existing is None:
-            create_topic(self.cluster, topic)
-        self._topics[name] = existing or topic
-        self._topics_of_test.add(name)
-        return self._topics[name]
+        return self._run.topic(name, partitions, replication_factor, config)
+
+    # ---------------------------------------------------------------------------------- clients
+
+    def producer(self, **config: object) -> Producer:
+        """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
+
+        Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
+        does). Each operation is appended to the history when it happens.
+        """
+        return self._run.clients.producer(**config)
+
+    def consumer(self, **config: object) -> Consumer:
+        """Return a confluent-kafka Consumer that records its operations.
+
+        Defaults: group `harrow`, earliest offset, and librdkafka does not log each connection that a fault breaks.
+        """
+        return self._run.clients.consumer(**config)
+
+    @property
+    def kafka_python(self) -> KafkaPythonClients:
+        """Recording clients of kafka-python: `harrow.kafka_python.producer()`, `.consumer("orders")`."""
+        return self._run.clients.kafka_python
+
+    @property
+    def aiokafka(self) -> AIOKafkaClients:
+        """Recording clients of aiokafka: `harrow.aiokafka.producer()`, `.consumer("orders")`."""
+        return self._run.clients.aiokafka
+
+    # --------------------------------------------------------- programs, and what is beside the brokers
+
+    def program(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
+        in_terminal: bool = False,
+    ) -> Program:
+        """Start a program of yours, such as the service under test; it ends with the `Harrow`.
+
+        `{bootstrap}` in the words of `command` is replaced by the address of the brokers, which is in the environment
+        variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
+        `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
+
+        `start=False`: it starts when you call `start()`, such as inside of a chaos block.
+        `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
+        """
+        return self._run.programs.program(name, command, environment=environment, start=start, in_terminal=in_terminal)
+
+    def dependency(self, name: str, address: str) -> str:
+        """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.
+
+        `address`: where the service is, such as "127.0.0.1:6379". It may start later. Faults take the name:
+        `isolate(dependency("store"))`; `kill`, `pause`, `terminate` and `restart` of it hit the program of
+        `harrow.program(name, …)`. Another call with the same arguments returns the same address.
+        """
+        return self._run.dependencies.dependency(name, address)
 
     # ----------------------------------------------------------------------------------- values
 
-    @cached_property
+    @property
     def faker(self) -> Faker:
         """A Faker whose values depend only on the seed; it needs the extra `faker`."""
-        return seeded_faker(child_seed(self._seed, "faker"))
+        return self._run.faker
 
-    @cached_property
+    @property
     def values(self) -> Values:
         """Values for records, such as names, products and amounts, that depend only on the seed."""
-        return Values(child_seed(self._seed, "values"))
+        return self._run.values
 
-    @cached_property
+    @property
     def random(self) -> random.Random:
         """Random numbers that depend only on the seed."""
-        return random.Random(child_seed(self._seed, "random"))  # noqa: S311 - repeatable, not secret
+        return self._run.random
+
+    # ------------------------------------------------------------------------------------ waits
+
+    @property
+    def aio(self) -> AsyncWaits:
+        """The same waits for async tests: `await harrow.aio.await_assigned("billing")`."""
+        return self._run.waits.aio
+
+    def await_assigned(self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S) -> int:
+        """Wait until a consumer group is stable, and return how many members it has.
+
+        `members`: how many it must have, no more and no less; None: any. `timeout`: seconds; then WaitTimeoutError,
+        with the state and the members of the group. On Harrow's own brokers the taps of the coordinators say it; others
+        are polled with DescribeGroups.
+        """
+        return self._run.waits.await_assigned(group, members=members, timeout=timeout)
+
+    def await_caught_up(self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S) -> None:
+        """Wait until a consumer group has committed every record that the topics have at that moment.
+
+        Markers of transactions and records of aborted ones do not count, because no consumer receives them. `timeout`:
+        seconds; then WaitTimeoutError, with the number of records of each partition that are not committed. On
+        Harrow's own brokers taps and logs say it; others are polled with OffsetFetch and ListOffsets.
+        """
+        self._run.waits.await_caught_up(group, *topics, timeout=timeout)
+
+    def await_records(self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S) -> int:
+        """Wait until a topic has at least `count` records, and return how many it has.
+
+        Those count that a consumer of committed data can read at that moment. `timeout`: seconds; then
+        WaitTimeoutError, with the number of records of each partition. On Harrow's own brokers the logs say it; from
+        others a consumer of Harrow's reads them.
+        """
+        return self._run.waits.await_records(topic, count, timeout=timeout)
+
+    def await_request(self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S) -> int:
+        """Wait until brokers have responded to `count` requests of an API since the test began; return how many.
+
+        A request that came before the call counts too, so no wait is too late. To wait for a further one:
+        `seen = harrow.await_request("OffsetCommit")`, then `harrow.await_request("OffsetCommit", count=seen + 1)`.
+
+        `api`: Kafka's name or number. `client`: a pattern of client ids, `billing*`. Requests of Harrow's own clients
+        do not count. `timeout`: seconds; then WaitTimeoutError, with the client ids of this API and the other requests.
+        The taps of the brokers, or of the proxy before them, say it on every backend.
+        """
+        return self._run.waits.await_request(api, client=client, count=count, timeout=timeout)
+
+    def await_leader(
+        self,
+        topic: Topic | str,
+        partition: int = 0,
+        *,
+        other_than: int | Collection[int] | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> int:
+        """Wait until a partition has a leader that is registered, and return its node id.
+
+        `other_than`: node ids that do not count, such as that of the leader before a fault. `timeout`: seconds; then
+        WaitTimeoutError, with the leader of each partition. Harrow's registry is asked every 20 ms; brokers of other
+        backends are polled with Metadata.
+        """
+        return self._run.waits.await_leader(topic, partition, other_than=other_than, timeout=timeout)
 
     # ----------------------------------------------------------------------------------- faults
 
@@ -296,80 +333,20 @@ class Harrow(
 
         ConfigError for an argument that cannot be used, such as a topic that the cluster does not have.
         """
-        if self._chaos is not None:
-            unused = self._chaos.never_entered
-            raise ConfigError(unused or "a chaos block is already active; give all faults to one block")
         request = ChaosRequest.of(faults, duration, cap, kinds, schedule, reached_within)
-        bound = recovery_bound("chaos", recovers_within)
-        cluster = self.cluster
-        system = self._source.system(cluster)
-        system.programs = self.program_controls
-        system.dependencies = self.dependency_controls
-        block = self._blocks - self._before_test[0]
-        planned = request.plan(
-            cluster,
-            system.capabilities,
-            list(self._topics.values()),
-            first_id=self._steps + 1,
-            seed=child_seed(self._seed, "chaos", str(block)),
-        )
-        planned = self.replays.get(block, planned)
-        if bound is not None:
-            self._bounds.update((step.id, bound) for step in planned.steps)
-        if self._early_spark:
-            self._verifier.prepare()
-        self._chaos = Chaos(
-            system,
-            planned,
-            self.folder,
-            groups=partial(consumer_groups, cluster.bootstrap_servers),
-            on_error=self._attach_verdict,
-            on_end=self._chaos_ended,
-            reached_within=reached_within,
-            must_inject=block not in self.replays,
-        )
-        self._blocks += 1
-        self._steps += len(planned.steps)
-        return self._chaos
+        return self._run.chaos(request, recovery_bound("chaos", recovers_within))
 
-    def possible_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the kinds of random faults that the backend can inject; the first call starts the cluster.
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
+        return self._run.schedule
 
-        Where it can inject none of them: all that it can. CapabilityError without any.
-        """
-        return injectable_kinds(kinds, self._source.system(self.cluster).capabilities)
+    @property
+    def schedules(self) -> list[Schedule]:
+        """The schedules of all chaos blocks of the running test, resolved."""
+        return self._run.schedules
 
-    def _chaos_ended(self, schedule: Schedule) -> None:
-        self._chaos = None
-        self.schedule = schedule if schedule.run else replace(schedule, run=self._describe(schedule))
-        self.schedules.append(self.schedule)
-        run_folder.note(self.folder, chaos_blocks=self._blocks)
-        file = self.folder / run_folder.schedule_name(self._blocks)
-        file.write_text(self.schedule.to_json(), encoding="utf-8")
-
-    def _describe(self, schedule: Schedule) -> dict[str, Any]:
-        """What a schedule ran on, so that its file alone repeats it; empty without a topic."""
-        topic = next(iter(self._topics.values()), None)
-        if topic is None:
-            return {}
-        ends_ms = [(step.fired_ms or 0) + (step.duration_ms or 0) for step in schedule.steps]
-        made = fields_of_producer(self._produced_with)
-        return RunSettings(
-            seed=self._seed,
-            brokers=self.brokers,
-            seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
-            config=self.cluster.config.overrides(),
-            topic=topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            topic_config=topic.config,
-            plants=self._plants,
-            workload=self.workload,
-            guarantee=GUARANTEE_OF_SIMULATIONS if made["idempotent"] else "no-loss",
-            **made,
-        ).to_json()
-
-    # ---------------------------------------------------------------------------------- verdict
+    # --------------------------------------------------------------------------------- verdicts
 
     def verify(
         self,
@@ -397,80 +374,81 @@ class Harrow(
         from ..promises.topic_promise import TopicPromise
 
         promise = TopicPromise.of(guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key)
-        bound = recovery_bound("verify", recovers_within)
-        verdict = self._judged(topics, guarantee, promise, bound)
-        if not verdict.valid:
-            raise VerdictError(self._explain(verdict), verdict)
-        return verdict
+        return self._run.verify(topics, guarantee, promise, recovery_bound("verify", recovers_within))
 
-    def _judged(
+    def verify_pipeline(
         self,
-        topics: Iterable[Topic | str],
-        guarantee: str | None = None,
-        promise: TopicPromise | PipelinePromise | None = None,
+        source: Topic | str,
+        sink: Any,
+        *,
+        guarantee: Guarantees | None = None,
+        record_id: IdSource | None = None,
+        relation: Relation | str | None = None,
+        group: str | None = None,
+        retry_topics: Topic | str | Iterable[Topic | str] = (),
+        dead_letters: Topic | str | None = None,
+        attempts: int | None = None,
+        order_key: IdSource | None = None,
+        attempts_header: str = ATTEMPTS_HEADER,
+        due_header: str = DUE_HEADER,
         recovers_within: float | None = None,
     ) -> Verdict:
-        if self._chaos is not None:
-            raise ConfigError(
-                self._chaos.never_entered
-                or "call verify() after the chaos block: the block heals the cluster when it ends"
-            )
-        names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
-        if not names:
-            raise ConfigError("verify(): no topic was given, and this test has created none")
-        check_existing(self.cluster, names, {topic.name for topic in self._topics.values()})
-        with self._making_a_verdict():
-            notes = self._await_sends()
-            least_isr = least_isr_of(self._topics.values())
-            progress = progress_facts(least_isr, recovers_within, self._bounds, had_faults=self._blocks > 0)
-            run_folder.note_progress(self.folder, progress)
-            self.record_program_ends()
-            verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes, self._next_number)
-        return self._publish(verdict)
+        """Judge what came out of a pipeline for what went in; raise VerdictError unless the verdict is valid.
 
-    def _judged_without_spark(self, reason: str) -> Verdict:
-        names = [topic.name for topic in self._topics.values()]
-        return self._publish(self._verifier.end_unjudged(names, reason, self._next_number))
+        Call it when the job has finished or was stopped. It waits for convergence, reads the topics, judges on Spark.
+
+        `sink`: a topic, `table(url_or_connection, query)`, `files(path)`, a pandas, polars, Arrow or Spark frame, or an
+        iterable of rows. `relation`: what an input requires: `identity`, `mapped(f)`, `filtered(f)`, `flat_mapped(f)`,
+        `folded(f, initial)`, `windowed(seconds, f)`, or the name of an extension's; without it, an output with the same
+        record id. `record_id`: by what outputs and inputs belong together: a field path of the JSON value or row, or a
+        function of the `Record`.
+        `guarantee`: no-loss, at-least-once (the default), at-most-once, exactly-once, ordered, or several with commas.
+        `group`: the pipeline's consumer group, where others commit offsets of the source too.
+        `retry_topics`: the topics to which the job sends an input that it works on again later, with the same record
+        id. The offset of an input that such a topic has may be committed before its output is there.
+        `dead_letters`: the topic of the inputs that the job gave up: each input has its output or lies there.
+        `attempts`: how often the job tries an input, the first attempt included.
+        `order_key`: by what inputs have an order: a field path or a function of the `Record`; by default it is Kafka's
+        record key. It adds `ordered` to the default guarantee; an explicit one must name it.
+        `attempts_header`, `due_header`: the headers of a record in a retry topic with the number of attempts that were
+        made, and with the time of the next one in milliseconds since 1970.
+
+        `recovers_within`: seconds. A job that makes no progress for longer, although the cluster can serve it, makes
+        the verdict invalid (`stalled`).
+
+        An input that the job has not processed yet is a missing output; the message says how far the job has committed.
+        """
+        __tracebackhide__ = True  # so pytest shows the caller's line
+        from ..promises.pipeline_promise import guarantee_of
+
+        bound = recovery_bound("verify_pipeline", recovers_within)
+        named = guarantee_of(guarantee, order_key)
+        promise = pipeline_promise(
+            source,
+            sink,
+            guarantee=named,
+            record_id=record_id,
+            relation=relation,
+            group=group,
+            retry_topics=retry_topics,
+            dead_letters=dead_letters,
+            attempts=attempts,
+            order_key=order_key,
+            attempts_header=attempts_header,
+            due_header=due_header,
+        )
+        return self._run.verify(promise.topics, named, promise, bound)
 
     @property
-    def _needs_no_verdict(self) -> bool:
-        blocks, verdicts = self._before_test
-        return len(self.verdicts) > verdicts or self._blocks == blocks or not self._topics
-
-    # ------------------------------------------------------------------------------------- end
-
-    def take_unused(self) -> list[str]:
-        """Return what was made and never used, so that the test met no fault: chaos blocks and programs. Once each."""
-        unused = self.take_unstarted_programs()
-        if self._chaos is not None and self._chaos.never_entered:
-            unused.append(self._chaos.never_entered)
-            self._chaos = None
-        return unused
-
-    def _abandon_block(self) -> list[str]:
-        """Heal a block that was entered and never left; return why its test must fail."""
-        block, self._chaos = self._chaos, None
-        return [] if block is None else block.abandon()
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts so far, the newest last."""
+        return self._run.made.verdicts
 
     def close(self) -> list[str]:
         """Stop everything; return the reasons for which the test must fail."""
-        unused = [*self.take_unused(), *self._abandon_block()]
-        cluster, self._cluster = self._cluster, None
-        failures: list[str] = []
-        try:
-            self.end_programs()
-            self.end_dependencies()
-            self._close_clients()
-        finally:
-            if cluster is not None:
-                try:
-                    self._source.release(cluster)
-                finally:
-                    failures = failed_tasks(cluster.folder, self._traced)
-        return unused + failures
+        return self._run.close()
 
-    def remove_data(self) -> None:
-        """Remove the large files. Verdict, report, schedule and faults stay; an empty folder is removed."""
-        run_folder.remove_data(self.folder)
-        with contextlib.suppress(OSError):  # the folder is not empty, or does not exist
-            self.folder.rmdir()
+
+def run_of(harrow: Harrow) -> HarrowRun:
+    """Return the run behind a `Harrow`: for the plugin, the workloads and the commands."""
+    return harrow._run  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the one way to it

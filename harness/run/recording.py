@@ -1,4 +1,4 @@
-"""The part of `Harrow` that creates recording clients, waits for their sends and closes them (J6).
+"""The recording clients of a run: creates them, waits for their sends and closes them (J6).
 
 A library is imported at the first use of its clients. Each client writes a history file of its own in the run folder.
 """
@@ -44,43 +44,31 @@ FROM_THE_BEGINNING: dict[str, object] = {"group_id": "harrow", "auto_offset_rese
 
 
 class RecordingClients:
-    """The methods of `Harrow` that create recording clients."""
+    """The recording clients of one run; `bootstrap_servers` returns the address of the brokers."""
 
-    folder: Path
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: Callable[[], str]) -> None:
+        self._folder = folder
+        self._bootstrap_servers = bootstrap_servers
         self._clients: list[ClientHandle] = []
-        self._produced_with: dict[str, Any] = {}
+        self.produced_with: dict[str, Any] = {}
         """Settings of the last producer, with dots in their names; a recorded schedule has them."""
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """The address of the cluster."""
-        raise NotImplementedError  # Harrow has it
-
     def producer(self, **config: object) -> Producer:
-        """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
-
-        Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
-        does). Each operation is appended to the history when it happens.
-        """
+        """Return a confluent-kafka Producer that records its operations; `Harrow.producer`."""
         from ..clients.producer import Producer
         from ..clients.recorder import ClientHandle
 
         settings: dict[str, Any] = {"enable.idempotence": True}
         if str(config.get("acks", "all")) not in ("all", "-1"):
             settings = {}
-        self._produced_with = settings | _dotted(config)
-        producer = Producer(self._for_librdkafka(self._produced_with), history=self._history)
+        self.produced_with = settings | _dotted(config)
+        producer = Producer(self._for_librdkafka(self.produced_with), history=self._history)
         self._clients.append(ClientHandle(partial(_await_reports, producer), producer.close))
         producer.acquire_producer_id(PRODUCER_ID_TIMEOUT_S)
         return producer
 
     def consumer(self, **config: object) -> Consumer:
-        """Return a confluent-kafka Consumer that records its operations.
-
-        Defaults: group `harrow`, earliest offset, and librdkafka does not log each connection that a fault breaks.
-        """
+        """Return a confluent-kafka Consumer that records its operations; `Harrow.consumer`."""
         from ..clients.consumer import Consumer
         from ..clients.recorder import ClientHandle, no_sends
 
@@ -101,32 +89,33 @@ class RecordingClients:
 
     @property
     def _history(self) -> Path:
-        run_folder.note(self.folder, histories=len(self._clients) + 1)
-        return self.folder / run_folder.HISTORY
+        run_folder.note(self._folder, histories=len(self._clients) + 1)
+        return self._folder / run_folder.HISTORY
 
     def _for_librdkafka(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap_servers, "log_level": QUIET_LOG_LEVEL, **settings}
+        return {"bootstrap.servers": self._bootstrap_servers(), "log_level": QUIET_LOG_LEVEL, **settings}
 
     def _open(self, make: Callable[..., Any], kind: str, topics: Iterable[object], settings: Mapping[str, Any]) -> Any:
         """Create a client of kafka-python or aiokafka; brokers know it by the name that its history has."""
         from ..clients.recorder import client_name
 
         name = client_name(settings.get("client_id"), kind)
-        defaults = {"bootstrap_servers": self.bootstrap_servers, "client_id": name}
+        defaults = {"bootstrap_servers": self._bootstrap_servers(), "client_id": name}
         client = make(*map(str, topics), history=self._history, name=name, **(defaults | dict(settings)))
         self._clients.append(client.handle())
         if kind == "producer":
             used = client.recorder  # the libraries have different defaults
-            self._produced_with = _dotted(settings) | {"acks": used.acks, "enable.idempotence": used.idempotent}
+            self.produced_with = _dotted(settings) | {"acks": used.acks, "enable.idempotence": used.idempotent}
         return client
 
-    def _await_sends(self) -> list[str]:
+    def await_sends(self) -> list[str]:
         """Wait for the results of the clients' sends, whose records may still arrive; return what is missing."""
         with noted("the results of the clients' sends", most_s=SENDS_TIMEOUT_S * len(self._clients)):
             missing = [client.await_sends(SENDS_TIMEOUT_S) for client in self._clients]
         return [text for text in missing if text]
 
-    def _close_clients(self) -> None:
+    def close(self) -> None:
+        """Close every client."""
         clients, self._clients = self._clients, []
         for client in clients:
             with contextlib.suppress(RuntimeError):  # closed by the test

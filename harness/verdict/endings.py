@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import unittest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from harrow.cluster.errors import HarrowError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..checks import Verdict
     from ..topics import Topic
+    from .made import MadeVerdicts
 
 REASON_MOST = 300
 OF_THE_TEST = (VerdictError, WaitTimeoutError, ProgramDiedError)
@@ -82,10 +83,30 @@ def note_verdict(error: BaseException, text: str) -> None:
         error.add_note(f"harrow: the verdict on this run:\n{text}")
 
 
-class VerdictsOfFailures:
-    """The part of `Harrow` that gives the run of a failed test its verdict."""
+class JudgedRun(Protocol):
+    """What gives a run its verdict."""
 
-    def __init__(self) -> None:
+    made: MadeVerdicts
+
+    @property
+    def needs_no_verdict(self) -> bool:
+        """Whether the running test has a verdict, or there is nothing to judge."""
+        ...
+
+    def judged(self, topics: Iterable[Topic | str]) -> Verdict:
+        """Judge the run on Spark."""
+        ...
+
+    def judged_without_spark(self, reason: str) -> Verdict:
+        """Give the run the verdict unknown."""
+        ...
+
+
+class VerdictsOfFailures:
+    """Gives the run of a failed test its verdict."""
+
+    def __init__(self, run: JudgedRun) -> None:
+        self._run = run
         self._judging = False
         """A verdict is being made; it stays true when an interrupt or a timeout of the test ends that."""
 
@@ -95,29 +116,30 @@ class VerdictsOfFailures:
         The text is empty when there is nothing to judge: the test was skipped, its run has a verdict, or it made no
         chaos block or no topic.
         """
-        if ending_of(error) is Ending.SKIPPED or self._needs_no_verdict:
+        if ending_of(error) is Ending.SKIPPED or self._run.needs_no_verdict:
             return ""
         if reason := why_not_judged(error, judging=self._judging):
             return self.end_unjudged(reason)
         try:
-            return self._explain(self._judged(()))
+            return self._run.made.explained(self._run.judged(()))
         except Exception as failure:
             return f"this run could not be judged: {failure}"
 
     def end_unjudged(self, reason: str) -> str:
         """Give the run, unless it has one, the verdict unknown and its page: without the cluster and without Spark."""
-        if self._needs_no_verdict:
+        if self._run.needs_no_verdict:
             return ""
         self._judging = False
-        return self._explain(self._judged_without_spark(reason))
+        return self._run.made.explained(self._run.judged_without_spark(reason))
 
-    def _attach_verdict(self, error: Exception) -> None:
+    def attach_verdict(self, error: Exception) -> None:
         """Judge the run at the end of a chaos block in which a test failed; other endings are judged after the test."""
         if ending_of(error) is Ending.FAILED:
             note_verdict(error, self.verdict_of_failure(error))
 
     @contextlib.contextmanager
-    def _making_a_verdict(self) -> Generator[None]:
+    def making_a_verdict(self) -> Generator[None]:
+        """Note that a verdict is being made, until the block has ended without an interrupt."""
         self._judging = True
         try:
             yield
@@ -125,18 +147,3 @@ class VerdictsOfFailures:
             self._judging = False
             raise
         self._judging = False
-
-    # ------------------------------------------------------------------------ Harrow has these
-
-    @property
-    def _needs_no_verdict(self) -> bool:
-        raise NotImplementedError
-
-    def _judged(self, topics: Iterable[Topic | str]) -> Verdict:
-        raise NotImplementedError
-
-    def _judged_without_spark(self, reason: str) -> Verdict:
-        raise NotImplementedError
-
-    def _explain(self, verdict: Verdict) -> str:
-        raise NotImplementedError

@@ -19,31 +19,26 @@ if TYPE_CHECKING:
 
 
 class MadeVerdicts:
-    """Part of `Harrow`."""
+    """The verdicts of one run; `repeat` returns how the run is repeated: a command, or its seed."""
 
-    folder: Path
-    seed: int
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, repeat: Callable[[], str]) -> None:
+        self._folder = folder
+        self._repeat = repeat
         self.verdicts: list[Verdict] = []
         """All verdicts so far, the newest last."""
         self._listeners: list[Callable[[Verdict], None]] = []
-
-    @property
-    def repeat(self) -> str:
-        """The command that repeats the run."""
-        raise NotImplementedError  # Harrow has it
 
     def on_verdict(self, call: Callable[[Verdict], None]) -> None:
         """Call `call` with each verdict."""
         self._listeners.append(call)
 
     @property
-    def _next_number(self) -> int:
+    def next_number(self) -> int:
         """The number of the verdict that is made now, from 1 up."""
         return len(self.verdicts) + 1
 
-    def _publish(self, verdict: Verdict) -> Verdict:
+    def publish(self, verdict: Verdict) -> Verdict:
+        """Add a verdict, and tell who listens."""
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)
@@ -53,13 +48,14 @@ class MadeVerdicts:
         """Return the file of one of `verdicts` in the run folder; that of the newest for any other verdict."""
         numbers = (number for number, made in enumerate(self.verdicts, 1) if made is verdict)
         number = next(numbers, max(1, len(self.verdicts)))
-        return self.folder / run_folder.numbered(run_folder.VERDICT, number)
+        return self._folder / run_folder.numbered(run_folder.VERDICT, number)
 
-    def _explain(self, verdict: Verdict) -> str:
+    def explained(self, verdict: Verdict) -> str:
+        """Return the text of a verdict, with its page and how the run is repeated."""
         report = self._shown_page(verdict)
-        return f"{verdict}\n  report: {report}\n  repeat with: {self.repeat or f'seed {self.seed}'}"
+        return f"{verdict}\n  report: {report}\n  repeat with: {self._repeat()}"
 
-    def verdict_line(self, verdict: Verdict) -> str:
+    def line(self, verdict: Verdict) -> str:
         """Return one line for the terminal or a JUnit property."""
         from ..checks.verdict_text import summary_line
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
@@ -19,7 +18,7 @@ from .conditions import Assigned, CaughtUp, Led, Records, Requested, Requests, n
 from .wait_loop import TIMEOUT_S, check_timeout, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from ..programs.of_run import WatchedPrograms
@@ -31,67 +30,36 @@ __all__ = ["AsyncWaits", "Waits"]
 
 
 class Waits:
-    """Part of `Harrow`: waits for what the application and the cluster do."""
+    """Waits for what the application and the cluster do; `Harrow` says what each argument means.
 
-    folder: Path
+    `cluster` and `programs` return the cluster, which starts at the first call, and the programs of the test.
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, folder: Path, cluster: Callable[[], RunningCluster], programs: Callable[[], WatchedPrograms]
+    ) -> None:
+        self._folder = folder
+        self._cluster = cluster
+        self._programs = programs
+        self.aio = AsyncWaits(self)
         self.requests_before: Requests = {}
         """The requests before the test began, on a cluster that tests share."""
 
-    @property
-    def cluster(self) -> RunningCluster:
-        """The cluster."""
-        raise NotImplementedError  # Harrow has it
-
-    @property
-    def watched_programs(self) -> WatchedPrograms:
-        """The programs of the test."""
-        raise NotImplementedError  # Harrow has it
-
-    @cached_property
-    def aio(self) -> AsyncWaits:
-        """The same waits for async tests: `await harrow.aio.await_assigned("billing")`."""
-        return AsyncWaits(self)
-
     def await_assigned(self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S) -> int:
-        """Wait until a consumer group is stable, and return how many members it has.
-
-        `members`: how many it must have, no more and no less; None: any. `timeout`: seconds; then WaitTimeoutError,
-        with the state and the members of the group. On Harrow's own brokers the taps of the coordinators say it; others
-        are polled with DescribeGroups.
-        """
+        """Wait until a consumer group is stable; return how many members it has."""
         return self.wait_until(Assigned(group=group, members=members), timeout)
 
     def await_caught_up(self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S) -> None:
-        """Wait until a consumer group has committed every record that the topics have at that moment.
-
-        Markers of transactions and records of aborted ones do not count, because no consumer receives them. `timeout`:
-        seconds; then WaitTimeoutError, with the number of records of each partition that are not committed. On
-        Harrow's own brokers taps and logs say it; others are polled with OffsetFetch and ListOffsets.
-        """
+        """Wait until a consumer group has committed every record that the topics have at that moment."""
         names = tuple(topic_of(topic, "await_caught_up") for topic in topics)
         self.wait_until(CaughtUp(group=group, topics=names), timeout)
 
     def await_records(self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S) -> int:
-        """Wait until a topic has at least `count` records, and return how many it has.
-
-        Those count that a consumer of committed data can read at that moment. `timeout`: seconds; then
-        WaitTimeoutError, with the number of records of each partition. On Harrow's own brokers the logs say it; from
-        others a consumer of Harrow's reads them.
-        """
+        """Wait until a topic has at least `count` records; return how many it has."""
         return self.wait_until(Records(topic=topic_of(topic, "await_records"), count=count), timeout)
 
     def await_request(self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S) -> int:
-        """Wait until brokers have responded to `count` requests of an API since the test began; return how many.
-
-        A request that came before the call counts too, so no wait is too late. To wait for a further one:
-        `seen = harrow.await_request("OffsetCommit")`, then `harrow.await_request("OffsetCommit", count=seen + 1)`.
-
-        `api`: Kafka's name or number. `client`: a pattern of client ids, `billing*`. Requests of Harrow's own clients
-        do not count. `timeout`: seconds; then WaitTimeoutError, with the client ids of this API and the other requests.
-        The taps of the brokers, or of the proxy before them, say it on every backend.
-        """
+        """Wait until brokers have responded to `count` requests of an API since the test began; return how many."""
         return self.wait_until(Requested(api=api, client=client, count=count, before=self.requests_before), timeout)
 
     def await_leader(
@@ -102,12 +70,7 @@ class Waits:
         other_than: int | Collection[int] | None = None,
         timeout: float = TIMEOUT_S,
     ) -> int:
-        """Wait until a partition has a leader that is registered, and return its node id.
-
-        `other_than`: node ids that do not count, such as that of the leader before a fault. `timeout`: seconds; then
-        WaitTimeoutError, with the leader of each partition. Harrow's registry is asked every 20 ms; brokers of other
-        backends are polled with Metadata.
-        """
+        """Wait until a partition has a leader that is registered; return its node id."""
         name = topic_of(topic, "await_leader")
         return self.wait_until(Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout)
 
@@ -120,16 +83,16 @@ class Waits:
             raise ConfigError(
                 f"{condition} would stop the event loop while it waits; write await harrow.aio.{condition}"
             )
-        cluster, stopped = self.cluster, stopped or threading.Event()
+        cluster, stopped = self._cluster(), stopped or threading.Event()
         if isinstance(condition, Requested) and cluster.has_broker_traces and not cluster.config.flag("harrow.tap"):
             raise ConfigError(f"{condition} needs the brokers' taps, and the setting harrow.tap is false")
-        seen = _seen(cluster, self.folder, stopped)
+        seen = _seen(cluster, self._folder, stopped)
         try:
             return wait_for(
                 condition,
                 timeout_s,
                 seen=seen,
-                programs=self.watched_programs,
+                programs=self._programs(),
                 stopped=stopped,
                 state=lambda: not_running(cluster),
             )
@@ -140,7 +103,7 @@ class Waits:
         """Count requests from now on: another test begins on this cluster."""
         from ..histories.request_rows import count_requests
 
-        self.requests_before = request_totals(count_requests(self.folder))
+        self.requests_before = request_totals(count_requests(self._folder))
 
 
 class AsyncWaits:

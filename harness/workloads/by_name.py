@@ -76,7 +76,9 @@ def new_workload(
         return _orders(harrow, topic, producer, settings)
     if name == EXACTLY_ONCE:
         return _exactly_once(harrow, topic, producer, settings)
-    harrow.workload = name
+    from ..run.harrow import run_of
+
+    run_of(harrow).workload = name
     workload: Any = added_workloads()[name](harrow, topic, producer)
     lacking = [method for method in METHODS if not callable(getattr(workload, method, None))]
     if lacking:

@@ -35,7 +35,7 @@ from .. import run_folder
 from ..backends.choice import HARROWS_BROKERS, LOCAL, BackendChoice
 from ..backends.kinds import backend_words, new_source
 from ..errors import VerdictError
-from ..run.harrow import Harrow
+from ..run.harrow import Harrow, run_of
 from ..run_settings import EXACTLY_ONCE, ORDERS, TOPIC, RunSettings, settings_of
 from ..user_spark import HARROWS_OWN, UserSpark
 from . import exactly_once
@@ -318,7 +318,7 @@ def run_scenario(
     if lacking and status == "valid":
         status, reasons = "unknown", [*reasons, f"it does not count: no {', no '.join(lacking)}"]
     if ran is not None and status == "valid" and not keep:
-        ran.remove_data()
+        run_of(ran).remove_data()
     return ChaosResult(
         seed=scenario.seed,
         variant=scenario.variant,
@@ -385,7 +385,7 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
     pause.wait(CALM_S)
     arguments = dict(scenario.faults)
     if "kinds" in arguments:
-        arguments["kinds"] = harrow.possible_kinds(arguments["kinds"])
+        arguments["kinds"] = run_of(harrow).possible_kinds(arguments["kinds"])
     recorded: Schedule | None = arguments.get("schedule")
     if recorded is not None and not recorded.steps:  # a search asks whether it fails without faults, too
         return 0

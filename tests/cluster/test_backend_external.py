@@ -34,6 +34,7 @@ from harrow.harness.backends.external.external_cluster import ExternalCluster
 from harrow.harness.backends.external.source import ExternalClusters
 from harrow.harness.backends.external.system import ExternalSystem
 from harrow.harness.backends.kinds import KINDS
+from harrow.harness.run.harrow import run_of
 from load_on_cluster import produce_numbers, produce_while_faults_last
 from long_runs import long_run
 from store_client import asking
@@ -118,7 +119,7 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(exte
     for fault in (kill(leader(orders)), isolate(leader(orders))):
         with pytest.raises(CapabilityError, match=r"'(process|links)'.*'external'"):
             external.chaos(fault)
-    kinds = external.possible_kinds(["kill", "pause"])
+    kinds = run_of(external).possible_kinds(["kill", "pause"])
     assert set(kinds) == {"lose_request", "delay_request"}, "all that the backend can"
     assert isinstance(external.cluster, ExternalCluster)
     assert ExternalSystem(external.cluster).capabilities == KINDS[EXTERNAL].capabilities()

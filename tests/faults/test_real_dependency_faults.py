@@ -32,6 +32,7 @@ from harrow import (
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Fault, NemesisError
 from harrow.faults.schedule import Schedule
+from harrow.harness.run.harrow import run_of
 from store_client import asking
 from waiting import until
 
@@ -63,7 +64,7 @@ def service() -> Iterator[EchoService]:
 def relays_end(harrow: Harrow) -> Iterator[None]:
     """Each test has its own service at a dependency of the same name."""
     yield
-    harrow.end_dependencies()
+    run_of(harrow).dependencies.end()
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_what_cannot_be_is_refused_with_the_remedy(harrow: Harrow, service: Echo
         harrow.chaos(isolate(dependency("stor")))
     with pytest.raises(ConfigError, match=r"'store' is .* already, and not 127.0.0.1:1; choose"):
         harrow.dependency("store", "127.0.0.1:1")
-    harrow.end_dependencies()
+    run_of(harrow).dependencies.end()
     with pytest.raises(ConfigError, match=r"make one first: harrow.dependency\('store', '127"):
         harrow.chaos(kinds=("isolate_dependency",))
     with pytest.raises(ConfigError, match="without the scheme and the path of a URL"):

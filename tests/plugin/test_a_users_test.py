@@ -129,5 +129,5 @@ def test_a_lost_write_fails_with_the_command_that_repeats_it(pytester: pytest.Py
     said = result.stdout.str()
     assert "lost-write" in said
     assert "VerdictError: INVALID: no-loss" in said
-    assert "harness/run/harrow.py" not in said
+    assert "harness/run/harrow" not in said
     assert said.rindex("repeat with: pytest") > said.index("VerdictError: INVALID: no-loss")

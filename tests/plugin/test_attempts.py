@@ -12,6 +12,7 @@ VERDICT_OF_EACH_ATTEMPT = """
     import pathlib
     from harrow.harness.checks import Status, Verdict
     from harrow.harness.errors import VerdictError
+    from harrow.harness.run.harrow import run_of
 
     def judge_by_hand(harrow):
         # what `verify` does with a verdict, without a cluster and without Spark
@@ -25,11 +26,10 @@ VERDICT_OF_EACH_ATTEMPT = """
         verdict.write(harrow.folder / "verdict.json")
         (harrow.folder / "run.json").write_text('{"schema_version": 1, "seed": 1}')
         (harrow.folder / "report.html").write_text(f"the page says {status.value}")
-        harrow.verdicts.append(verdict)
-        for call in harrow._listeners:
-            call(verdict)
+        made = run_of(harrow).made
+        made.publish(verdict)
         if not verdict.valid:
-            raise VerdictError(harrow._explain(verdict), verdict)
+            raise VerdictError(made.explained(verdict), verdict)
 """
 
 

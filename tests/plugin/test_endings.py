@@ -17,10 +17,10 @@ QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_WITHOUT_A_CLUSTER = """
     import pytest
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run.harrow import Harrow
+    from harrow.harness.run.harrow_run import HarrowRun
 
     def judged(self, topics, *_):
-        with self._making_a_verdict():
+        with self.failures.making_a_verdict():
             self.folder.mkdir(parents=True, exist_ok=True)
             if getattr(self, "slow", False):
                 self.slow()
@@ -30,16 +30,16 @@ JUDGED_WITHOUT_A_CLUSTER = """
         self.folder.mkdir(parents=True, exist_ok=True)
         verdict.write(self.folder / "verdict.json")
         (self.folder / "run.json").write_text('{"schema_version": 1, "seed": 1}')
-        return self._publish(verdict)
+        return self.made.publish(verdict)
 
     def without_spark(self, reason):
         return publish(self, Verdict(status=Status.UNKNOWN, guarantees=("quick",), reasons=(reason,)))
 
     @pytest.fixture(autouse=True)
     def no_cluster(monkeypatch):
-        monkeypatch.setattr(Harrow, "_judged", judged)
-        monkeypatch.setattr(Harrow, "_judged_without_spark", without_spark)
-        monkeypatch.setattr(Harrow, "_needs_no_verdict", property(lambda self: bool(self.verdicts)))
+        monkeypatch.setattr(HarrowRun, "judged", judged)
+        monkeypatch.setattr(HarrowRun, "judged_without_spark", without_spark)
+        monkeypatch.setattr(HarrowRun, "needs_no_verdict", property(lambda self: bool(self.made.verdicts)))
 """
 
 
@@ -88,6 +88,7 @@ def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(pytester: py
         import asyncio, sys, time
         import pytest
         from harrow.faults.errors import NemesisError
+        from harrow.harness.run.harrow import run_of
 
         def test_assert(harrow): assert 1 == 2, "one is not two"
         def test_fail(harrow): pytest.fail("the shop is closed")
@@ -105,8 +106,8 @@ def test_each_way_to_fail_has_a_verdict_and_its_reason_in_the_index(pytester: py
 
         @pytest.mark.timeout(0.2, method="signal", func_only=True)
         def test_timeout_of_verify(harrow):
-            harrow.slow = lambda: time.sleep(60)
-            harrow._judged(())
+            run_of(harrow).slow = lambda: time.sleep(60)
+            run_of(harrow).judged(())
 
         @pytest.fixture
         def shop(harrow): pytest.fail("the shop does not open")

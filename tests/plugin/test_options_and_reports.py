@@ -103,7 +103,7 @@ def test_broker_settings_of_all_sources_are_merged(pytester: pytest.Pytester) ->
 
         @pytest.mark.harrow(config={"internal.segment.bytes": 2000})
         def test_it(harrow):
-            assert harrow._config == {"min.insync.replicas": "1", "num.partitions": 8,
+            assert harrow._run._config == {"min.insync.replicas": "1", "num.partitions": 8,
                                       "internal.segment.bytes": "4000"}
         """
     )
@@ -120,14 +120,14 @@ def test_kafkas_defaults_are_below_all_settings_that_are_given(pytester: pytest.
         mine = harrow_fixture(defaults="harrow")
 
         def test_ini(harrow):
-            assert harrow._config["group.initial.rebalance.delay.ms"] == 3000
-            assert harrow._config["offsets.topic.num.partitions"] == 50
-            assert harrow._config["min.insync.replicas"] == "2"
+            assert harrow._run._config["group.initial.rebalance.delay.ms"] == 3000
+            assert harrow._run._config["offsets.topic.num.partitions"] == 50
+            assert harrow._run._config["min.insync.replicas"] == "2"
 
         @pytest.mark.harrow(defaults="harrow")
-        def test_marker(harrow): assert harrow._config == {"min.insync.replicas": "2"}
+        def test_marker(harrow): assert harrow._run._config == {"min.insync.replicas": "2"}
 
-        def test_fixture(mine): assert mine._config == {"min.insync.replicas": "2"}
+        def test_fixture(mine): assert mine._run._config == {"min.insync.replicas": "2"}
         """
     )
     result = run(pytester)

@@ -15,22 +15,22 @@ QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 JUDGED_BY_HAND = """
     import pytest
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run.harrow import Harrow
+    from harrow.harness.run.harrow_run import HarrowRun
     from harrow.harness.verdict.verifier import RunVerifier
 
     def judged(self, topics, guarantee, *_):
         # what `verify` does, without a cluster and without Spark
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._making_a_verdict():
+        with self.failures.making_a_verdict():
             found = {"lost-write": 689} if guarantee == "no-loss" else {}
             status = Status.INVALID if found else Status.VALID
             verdict = Verdict(status=status, guarantees=(guarantee,), anomaly_counts=found)
-            self._verifier._written(verdict, self._next_number)
-        return self._publish(verdict)
+            self._verifier._written(verdict, self.made.next_number)
+        return self.made.publish(verdict)
 
     @pytest.fixture(autouse=True)
     def no_cluster(monkeypatch):
-        monkeypatch.setattr(Harrow, "_judged", judged)
+        monkeypatch.setattr(HarrowRun, "judged", judged)
 """
 
 

@@ -17,14 +17,14 @@ FAILS = """
     import pytest
     from harrow import kill, leader
     from harrow.harness.checks import Status, Verdict
-    from harrow.harness.run.harrow import Harrow
+    from harrow.harness.run.harrow_run import HarrowRun
 
     @pytest.fixture(autouse=True)
     def no_cluster(monkeypatch):
         lost = Verdict(status=Status.INVALID, guarantees=("no-loss",), anomaly_counts={"lost-write": 689})
-        monkeypatch.setattr(Harrow, "_judged", lambda *_: lost)
+        monkeypatch.setattr(HarrowRun, "judged", lambda *_: lost)
         cluster = types.SimpleNamespace(brokers=[1], bootstrap_servers="127.0.0.1:1")
-        monkeypatch.setattr(Harrow, "cluster", cluster)
+        monkeypatch.setattr(HarrowRun, "cluster", cluster)
 
     def test_shop_a(harrow): harrow.verify("orders")
     def test_shop_b(harrow): harrow.verify_pipeline("orders", "bills", record_id="id")
@@ -70,10 +70,11 @@ def test_a_terminal_without_the_signs_shows_ascii(pytester: pytest.Pytester, mon
         """
         import pytest
         from harrow.harness.checks import Status, Verdict
+        from harrow.harness.run.harrow import run_of
 
         @pytest.fixture(autouse=True)
         def judged(harrow):
-            harrow._listeners[0](Verdict(status=Status.VALID, guarantees=("no-loss",)))
+            run_of(harrow).made.publish(Verdict(status=Status.VALID, guarantees=("no-loss",)))
         """
     )
     pytester.makepyfile(test_it="def test_shop(harrow): pass")

@@ -16,6 +16,7 @@ from harrow import Harrow, VerdictError, lose_response
 from harrow.harness.checks import Status, Verdict, judge
 from harrow.harness.checks.partition_jobs import read_replicas
 from harrow.harness.commands import cli
+from harrow.harness.run.harrow import run_of
 from harrow.harness.run_folder import verdict_files
 
 HARROW = str(Path(sys.executable).with_name("harrow"))
@@ -57,7 +58,7 @@ def test_all_topics_of_the_run_are_judged_by_its_guarantees(judged: Harrow) -> N
 def test_a_stored_verdict_survives_the_removal_of_the_data(judged: Harrow) -> None:
     before = (judged.folder / "verdict.json").read_text()
     judged.close()
-    judged.remove_data()
+    run_of(judged).remove_data()
     code, said = check(judged.folder)
     assert code == 0
     assert said.startswith("VALID: exactly-once")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from harrow import Harrow, Record, kill_program
 from harrow.harness.errors import VerdictError
+from harrow.harness.run.harrow import run_of
 from waiting import until
 
 SETTINGS = {"offsets.topic.num.partitions": 3, "group.initial.rebalance.delay.ms": 0}
@@ -66,7 +67,7 @@ def verdict_of(call: Callable[[], object]) -> str:
 def test_records_that_a_dead_producer_did_not_send_name_its_death(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("orders")
     started(harrow, tmp_path, "shop", PRODUCER, topic.name, "20")
-    until(lambda: harrow.program_controls["shop"].status().state == "dead", "the shop has died")
+    until(lambda: run_of(harrow).programs.controls["shop"].status().state == "dead", "the shop has died")
     text = verdict_of(
         lambda: harrow.verify(topic, guarantee="no-loss", expected=[str(n) for n in range(40)], record_id=value_of)
     )
@@ -90,7 +91,7 @@ def test_outputs_that_a_dead_job_did_not_write_name_its_death(harrow: Harrow, tm
     with harrow.chaos(kill_program("copier")) as chaos:
         until(lambda: send(str(next(numbers))) and not chaos.running, "the job runs again")
     send("poison")
-    until(lambda: harrow.program_controls["copier"].status().state == "dead", "the job has died")
+    until(lambda: run_of(harrow).programs.controls["copier"].status().state == "dead", "the job has died")
     text = verdict_of(lambda: harrow.verify_pipeline(source, sink, record_id=value_of))
     lines = text.splitlines()
     (kind,) = (number for number, line in enumerate(lines) if "(missing-output)" in line)
@@ -102,7 +103,7 @@ def test_outputs_that_a_dead_job_did_not_write_name_its_death(harrow: Harrow, tm
 def test_an_unknown_verdict_begins_with_the_program_that_died(harrow: Harrow, tmp_path: Path) -> None:
     topic = harrow.topic("silent")
     started(harrow, tmp_path, "mute", PRODUCER, topic.name, "0")
-    until(lambda: harrow.program_controls["mute"].status().state == "dead", "it has died")
+    until(lambda: run_of(harrow).programs.controls["mute"].status().state == "dead", "it has died")
     text = verdict_of(lambda: harrow.verify(topic, guarantee="no-loss"))
     reasons = [line for line in text.splitlines() if line.strip().startswith("unknown: ")]
     assert reasons[0].strip().startswith("unknown: program 'mute' ended by itself at ")

@@ -10,8 +10,10 @@ from fake_system import FakeSystem
 from harrow.faults import BackgroundNemesis, Schedule, ScheduledFault, broker, pause
 from harrow.faults.controls import RUNNING
 from harrow.harness.chaos.blocks import Chaos
+from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.errors import ProgramDiedError
 from harrow.harness.verdict.endings import VerdictsOfFailures
+from harrow.harness.verdict.made import MadeVerdicts
 from waiting import until
 
 
@@ -36,42 +38,39 @@ def test_a_timeout_while_the_block_waits_for_its_faults_heals_them(
     assert len(ended) == 1
 
 
-class Run(VerdictsOfFailures):
+class Run:
     """A run whose verdict is a word."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    needs_no_verdict = False
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeVerdicts(folder, lambda: "seed 1")
         self.asked: list[str] = []
 
-    @property
-    def _needs_no_verdict(self) -> bool:
-        return False
-
-    def _judged(self, topics: Any) -> Any:
+    def judged(self, topics: Any) -> Verdict:
+        del topics
         self.asked.append("spark")
+        return self.made.publish(Verdict(status=Status.VALID, guarantees=("no-loss",)))
 
-    def _judged_without_spark(self, reason: str) -> Any:
+    def judged_without_spark(self, reason: str) -> Verdict:
         self.asked.append(reason)
-
-    def _explain(self, verdict: Any) -> str:
-        return "the verdict"
-
-    def end_block(self, error: Exception) -> None:
-        self._attach_verdict(error)
+        return self.judged(())
 
 
 @pytest.mark.parametrize(
-    ("error", "notes"),
+    ("error", "judged"),
     [
-        (AssertionError(), ["harrow: the verdict on this run:\nthe verdict"]),
-        (TimeoutError(), ["harrow: the verdict on this run:\nthe verdict"]),
-        (ProgramDiedError("exit code 3"), ["harrow: the verdict on this run:\nthe verdict"]),
-        (pytest.exit.Exception("enough"), []),
+        (AssertionError(), True),
+        (TimeoutError(), True),
+        (ProgramDiedError("exit code 3"), True),
+        (pytest.exit.Exception("enough"), False),
     ],
     ids=["AssertionError", "TimeoutError", "ProgramDiedError", "pytest.exit"],
 )
-def test_the_end_of_a_block_judges_a_failure_and_no_interrupt(error: Exception, notes: list[str]) -> None:
-    run = Run()
-    run.end_block(error)
-    assert getattr(error, "__notes__", []) == notes
-    assert run.asked == ["spark"] * len(notes)
+def test_the_end_of_a_block_judges_a_failure_and_no_interrupt(tmp_path: Path, error: Exception, judged: bool) -> None:
+    run = Run(tmp_path)
+    VerdictsOfFailures(run).attach_verdict(error)
+    assert [note.split("\n")[:2] for note in getattr(error, "__notes__", [])] == [
+        ["harrow: the verdict on this run:", "VALID: no-loss holds"]
+    ] * judged
+    assert run.asked == ["spark"] * judged

@@ -21,10 +21,14 @@ class FakeRun:
         self.closed = 0
         self.judged: list[BaseException] = []
         self.listeners: list[Callable[[Any], None]] = []
+        self.made = SimpleNamespace(on_verdict=self.listeners.append)
+        self.failures = SimpleNamespace(verdict_of_failure=self.verdict_of_failure)
         (folder / "cluster").mkdir(parents=True)
 
-    def on_verdict(self, call: Callable[[Any], None]) -> None:
-        self.listeners.append(call)
+    @property
+    def _run(self) -> FakeRun:
+        """It is the `Harrow`, too."""
+        return self
 
     def verify(self, status: Status, *reasons: str) -> None:
         verdict = SimpleNamespace(status=status, valid=status is Status.VALID, reasons=reasons)

@@ -75,7 +75,7 @@ def run(tmp_path: Path) -> Any:
         seed=7,
         brokers=3,
         backend="local",
-        verdicts=[verdict],
+        made=SimpleNamespace(verdicts=[verdict]),
         schedules=[Schedule(steps=steps, seed=5)],
     )
 

@@ -79,9 +79,6 @@ ANYTHING = {
     "verify_pipeline.sink",
     "Harrow.clusters",
     "Program.process",
-    "verdict_line.verdict",
-    "file_of.verdict",
-    "wait_until.condition",
 }
 """Parameters that take anything, or what only Harrow itself gives."""
 OWN_CLASSES = (

@@ -55,9 +55,11 @@ class TransformWorkload:
         self, harrow: Harrow, orders: Topic, producer: Mapping[str, Any], settings: RunSettings | None = None
     ) -> None:
         """`producer`: settings of the producer of orders; `settings`: those of the job, None for the defaults."""
+        from ...run.harrow import run_of
+
         settings = RunSettings() if settings is None else settings
         self._harrow = harrow
-        harrow.workload = EXACTLY_ONCE
+        run_of(harrow).workload = EXACTLY_ONCE
         self._orders = orders
         self._bills = harrow.topic(
             SINK, partitions=orders.partitions, replication_factor=orders.replication_factor, config=orders.config

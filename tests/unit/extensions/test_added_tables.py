@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from added_extensions import added
 from click.testing import CliRunner
-from harrow import RecordRelation
+from harrow import Harrow, RecordRelation
 from harrow.cluster.errors import ConfigError
 from harrow.harness.backends.choice import BackendChoice
 from harrow.harness.backends.clusters import OwnCluster
@@ -142,13 +143,13 @@ def test_a_test_runs_on_the_backend_of_an_extension(pytester: pytest.Pytester) -
     result.stderr.fnmatch_lines(["*--harrow-backend: 'rucks': expected one of local, apache*racks*"])
 
 
-def test_a_workload_is_chosen_by_its_name_and_repeated() -> None:
+def test_a_workload_is_chosen_by_its_name_and_repeated(tmp_path: Path) -> None:
     with added(harrow_workloads=lambda: {"shop": no_workload}):
         scenario = drawn_scenario(3, seconds=1, variant="acks-1", brokers=3, repertoire="kill,pause", workload="shop")
         assert scenario.workload == "shop"
         assert scenario.faults["kinds"] == ("kill", "pause")
         assert scenario.repeat.endswith("--variant acks-1 --brokers 3 --faults kill,pause --workload shop")
-        harrow: Any = type("Run", (), {})()
+        harrow: Any = Harrow(tmp_path)
         with pytest.raises(
             ConfigError, match=r"'shop' of the extension of this test is .* no __enter__, __exit__, judge"
         ):
