@@ -87,6 +87,7 @@ from .restart_faults import slow_start as slow_start
 from .schedule import Schedule as Schedule
 from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault
+from .spec import FaultState as FaultState
 from .spec import Hold as Hold
 from .spec import Injection as Injection
 from .system import System as System

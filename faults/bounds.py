@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .active_fault import ActiveFault
+from .active_fault import ActiveFault, Phase
 from .schedule import UNTIL_MOST_MS, Schedule, ScheduledFault
 from .spec import least_and_most
 
@@ -58,11 +58,11 @@ def waiting_for(active: Iterable[ActiveFault], late: Iterable[ScheduledFault], n
     """
     for fault in active:
         name = fault.injection.fault
-        if fault.healing:
+        if fault.phase is Phase.HEALS:
             return f"{name} to be healed"
         if fault.waits:
             return f"a request, a call or a place in the code at which {name} acts"
-        if fault.heal_at_ms is None:
+        if fault.phase is Phase.TAKES_EFFECT:
             return f"the effect of {name}"
         if now_ms > fault.heal_at_ms:
             return f"{name} to come to its end"

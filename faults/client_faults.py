@@ -31,7 +31,7 @@ from .network_faults import MODES
 from .outside import OutsideFault
 from .process_faults import is_over
 from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule
-from .spec import Injection, Seconds, amount_within, least_and_most
+from .spec import FaultState, Injection, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers
 
@@ -69,10 +69,18 @@ class NamedFault(OutsideFault):
         return f"{self.kind}({', '.join(words)})"
 
 
+@dataclass(slots=True, kw_only=True)
+class ClientState(FaultState):
+    """The client that was begun."""
+
+    client: ArmedRule | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFault(NamedFault):
     """A fault that a client of Harrow's causes; it acts until the fault is healed."""
 
+    state_type: ClassVar[type[FaultState]] = ClientState
     needs: ClassVar[frozenset[str]] = frozenset({"client-requests"})
     effect_timeout_ms: ClassVar[int] = 30_000
     """A group may need a rebalance, a coordinator an election."""
@@ -87,13 +95,14 @@ class ClientFault(NamedFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Begin the client, once."""
-        if "client" not in injection.notes:
-            injection.notes["client"] = system.clients.arm(self.rule(injection))
+        state = ClientState.of(injection)
+        if state.client is None:
+            state.client = system.clients.arm(self.rule(injection))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe what the client achieved."""
         del system
-        client: ArmedRule | None = injection.notes.get("client")
+        client = ClientState.of(injection).client
         if client is None:
             return Evidence(proved=False)
         status = client.status()
@@ -102,14 +111,14 @@ class ClientFault(NamedFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Let the client end."""
         del system
-        client: ArmedRule | None = injection.notes.get("client")
+        client = ClientState.of(injection).client
         if client is not None:
             client.disarm()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether nothing of the client is left."""
         del system
-        client: ArmedRule | None = injection.notes.get("client")
+        client = ClientState.of(injection).client
         if client is None:
             return Evidence(proved=True)
         status = client.status()
@@ -199,7 +208,7 @@ class IsolateClient(NamedFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rule on every broker that runs, once in each incarnation."""
-        blocked: dict[int, int] = injection.notes.setdefault("incarnations", {})
+        blocked = FaultState.of(injection).incarnations
         for node in system.nodes:
             broker = system.broker(node)
             status = broker.status()
@@ -245,7 +254,7 @@ class IsolateClient(NamedFault):
 
     def _rule_holders(self, system: System, injection: Injection) -> list[int]:
         """Return the brokers whose incarnation has the rule."""
-        blocked: dict[int, int] = injection.notes.get("incarnations", {})
+        blocked = FaultState.of(injection).incarnations
         return [node for node, incarnation in blocked.items() if not is_over(system.broker(node).status(), incarnation)]
 
 

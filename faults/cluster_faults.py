@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from harrow.cluster.argument_types import checked
@@ -28,7 +28,7 @@ from harrow.cluster.argument_types import checked
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import Pause, running_again
-from .spec import Fault, Injection, Seconds
+from .spec import TICK_MS, Fault, FaultState, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import Target, TopicLike, as_target, controller, leader
 
@@ -48,13 +48,48 @@ class OperatorFault(Fault):
         return False
 
 
-def is_due(injection: Injection, now_ms: int, name: str = "asked_ms") -> bool:
-    """Whether a request is to be sent now: for the first time, or again after `AGAIN_MS`."""
-    last_ms: int | None = injection.notes.get(name)
-    if last_ms is not None and now_ms < last_ms + AGAIN_MS:
-        return False
-    injection.notes[name] = now_ms
-    return True
+@dataclass(slots=True, kw_only=True)
+class OperatorState(FaultState):
+    """When the requests of an operator were sent."""
+
+    sent_ms: dict[str, int] = field(default_factory=dict[str, int])
+    """By what was asked for: when last."""
+    heal_turns: int = 0
+    """How often healing was asked to go on."""
+
+    def is_due(self, now_ms: int, what: str = "reassignment") -> bool:
+        """Whether a request is to be sent now: for the first time, or again after `AGAIN_MS`; then it is noted."""
+        last_ms = self.sent_ms.get(what)
+        if last_ms is not None and now_ms < last_ms + AGAIN_MS:
+            return False
+        self.sent_ms[what] = now_ms
+        return True
+
+    def heals_now(self) -> bool:
+        """Whether a healing is to send its request in this turn: at first, and again after `AGAIN_MS`."""
+        self.heal_turns += 1
+        return (self.heal_turns - 1) % (AGAIN_MS // TICK_MS) == 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ElectionState(FaultState):
+    """The epoch of the controller that was removed."""
+
+    epoch: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionState(FaultState):
+    """How many sessions were ended, by broker."""
+
+    ended: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState(OperatorState):
+    """Whether the requests have begun."""
+
+    begun: bool = False
 
 
 # ------------------------------------------------------------------------- controller and sessions
@@ -68,20 +103,22 @@ class ElectController(OperatorFault):
     words: ClassVar[str] = "took part in an election of the controller"
     at_once: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"registry"})
+    state_type: ClassVar[type[FaultState]] = ElectionState
     has_fixed_target: ClassVar[bool] = True
     target: Target = controller()  # noqa: RUF009 - a frozen value
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
         """Remove the controller's node once."""
-        if "epoch" not in injection.notes:
-            injection.notes["epoch"] = system.describe().controller_epoch
+        state = ElectionState.of(injection)
+        if state.epoch is None:
+            state.epoch = system.describe().controller_epoch
             system.registry.depose_controller()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether there is a controller of a later epoch."""
         view = system.describe()
-        before: int | None = injection.notes.get("epoch")
+        before = ElectionState.of(injection).epoch
         elected = before is not None and view.controller_epoch > before
         facts = {"controller": view.controller, "controller_epoch": view.controller_epoch}
         return Evidence(proved=elected and view.controller is not None, facts=facts)
@@ -128,11 +165,12 @@ class ExpireSession(Fault):
     moves_leaders: ClassVar[bool] = True
     reaches_dead: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"registry", "process"})
+    state_type: ClassVar[type[FaultState]] = SessionState
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
         """End the session of each broker once."""
-        ended: dict[str, int] = injection.notes.setdefault("sessions", {})
+        ended = SessionState.of(injection).ended
 
         for node in injection.nodes:
             if str(node) not in ended:
@@ -141,7 +179,7 @@ class ExpireSession(Fault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the registry ended a session of each broker."""
         del system
-        ended: dict[str, int] = injection.notes.get("sessions", {})
+        ended = SessionState.of(injection).ended
         proved = bool(ended) and all(ended.values())
         return Evidence(proved=proved, facts={"sessions_ended": dict(ended)})
 
@@ -164,6 +202,7 @@ class ExpireSession(Fault):
 class PartitionFault(OperatorFault):
     """A fault that changes the assignment of one partition, and changes it back."""
 
+    state_type: ClassVar[type[FaultState]] = PartitionState
     needs: ClassVar[frozenset[str]] = frozenset({"reassignments"})
     seconds: Seconds | None = 0.0
 
@@ -209,18 +248,17 @@ class PartitionFault(OperatorFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Note that it has begun; `advance` sends the requests."""
         del system
-        injection.notes["begun"] = True
+        PartitionState.of(injection).begun = True
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Send the requests again until they have taken effect."""
-        if is_due(injection, now_ms) and not self.probe(system, injection).proved:
+        if PartitionState.of(injection).is_due(now_ms) and not self.probe(system, injection).proved:
             self.assign(system, injection, "replicas")
 
     def heal(self, system: System, injection: Injection) -> None:
         """Give the partition its former replicas; sent again while it does not have them."""
-        turns: int = injection.notes.get("heal_turns", 0)
-        injection.notes["heal_turns"] = turns + 1
-        if injection.notes.get("begun") and turns % (AGAIN_MS // 10) == 0:
+        state = PartitionState.of(injection)
+        if state.heals_now() and state.begun:
             self.assign(system, injection, "former")
 
     def assign(self, system: System, injection: Injection, name: str) -> None:
@@ -268,14 +306,14 @@ class MoveLeader(PartitionFault):
         wanted: list[int] = injection.details["replicas"]
         if now == wanted[0] or list(replicas) != wanted:
             PartitionFault.advance(self, system, injection, now_ms)
-        elif is_due(injection, now_ms, "elected_ms"):
+        elif PartitionState.of(injection).is_due(now_ms, "election"):
             system.operator.elect(str(self.target.topic), int(injection.details["partition"]))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the drawn broker leads."""
         now, isr, replicas = self.replicas_now(system, injection)
         facts = {"leader": now, "isr": list(isr), "replicas": list(replicas)}
-        proved = bool(injection.notes.get("begun")) and now == injection.details["replicas"][0]
+        proved = PartitionState.of(injection).begun and now == injection.details["replicas"][0]
         return Evidence(proved=proved, facts=facts)
 
 

@@ -40,7 +40,7 @@ from .controls import FileDamage
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import Terminate, ended, hit_once, running_again
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, FaultState, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 
@@ -106,7 +106,7 @@ class DamageDisk(Terminate):
         """Observe whether the incarnation has ended, and what was damaged."""
         dead = ended(system, injection)
         damaged: dict[str, Mapping[str, Any]] = {}
-        for node in injection.notes.get("incarnations", {}):
+        for node in FaultState.of(injection).incarnations:
             done = system.broker(node).disk.changed(FileDamage)
             if done is not None:
                 damaged[str(node)] = dict(done)
@@ -115,7 +115,7 @@ class DamageDisk(Terminate):
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker runs in a later incarnation, and is in the ISR of the partition."""
-        over = not injection.notes.get("incarnations") or ended(system, injection).proved
+        over = not FaultState.of(injection).incarnations or ended(system, injection).proved
         running = running_again(system, injection)
         if not (over and running.proved):
             return Evidence(proved=False, facts=running.facts)

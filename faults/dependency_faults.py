@@ -33,12 +33,18 @@ from .controls import LinkControl, LinkStatus
 from .errors import ConfigError, TargetError, nearest
 from .evidence import Evidence
 from .network_faults import CLIENTS, MODES, SLOW_LINK_MS, THROTTLE_BYTES_PER_S, BytesPerSecond
-from .spec import Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import FaultState, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 
 PEERS = (CLIENTS,)
-SET = "set"
-"""The note that the fault has begun: how many connections it hit, or 1."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DependencyState(FaultState):
+    """Whether the fault has begun."""
+
+    hit: int = 0
+    """How many connections it hit, or 1 where it set rules; 0 before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ class DependencyFault(NamedFault):
     """A fault of the links of one dependency."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"dependencies"})
+    state_type: ClassVar[type[FaultState]] = DependencyState
     waits_for_traffic: ClassVar[bool] = True
     touches_programs: ClassVar[bool] = True
     named_by: ClassVar[str] = "dependency"
@@ -98,10 +105,9 @@ class DependencyFault(NamedFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Begin the fault, once."""
-        if SET not in injection.notes:
-            begun = self.begin(self.links_of(system, injection), injection)
-            if begun:
-                injection.notes[SET] = begun
+        state = DependencyState.of(injection)
+        if not state.hit:
+            state.hit = self.begin(self.links_of(system, injection), injection)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Begin it at the first connection that is opened, where none was open before."""
@@ -133,7 +139,7 @@ class DependencyFault(NamedFault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Remove the rules."""
-        if SET in injection.notes:
+        if DependencyState.of(injection).hit:
             self.links_of(system, injection).heal(injection.details.get("mode", "deliver"))
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -296,8 +302,9 @@ class ResetDependency(DependencyFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections were reset."""
         status = self.links_of(system, injection).status()
-        facts = {**self.facts(injection, status), "reset": injection.notes.get(SET, 0)}
-        return Evidence(proved=SET in injection.notes, facts=facts)
+        hit = DependencyState.of(injection).hit
+        facts = {**self.facts(injection, status), "reset": hit}
+        return Evidence(proved=hit > 0, facts=facts)
 
     def heal(self, system: System, injection: Injection) -> None:
         """Do nothing: both sides connect again by themselves."""

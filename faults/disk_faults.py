@@ -28,7 +28,7 @@ from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
 from .rule_kinds import DiskRule, LateDiskRule, SlowDiskRule
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Fault, FaultState, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
@@ -78,7 +78,7 @@ class PowerLoss(Kill):
         """Observe whether the affected incarnations have ended and the disks are rolled back."""
         dead = ended(system, injection)
         lost: dict[str, Mapping[str, Any]] = {}
-        for node in injection.notes.get("incarnations", {}):
+        for node in FaultState.of(injection).incarnations:
             took = system.broker(node).disk.changed(DiskPowerLoss)
             if took is not None:
                 lost[str(node)] = dict(took)
@@ -175,6 +175,7 @@ class DiskError(ProcessFault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm the rule, and restart a broker whose data folder is offline: only a new incarnation opens it."""
+        state = FaultState.of(injection)
         for node, incarnation, rule in armed_in(injection):
             broker = system.broker(node)
             status = broker.status()
@@ -182,17 +183,15 @@ class DiskError(ProcessFault):
                 continue
             acted = rule.status().fired
             rule.disarm()
-            if acted and self.error and node not in injection.notes.setdefault("restarted", []):
-                injection.notes["restarted"].append(node)
+            if acted and self.error and node not in state.restarted:
+                state.restarted.append(node)
                 broker.process.terminate()
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether brokers run, in a new incarnation where healing needed it, and nothing is armed."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
-        over = all(
-            is_over(system.broker(node).status(), incarnations[node]) for node in injection.notes.get("restarted", [])
-        )
+        state = FaultState.of(injection)
+        over = all(is_over(system.broker(node).status(), state.incarnations[node]) for node in state.restarted)
         return disarmed(system, injection, running_again(system, injection), over=over)
 
 

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
 from harrow.cluster.view import PartitionView
 
-from .cluster_faults import is_due
+from .cluster_faults import OperatorState
 from .controls import DEAD
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, restarted
-from .spec import Fault, Injection, Seconds, amount_within, least_and_most
+from .spec import Fault, FaultState, Injection, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import TopicLike, leader
 
@@ -34,6 +34,18 @@ BEHIND_S = (0.3, 1.0)
 BEHIND_S_MOST = 60.0
 LEADS_S = (0.3, 1.5)
 REPLICAS_LEAST = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class UncleanState(OperatorState):
+    """How far the election has come."""
+
+    outside_ms: int | None = None
+    """When the follower was first seen outside the ISR."""
+    isr: list[int] | None = None
+    """The ISR without the follower, which is killed; None until it is behind."""
+    epoch: int = -1
+    """The leader epoch of that ISR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,7 @@ class UncleanElection(ProcessFault):
     moves_leaders: ClassVar[bool] = True
     drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"process", "reassignments"})
+    state_type: ClassVar[type[FaultState]] = UncleanState
     effect_timeout_ms: ClassVar[int] = 120_000
     seconds: Seconds | None = LEADS_S
     behind_s: Seconds = BEHIND_S
@@ -94,29 +107,30 @@ class UncleanElection(ProcessFault):
         self._kill(system, injection, [int(injection.details["heir"])])
 
     def _kill(self, system: System, injection: Injection, nodes: Sequence[int]) -> None:
-        these = replace(injection, nodes=tuple(nodes))
-        hit_once(system, these, lambda broker: broker.process.kill())
+        hit_once(system, injection, lambda broker: broker.process.kill(), nodes)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Kill the ISR when the follower is behind, start the follower, ask for the election."""
         heir = int(injection.details["heir"])
-        notes = injection.notes
-        if "isr" not in notes:
+        state = UncleanState.of(injection)
+        if state.isr is None:
             row = self._partition(system, injection)
             if row is None or heir in row.isr or row.leader not in row.isr:
                 return
-            if now_ms < notes.setdefault("outside_ms", now_ms) + injection.details["behind_ms"]:
+            if state.outside_ms is None:
+                state.outside_ms = now_ms
+            if now_ms < state.outside_ms + injection.details["behind_ms"]:
                 return
-            notes["isr"], notes["epoch"] = sorted(row.isr), row.leader_epoch
-        self._kill(system, injection, notes["isr"])
-        if any(system.broker(node).status().state != DEAD for node in notes["isr"]):
+            state.isr, state.epoch = sorted(row.isr), row.leader_epoch
+        self._kill(system, injection, state.isr)
+        if any(system.broker(node).status().state != DEAD for node in state.isr):
             return
         system.broker(heir).process.start()
         topic, number = str(self.target.topic), int(injection.details["partition"])
         view = system.describe()
         row = view.partition(topic, number)
         leaderless = row is not None and row.leader not in view.live
-        if leaderless and heir in view.live and is_due(injection, now_ms):
+        if leaderless and heir in view.live and state.is_due(now_ms, "election"):
             system.operator.elect(topic, number, unclean=True)
 
     def _partition(self, system: System, injection: Injection) -> PartitionView | None:
@@ -125,17 +139,18 @@ class UncleanElection(ProcessFault):
 
     def is_done(self, injection: Injection) -> bool:
         """Whether the ISR was killed, so that the election could follow."""
-        return "isr" in injection.notes
+        return UncleanState.of(injection).isr is not None
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the follower leads, and was outside the last ISR."""
         row = self._partition(system, injection)
-        isr: list[int] | None = injection.notes.get("isr")
+        state = UncleanState.of(injection)
+        isr = state.isr
         facts: dict[str, Any] = {"partition": injection.details.get("partition"), "last_isr": isr}
         if row is None or isr is None:
             return Evidence(proved=False, facts=facts)
         facts |= {"leader": row.leader, "leader_epoch": row.leader_epoch}
-        later = row.leader_epoch > injection.notes["epoch"]
+        later = row.leader_epoch > state.epoch
         proved = row.leader == injection.details["heir"] and row.leader not in isr and later
         return Evidence(proved=proved, facts=facts)
 

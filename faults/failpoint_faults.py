@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
@@ -27,7 +27,7 @@ from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, running_again, shown, start_again, statuses
 from .rule_kinds import ArmedRule, FailpointRule, StartFailpointRule
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Hold, Injection, Seconds
+from .spec import Fault, FaultState, Hold, Injection, Seconds
 from .system import Broker, ClusterSnapshot, System
 from .targets import Target, as_target
 from .unreached import no_call
@@ -133,10 +133,18 @@ class _ArmedStart:
         return {"hits": self.hits, "serves_without_a_hit": self.missed}
 
 
+@dataclass(slots=True, kw_only=True)
+class ArmedStarts(FaultState):
+    """The armed starts, by broker."""
+
+    starts: dict[int, _ArmedStart] = field(default_factory=dict[int, _ArmedStart])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointAtStart(ProcessFault):
     """End each broker of the target, and start it with an armed failpoint, until it was hit `times` times."""
 
+    state_type: ClassVar[type[FaultState]] = ArmedStarts
     kind: ClassVar[str] = "failpoint_at_start"
     words: ClassVar[str] = "was hit at a failpoint of its start"
     needs: ClassVar[frozenset[str]] = frozenset({"failpoints", "process"})
@@ -176,7 +184,7 @@ class FailpointAtStart(ProcessFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
-        starts: dict[int, _ArmedStart] = injection.notes.setdefault("starts", {})
+        starts = ArmedStarts.of(injection).starts
 
         def act(broker: Broker) -> None:
             starts[broker.node] = _ArmedStart()
@@ -187,7 +195,7 @@ class FailpointAtStart(ProcessFault):
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Start a broker that is dead with the failpoint armed, and count its hits."""
         del now_ms
-        for node, start in _armed_starts(injection).items():
+        for node, start in ArmedStarts.of(injection).starts.items():
             if start.hits < self.times and not start.missed:
                 self._advance_broker(system.broker(node), injection, start)
 
@@ -217,13 +225,13 @@ class FailpointAtStart(ProcessFault):
 
     def is_done(self, injection: Injection) -> bool:
         """Whether each broker was hit often enough, or serves."""
-        starts = _armed_starts(injection).values()
+        starts = ArmedStarts.of(injection).starts.values()
         return all(start.missed or start.hits >= self.times for start in starts)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker was hit so often."""
         del system
-        starts = _armed_starts(injection)
+        starts = ArmedStarts.of(injection).starts
         proved = bool(starts) and all(start.hits >= self.times for start in starts.values())
         facts = {str(node): start.to_json() for node, start in starts.items()}
         place = injection.details.get("point")
@@ -232,7 +240,7 @@ class FailpointAtStart(ProcessFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Start what is dead, resume what is paused, disarm what did not fire."""
         start_again(system, injection)
-        for node, start in _armed_starts(injection).items():
+        for node, start in ArmedStarts.of(injection).starts.items():
             if start.missed and start.rule is not None:
                 status = system.broker(node).status()
                 if not is_over(status, start.incarnation):
@@ -241,11 +249,6 @@ class FailpointAtStart(ProcessFault):
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run, in a later incarnation than the first."""
         return restarted(system, injection)
-
-
-def _armed_starts(injection: Injection) -> dict[int, _ArmedStart]:
-    starts: dict[int, _ArmedStart] = injection.notes.get("starts", {})
-    return starts
 
 
 def _check_action(fault: Failpoint | FailpointAtStart) -> None:

@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 from harrow.cluster.argument_types import checked
 from harrow.cluster.view import ClusterView, PartitionView
 
-from .cluster_faults import AGAIN_MS, is_due
+from .cluster_faults import OperatorState
 from .controls import DEAD, RUNNING
 from .errors import TargetError
 from .evidence import Evidence
 from .process_faults import ProcessFault, ended, hit_once, running_again, shown, statuses
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, FaultState, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import Target, TopicLike, all_brokers, as_target, leader
 
@@ -68,11 +68,18 @@ def without(row: PartitionView, node: int, able: Sequence[int], rng: random.Rand
     return [heir if other == node else other for other in row.replicas]
 
 
-def heals_now(injection: Injection) -> bool:
-    """Whether a healing is to send its request in this turn: at first, and again after `AGAIN_MS`."""
-    turns: int = injection.notes.get("heal_turns", 0)
-    injection.notes["heal_turns"] = turns + 1
-    return turns % (AGAIN_MS // 10) == 0
+@dataclass(slots=True, kw_only=True)
+class AddedState(OperatorState):
+    """The broker that was added; None before."""
+
+    node: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RemovedState(OperatorState):
+    """Whether the replicas have moved away, and the broker was terminated."""
+
+    left: bool = False
 
 
 # -------------------------------------------------------------------------------------- a new broker
@@ -86,6 +93,7 @@ class AddBroker(Fault):
     words: ClassVar[str] = "was added"
     at_once: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"more-brokers", "reassignments"})
+    state_type: ClassVar[type[FaultState]] = AddedState
     has_fixed_target: ClassVar[bool] = True
     effect_timeout_ms: ClassVar[int] = 120_000
     target: Target = all_brokers
@@ -103,7 +111,8 @@ class AddBroker(Fault):
 
     def disturbed_nodes(self, injection: Injection) -> frozenset[int]:
         """Return the new broker: other faults leave it alone, because it leaves again."""
-        return frozenset({injection.notes["node"]} if "node" in injection.notes else ())
+        node = AddedState.of(injection).node
+        return frozenset(() if node is None else (node,))
 
     def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
         """Draw the partitions that move a replica, and the replicas that leave."""
@@ -127,11 +136,13 @@ class AddBroker(Fault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Begin to start the broker, once."""
-        if "node" not in injection.notes:
-            injection.notes["node"] = system.membership.add_broker()
+        state = AddedState.of(injection)
+        if state.node is None:
+            state.node = system.membership.add_broker()
 
     def _moves(self, injection: Injection) -> list[Move]:
-        node: int = injection.notes["node"]
+        node = AddedState.of(injection).node
+        assert node is not None, "the broker was added at the injection"
         return [
             (topic, partition, [node if replica == leaving else replica for replica in replicas])
             for topic, partition, replicas, leaving in injection.details["moves"]
@@ -139,16 +150,17 @@ class AddBroker(Fault):
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """When the broker is registered, move the replicas; again until they are in sync."""
+        state = AddedState.of(injection)
         view = system.describe()
-        if injection.notes["node"] not in view.live:
+        if state.node not in view.live:
             return
         left = not_in_effect(view, self._moves(injection))
-        if left and is_due(injection, now_ms):
+        if left and state.is_due(now_ms):
             system.operator.reassign(left)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the new broker is registered, and its replicas are in sync."""
-        node: int | None = injection.notes.get("node")
+        node = AddedState.of(injection).node
         if node is None:
             return Evidence(proved=False, facts={})
         view = system.describe()
@@ -159,7 +171,7 @@ class AddBroker(Fault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Move its replicas away, let it shut down, and remove it; sent again while it is there."""
-        node: int | None = injection.notes.get("node")
+        node = AddedState.of(injection).node
         if node is None or node not in system.nodes:
             return
         broker = system.broker(node)
@@ -167,7 +179,7 @@ class AddBroker(Fault):
         if state == DEAD:
             system.membership.remove_added_broker(node)
             return
-        if not heals_now(injection):
+        if not AddedState.of(injection).heals_now():
             return
         view = system.describe()
         left = hosted(view, node)
@@ -182,7 +194,7 @@ class AddBroker(Fault):
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker has left."""
-        node: int | None = injection.notes.get("node")
+        node = AddedState.of(injection).node
         live = sorted(system.describe().live)
         gone = node is None or (node not in system.nodes and node not in live)
         return Evidence(proved=gone, facts={"broker": node, "live": live})
@@ -198,6 +210,7 @@ class RemoveBroker(ProcessFault):
     kind: ClassVar[str] = "remove_broker"
     words: ClassVar[str] = "was removed"
     needs: ClassVar[frozenset[str]] = frozenset({"process", "reassignments"})
+    state_type: ClassVar[type[FaultState]] = RemovedState
     effect_timeout_ms: ClassVar[int] = 120_000
 
     def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
@@ -222,19 +235,20 @@ class RemoveBroker(ProcessFault):
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Move the replicas away, again until they have moved; then let the broker shut down, once."""
-        if injection.notes.get("left"):
+        state = RemovedState.of(injection)
+        if state.left:
             return
         left = not_in_effect(system.describe(), moves_of(injection.details["moves"]))
         if not left:
-            injection.notes["left"] = True
+            state.left = True
             for node in injection.nodes:
                 system.broker(node).process.terminate()
-        elif is_due(injection, now_ms):
+        elif state.is_due(now_ms):
             system.operator.reassign(left)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker has no replica of these partitions, and has ended."""
-        if not injection.notes.get("left"):
+        if not RemovedState.of(injection).left:
             return Evidence(proved=False, facts=shown(statuses(system, injection)))
         dead = ended(system, injection)
         moved = {f"{t}-{p}": r for t, p, r in moves_of(injection.details["moves"])}
@@ -243,7 +257,8 @@ class RemoveBroker(ProcessFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Start the broker, and give it its former replicas; sent again while it does not have them."""
         ProcessFault.heal(self, system, injection)
-        if not injection.notes.get("incarnations") or not heals_now(injection):
+        state = RemovedState.of(injection)
+        if not state.incarnations or not state.heals_now():
             return
         view = system.describe()
         if set(injection.nodes) <= view.live:
@@ -252,7 +267,7 @@ class RemoveBroker(ProcessFault):
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the broker runs, and the partitions have their former replicas."""
         running = running_again(system, injection)
-        began = bool(injection.notes.get("incarnations"))
+        began = bool(FaultState.of(injection).incarnations)
         former = moves_of(injection.details["former"]) if began else []
         view = system.describe()
         other = [

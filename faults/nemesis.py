@@ -44,7 +44,7 @@ from typing import Any
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.view import ClusterView
 
-from .active_fault import ActiveFault
+from .active_fault import NEXT, ActiveFault, Phase
 from .bounds import (
     EFFECT_TIMEOUT_MS,
     END_TIMEOUT_MS,
@@ -60,12 +60,10 @@ from .event_watch import EventWatch
 from .evidence import Evidence
 from .fault_rows import FaultRows, Row
 from .schedule import EVENTS, UNTIL_MOST_MS, Schedule, ScheduledFault, check_events, check_nodes
-from .spec import Injection
+from .spec import TICK_MS, Injection
 from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
 from .target_checks import check_created
 from .traffic_wait import REACHED_WITHIN_MS, TrafficWait
-
-TICK_MS = 10
 
 
 class Nemesis:
@@ -200,19 +198,18 @@ class Nemesis:
         return late or (self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS)
 
     def _continue(self, active: ActiveFault) -> None:
-        if not (active.healing or self._stopping):
-            self._advance_fault(active)
-        if active.healing:
+        if active.phase is Phase.HEALS:
             self._continue_healing(active)
-        elif self._stopping:
-            if active.heal_at_ms is None:
+            return
+        if self._stopping:
+            if active.phase is Phase.TAKES_EFFECT:
                 self._probe_last(active)
             self._heal(active)
-        elif active.heal_at_ms is None:
+            return
+        self._advance_fault(active)
+        if active.phase is Phase.TAKES_EFFECT:
             self._probe_effect(active)
-        elif (self._now_ms >= active.heal_at_ms or self._events.ends(active.step)) and self._is_done(
-            active, active.heal_at_ms
-        ):
+        elif (self._now_ms >= active.heal_at_ms or self._events.ends(active.step)) and self._is_done(active):
             self._heal(active)
 
     def _advance_fault(self, active: ActiveFault) -> None:
@@ -220,11 +217,11 @@ class Nemesis:
         with contextlib.suppress(HarrowError):  # a process that does not respond: again later
             injection.fault.advance(self._system, injection, self._now_ms)
 
-    def _is_done(self, active: ActiveFault, heal_at_ms: int) -> bool:
+    def _is_done(self, active: ActiveFault) -> bool:
         injection = active.injection
         if injection.fault.is_done(injection):
             return True
-        late = self._now_ms > heal_at_ms + END_TIMEOUT_MS
+        late = self._now_ms > active.heal_at_ms + END_TIMEOUT_MS
         if late:
             self.problems.append(f"{injection.fault} did not come to its end in time")
         return late
@@ -236,7 +233,7 @@ class Nemesis:
         except Exception as error:
             self.problems.append(f"{active.injection.fault} failed: {error!r}")
             self._stopping = True
-            if not active.healing:
+            if Phase.HEALS in NEXT[active.phase]:
                 self._guarded(active, self._heal)
             elif active in self._active:
                 self._active.remove(active)
@@ -404,7 +401,7 @@ class Nemesis:
 
     def _something_else_acts(self) -> bool:
         """Whether a fault that waits may still be reached through what another fault, or a later step, does."""
-        if any(active.healing or not active.waits for active in self._active):
+        if any(not active.waits for active in self._active):
             return True
         if self._closing_ms is not None or not self._active:
             return False
@@ -414,6 +411,7 @@ class Nemesis:
     def _took_effect(self, active: ActiveFault, evidence: Evidence) -> None:
         self.effects += 1
         self._events.took_effect(active.injection.id, self._view)
+        active.enter(Phase.HOLDS)
         active.heal_at_ms = self._now_ms + active.injection.duration_ms
         self._rows.report("effect", active.injection, evidence.facts)
 
@@ -445,7 +443,7 @@ class Nemesis:
             return Evidence(proved=False, facts={"error": str(error)})
 
     def _heal(self, active: ActiveFault) -> None:
-        active.healing = True
+        active.enter(Phase.HEALS)
         active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
         self._rows.report("heal", active.injection, {})
         self._continue_healing(active)
@@ -467,6 +465,7 @@ class Nemesis:
             return
         else:
             self.problems.append(f"{injection.fault} was not healed: {active.trouble}")
+        active.enter(Phase.OVER)
         self._active.remove(active)
         self._healed_ms = self._now_ms
         self._events.healed(injection.id)

@@ -21,8 +21,8 @@ and at least one frame was sent late. `reset`: the number of connections. A faul
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
@@ -31,7 +31,7 @@ from .controls import DEAD, LinkStatus
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
-from .spec import Fault, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Fault, FaultState, Hold, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import Broker, ClusterSnapshot, System
 from .targets import Target
 
@@ -107,7 +107,7 @@ def remove_rules(system: System, injection: Injection) -> None:
     mode: str = injection.details.get("mode", "deliver")
     for node in injection.nodes:
         broker = system.broker(node)
-        if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
+        if broker.status().state != DEAD and node in FaultState.of(injection).incarnations:
             broker.links.heal(mode)
     start_again(system, injection)
 
@@ -243,10 +243,18 @@ class Throttle(LinkFault):
         return observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
 
 
+@dataclass(slots=True, kw_only=True)
+class ResetState(FaultState):
+    """How many connections were reset, by broker."""
+
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(LinkFault):
     """Reset a broker's connections once (`clients=True`: those of clients as well); there is nothing to heal."""
 
+    state_type: ClassVar[type[FaultState]] = ResetState
     kind: ClassVar[str] = "reset"
     words: ClassVar[str] = "lost its connections"
     at_once: ClassVar[bool] = True
@@ -264,7 +272,7 @@ class Reset(LinkFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Reset them, once on each broker."""
-        counts: dict[str, int] = injection.notes.setdefault("reset", {})
+        counts = ResetState.of(injection).counts
 
         def act(broker: Broker) -> None:
             counts[str(broker.node)] = broker.links.reset(self.peers_of(system, injection, broker.node))
@@ -274,7 +282,7 @@ class Reset(LinkFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether connections were reset on every broker."""
         del system
-        counts: Mapping[str, int] = injection.notes.get("reset", {})
+        counts = ResetState.of(injection).counts
         proved = bool(counts) and all(counts.values())
         return Evidence(proved=proved, facts={"reset": dict(counts)})
 

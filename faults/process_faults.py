@@ -6,20 +6,25 @@ is dead, or has been started again since), or the process is paused. Healed: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .controls import DEAD, PAUSED, RUNNING, ProcessStatus
 from .evidence import Evidence
-from .spec import Fault, Hold, Injection, Seconds
+from .spec import Fault, FaultState, Hold, Injection, Seconds
 from .system import Broker, System
 
 
-def hit_once(system: System, injection: Injection, act: Callable[[Broker], object]) -> None:
-    """Call `act` for each broker that is alive and not affected yet, and note its incarnation."""
-    incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
-    for node in injection.nodes:
+def hit_once(
+    system: System, injection: Injection, act: Callable[[Broker], object], nodes: Iterable[int] | None = None
+) -> None:
+    """Call `act` for each broker that is alive and not affected yet, and note its incarnation.
+
+    `nodes`: some brokers of the injection; None: all of them.
+    """
+    incarnations = FaultState.of(injection).incarnations
+    for node in injection.nodes if nodes is None else nodes:
         broker = system.broker(node)
         status = broker.status()
         if node not in incarnations and status.state != DEAD:
@@ -34,7 +39,7 @@ def is_over(status: ProcessStatus, incarnation: int) -> bool:
 
 def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
     """Return the status of each affected broker, by node id."""
-    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    incarnations = FaultState.of(injection).incarnations
     return {node: system.broker(node).status() for node in incarnations}
 
 
@@ -45,7 +50,7 @@ def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
 
 def ended(system: System, injection: Injection) -> Evidence:
     """Observe whether every affected incarnation has ended."""
-    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    incarnations = FaultState.of(injection).incarnations
     found = statuses(system, injection)
     proved = bool(found) and all(is_over(status, incarnations[node]) for node, status in found.items())
     return Evidence(proved=proved, facts=shown(found))
@@ -74,7 +79,7 @@ def restarted(system: System, injection: Injection, killed: Mapping[int, int] | 
 
     `killed`: the incarnations that must be over, where these are not those that were affected first.
     """
-    incarnations = injection.notes.get("incarnations", {}) if killed is None else killed
+    incarnations = FaultState.of(injection).incarnations if killed is None else killed
     over = all(is_over(system.broker(node).status(), was) for node, was in incarnations.items())
     running = running_again(system, injection)
     return Evidence(proved=over and running.proved, facts=running.facts)
@@ -133,7 +138,7 @@ class Terminate(Kill):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Start dead brokers; kill a broker whose controlled shutdown has not ended."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        incarnations = FaultState.of(injection).incarnations
         for node, status in statuses(system, injection).items():
             if not is_over(status, incarnations[node]):
                 system.broker(node).process.kill()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
@@ -28,12 +28,21 @@ from .process_faults import is_over
 from .request_checks import api_key
 from .rule_kinds import RequestRule
 from .rules import arm_once, disarm, disarmed, fired
-from .spec import Hold, Injection, Seconds
+from .spec import FaultState, Hold, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .unreached import no_request
 
-HIT = "hit"
-"""The note with the incarnation of the program that the fault affected."""
+
+@dataclass(slots=True, kw_only=True)
+class ProgramState(FaultState):
+    """What happened to the program."""
+
+    hit: int | None = None
+    """The incarnation of the program that the fault affected."""
+    armed: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """By broker: what the rule has seen that waits for the program's request."""
+    request: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """The same of the rules that acted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,7 @@ class ProgramFault(NamedFault):
     """A fault of one program."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"programs"})
+    state_type: ClassVar[type[FaultState]] = ProgramState
     touches_programs: ClassVar[bool] = True
     named_by: ClassVar[str] = "program"
     program: str | None = None
@@ -80,7 +90,7 @@ class ProgramFault(NamedFault):
     def ended_by_itself(self, system: System, injection: Injection) -> str:
         """Return what to say of a program that is dead without this fault; empty while it lives."""
         program = self.control(system, injection)
-        if HIT in injection.notes or program.status().state != DEAD:
+        if ProgramState.of(injection).hit is not None or program.status().state != DEAD:
             return ""
         return f"the program {self.name_in(injection)!r} had ended by itself: {program.last_words()}"
 
@@ -92,8 +102,9 @@ class ProgramFault(NamedFault):
         """Call `act` for the program that lives, once."""
         program = self.control(system, injection)
         status = program.status()
-        if HIT not in injection.notes and status.state != DEAD:
-            injection.notes[HIT] = status.incarnation
+        state = ProgramState.of(injection)
+        if state.hit is None and status.state != DEAD:
+            state.hit = status.incarnation
             act(program)
 
 
@@ -105,9 +116,8 @@ class EndingFault(ProgramFault):
 
     def hit_is_over(self, system: System, injection: Injection) -> bool:
         """Whether the affected incarnation has ended."""
-        if HIT not in injection.notes:
-            return False
-        return is_over(self.control(system, injection).status(), injection.notes[HIT])
+        hit = ProgramState.of(injection).hit
+        return hit is not None and is_over(self.control(system, injection).status(), hit)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the affected incarnation has ended."""
@@ -119,14 +129,14 @@ class EndingFault(ProgramFault):
 
     def start_again(self, system: System, injection: Injection) -> None:
         """Start the program when the affected incarnation has ended, once."""
-        program, hit = self.control(system, injection), injection.notes.get(HIT)
+        program, hit = self.control(system, injection), ProgramState.of(injection).hit
         status = program.status()
         if hit is not None and status.state == DEAD and status.incarnation == hit:
             program.start()
 
     def started_again(self, system: System, injection: Injection) -> Evidence:
         """Observe whether a later incarnation was started."""
-        hit = injection.notes.get(HIT)
+        hit = ProgramState.of(injection).hit
         status = self.control(system, injection).status()
         proved = hit is None or status.incarnation > hit
         return Evidence(proved=proved, facts=self.facts(system, injection))
@@ -176,20 +186,21 @@ class KillProgram(EndingFault):
         """Kill the program, or arm the rule on every broker that runs."""
         if self.api is None:
             self.hit(system, injection, lambda program: program.kill())
-        elif HIT not in injection.notes:
+        elif ProgramState.of(injection).hit is None:
             running = (n for n in system.nodes if system.broker(n).status().state == RUNNING)
-            arm_once(system, replace(injection, nodes=tuple(running)), self.rule())
+            arm_once(system, injection, self.rule(), running)
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Kill the program as soon as a rule acted; then no other rule may act on the restarted program."""
         del now_ms
-        if self.api is None or HIT in injection.notes:
+        state = ProgramState.of(injection)
+        if self.api is None or state.hit is not None:
             return
         facts = fired(system, injection, death_counts=False)
-        injection.notes["brokers"] = facts
+        state.armed = facts
         if any(fact["fired"] for fact in facts.values()):
             self.hit(system, injection, lambda program: program.kill())
-            injection.notes["request"] = {n: fact for n, fact in facts.items() if fact["fired"]}
+            state.request = {n: fact for n, fact in facts.items() if fact["fired"]}
             disarm(system, injection)
         else:
             self.inject(system, injection)  # brokers that run since
@@ -197,8 +208,8 @@ class KillProgram(EndingFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the program is dead, after its request."""
         found = EndingFault.probe(self, system, injection)
-        name = "request" if "request" in injection.notes else "brokers"
-        rules = {name: injection.notes[name]} if name in injection.notes else {}
+        state = ProgramState.of(injection)
+        rules = {"request": state.request} if state.request else {"brokers": state.armed} if state.armed else {}
         return replace(found, facts={**found.facts, **rules})
 
     def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
@@ -218,7 +229,7 @@ class KillProgram(EndingFault):
         """Observe whether no rule is left, and the program was started again."""
         facts = self.facts(system, injection)
         running = Evidence(proved=self.hit_is_over(system, injection), facts=facts)
-        if self.restart or HIT not in injection.notes:
+        if self.restart or ProgramState.of(injection).hit is None:
             running = self.started_again(system, injection)
         return disarmed(system, injection, running)
 
@@ -239,7 +250,7 @@ class TerminateProgram(EndingFault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Start the program; kill one that has not ended."""
-        if HIT in injection.notes and not self.hit_is_over(system, injection):
+        if ProgramState.of(injection).hit is not None and not self.hit_is_over(system, injection):
             self.control(system, injection).kill()
         self.start_again(system, injection)
 
@@ -270,7 +281,7 @@ class PauseProgram(ProgramFault):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Let the program continue: SIGCONT discards a SIGSTOP that waits."""
-        if HIT in injection.notes:
+        if ProgramState.of(injection).hit is not None:
             self.control(system, injection).resume()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:

@@ -17,9 +17,16 @@ from .controls import DEAD, PAUSED, RUNNING, ProcessControl
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
 from .process_faults import is_over
-from .spec import Fault, Injection, Seconds
+from .spec import Fault, FaultState, Injection, Seconds
 from .system import ClusterSnapshot, System
 from .targets import REGISTRY, Target
+
+
+@dataclass(slots=True, kw_only=True)
+class RegistryState(FaultState):
+    """The incarnation of the registry that was hit."""
+
+    hit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,7 @@ class RegistryFault(Fault):
     hides_cluster: ClassVar[bool] = True
     has_fixed_target: ClassVar[bool] = True
     takes_registry: ClassVar[bool] = True
+    state_type: ClassVar[type[FaultState]] = RegistryState
     target: Target = REGISTRY
 
     def __post_init__(self) -> None:
@@ -61,8 +69,9 @@ class RegistryFault(Fault):
     def inject(self, system: System, injection: Injection) -> None:
         """Hit the registry once."""
         status = system.registry.status()
-        if "incarnation" not in injection.notes and status.state != DEAD:
-            injection.notes["incarnation"] = status.incarnation
+        state = RegistryState.of(injection)
+        if state.hit is None and status.state != DEAD:
+            state.hit = status.incarnation
             self.hit(system.registry)
 
     def heal(self, system: System, injection: Injection) -> None:
@@ -98,7 +107,7 @@ class RestartRegistry(RegistryFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the incarnation that was hit is over."""
         status = system.registry.status()
-        incarnation: int | None = injection.notes.get("incarnation")
+        incarnation = RegistryState.of(injection).hit
         return Evidence(proved=incarnation is not None and is_over(status, incarnation), facts=status.to_json())
 
 
@@ -119,7 +128,7 @@ class PauseRegistry(RegistryFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it is paused."""
         status = system.registry.status()
-        proved = "incarnation" in injection.notes and status.state == PAUSED
+        proved = RegistryState.of(injection).hit is not None and status.state == PAUSED
         return Evidence(proved=proved, facts=status.to_json())
 
 

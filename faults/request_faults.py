@@ -30,7 +30,7 @@ from .evidence import Evidence
 from .request_checks import api_key, check_choice, check_failure, check_refusal, check_where, error_code
 from .rule_kinds import RequestRule
 from .rules import arm_once, disarm, disarmed, fired
-from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
+from .spec import Fault, FaultState, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
 from .unreached import no_request
@@ -41,6 +41,17 @@ COUNT_IDLE_MS = 10_000
 """A fault of several requests ends when no request came for so long that it counts."""
 Where = Mapping[str, str | int]
 """Which requests count, by what they name: `{"topic": "orders"}` (`cluster/host/knobs/request_where.py`)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestState(FaultState):
+    """How far a fault of several requests has come."""
+
+    seen: int = -1
+    """How many requests the rules have counted; -1 before the first look."""
+    seen_ms: int = 0
+    """When the last of them was counted."""
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,7 @@ class RequestFault(Fault):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"responses"})
+    state_type: ClassVar[type[FaultState]] = RequestState
     waits_for_traffic: ClassVar[bool] = True
     effect: ClassVar[str]
     """The name of the count in the evidence."""
@@ -135,15 +147,16 @@ class RequestFault(Fault):
             return
         facts = fired(system, injection, death_counts=False).values()
         seen = sum(int(fact.get("seen", 0)) for fact in facts)
-        if seen != injection.notes.get("seen"):
-            injection.notes.update(seen=seen, seen_ms=now_ms)
+        state = RequestState.of(injection)
+        if seen != state.seen:
+            state.seen, state.seen_ms = seen, now_ms
         full = any(int(fact["fired"]) >= self.count for fact in facts)
-        idle = now_ms - injection.notes["seen_ms"] > COUNT_IDLE_MS
-        injection.notes["done"] = full or idle
+        idle = now_ms - state.seen_ms > COUNT_IDLE_MS
+        state.done = full or idle
 
     def is_done(self, injection: Injection) -> bool:
         """Whether it acted often enough, or waits for requests in vain; a fault with `seconds` lasts for these."""
-        return self.count == 1 or self.seconds != 0 or bool(injection.notes.get("done"))
+        return self.count == 1 or self.seconds != 0 or RequestState.of(injection).done
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm what did not fire; what fired is over."""

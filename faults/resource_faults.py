@@ -19,7 +19,7 @@ data folders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from harrow.cluster.argument_types import checked
@@ -30,7 +30,7 @@ from .evidence import Evidence
 from .process_faults import Pause, ProcessFault, ended, hit_once, is_over, running_again, shown, start_again, statuses
 from .rule_kinds import ConnectionRule, DescriptorRule, MemoryRule
 from .rules import all_fired, arm_once, armed_in, disarm, disarmed
-from .spec import Fault, Hold, Injection, Seconds
+from .spec import Fault, FaultState, Hold, Injection, Seconds
 from .system import System
 from .targets import Target, as_target
 
@@ -43,10 +43,27 @@ CONNECTIONS, CONNECTIONS_MOST = 500, 20_000
 SPARE_BYTES_MOST = 1 << 30
 
 
+@dataclass(slots=True, kw_only=True)
+class CpuState(FaultState):
+    """Since when the brokers are paused and resumed in turn."""
+
+    begun_ms: int | None = None
+    paused_in: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    """By broker: the numbers of the periods in which it was seen paused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ConnectionState(FaultState):
+    """The brokers whose connections of strangers are closed."""
+
+    closed: list[int] = field(default_factory=list[int])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleCpu(Pause):
     """A broker that gets a share of the processor time."""
 
+    state_type: ClassVar[type[FaultState]] = CpuState
     kind: ClassVar[str] = "throttle_cpu"
     words: ClassVar[str] = "had little CPU time"
     holds: ClassVar[Hold | None] = Hold.SLOW
@@ -68,13 +85,14 @@ class ThrottleCpu(Pause):
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Pause or resume each broker, as the time in the period says."""
-        begun_ms: int = injection.notes.setdefault("begun_ms", now_ms)
-        passed_ms = now_ms - begun_ms
+        state = CpuState.of(injection)
+        if state.begun_ms is None:
+            state.begun_ms = now_ms
+        passed_ms = now_ms - state.begun_ms
         runs = passed_ms % self.period_ms < self.share * self.period_ms
-        seen: dict[int, set[int]] = injection.notes.setdefault("seen", {})
         for node, status in statuses(system, injection).items():
             if status.state == PAUSED:
-                seen.setdefault(node, set()).add(passed_ms // self.period_ms)
+                state.paused_in.setdefault(node, set()).add(passed_ms // self.period_ms)
                 if runs:
                     system.broker(node).process.resume()
             elif status.state == RUNNING and not runs:
@@ -83,7 +101,7 @@ class ThrottleCpu(Pause):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker was seen paused in several periods."""
         found = statuses(system, injection)
-        seen: dict[int, set[int]] = injection.notes.get("seen", {})
+        seen = CpuState.of(injection).paused_in
         periods = {str(node): len(seen.get(node, ())) for node in found}
         proved = bool(found) and all(count >= PERIODS_PROVED for count in periods.values())
         return Evidence(proved=proved, facts={**shown(found), "paused_in_periods": periods})
@@ -108,7 +126,7 @@ class ExhaustDescriptors(ProcessFault):
     def heal(self, system: System, injection: Injection) -> None:
         """Raise the limit again, and restart the broker: a data folder that is offline is opened only by a start."""
         disarm(system, injection)
-        restarted: list[int] = injection.notes.setdefault("restarted", [])
+        restarted = FaultState.of(injection).restarted
         for node, incarnation, _ in armed_in(injection):
             broker = system.broker(node)
             status = broker.status()
@@ -132,6 +150,7 @@ class ExhaustConnections(Fault):
     words: ClassVar[str] = "had no free connection"
     drawable: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset({"connections"})
+    state_type: ClassVar[type[FaultState]] = ConnectionState
     effect_timeout_ms: ClassVar[int] = 30_000
     most: int = CONNECTIONS
 
@@ -153,7 +172,7 @@ class ExhaustConnections(Fault):
     def heal(self, system: System, injection: Injection) -> None:
         """Close the connections, also those to a broker that another fault has ended."""
         del system
-        closed: list[int] = injection.notes.setdefault("closed", [])
+        closed = ConnectionState.of(injection).closed
         for node, _, rule in armed_in(injection):
             if node not in closed:
                 closed.append(node)

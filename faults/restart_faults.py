@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import abc
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from harrow.cluster.argument_types import checked
@@ -28,7 +28,7 @@ from .controls import DEAD, PAUSED, RUNNING, STARTING
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import ProcessFault, hit_once, is_over, restarted, shown, statuses
-from .spec import Fault, Hold, Injection, Seconds, amount_within, least_and_most
+from .spec import Fault, FaultState, Hold, Injection, Seconds, amount_within, least_and_most
 from .system import Broker, ClusterSnapshot, System
 from .targets import Target, all_brokers, as_target
 
@@ -46,10 +46,18 @@ CRASHES_OF_A_LOOP = 2
 # --------------------------------------------------------------------------------- rolling restart
 
 
+@dataclass(slots=True, kw_only=True)
+class RollingState(FaultState):
+    """Whose turn it is: an index of the brokers of the injection."""
+
+    turn: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingRestart(ProcessFault):
     """Restart the brokers of the target one after the other, in the order of their ids."""
 
+    state_type: ClassVar[type[FaultState]] = RollingState
     kind: ClassVar[str] = "rolling_restart"
     words: ClassVar[str] = "was restarted, one broker after the other"
     own_mark: ClassVar[str] = "↻"
@@ -62,7 +70,7 @@ class RollingRestart(ProcessFault):
 
     def disturbed_nodes(self, injection: Injection) -> frozenset[int]:
         """Return the broker whose turn it is."""
-        return frozenset(injection.nodes[_turn(injection) :][:1])
+        return frozenset(injection.nodes[RollingState.of(injection).turn :][:1])
 
     def inject(self, system: System, injection: Injection) -> None:
         """End the first broker."""
@@ -73,15 +81,15 @@ class RollingRestart(ProcessFault):
         del now_ms
         if self.is_done(injection):
             return
-        node = injection.nodes[_turn(injection)]
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        node = injection.nodes[RollingState.of(injection).turn]
+        incarnations = FaultState.of(injection).incarnations
         status = system.broker(node).status()
         if node not in incarnations:
             self._end(system, injection)
         elif status.state == DEAD:
             system.broker(node).process.start()
         elif self._is_back(system, node, incarnations[node]):
-            injection.notes["turn"] = _turn(injection) + 1
+            RollingState.of(injection).turn += 1
             self._end(system, injection)
 
     def _is_back(self, system: System, node: int, incarnation: int) -> bool:
@@ -92,11 +100,11 @@ class RollingRestart(ProcessFault):
 
     def is_done(self, injection: Injection) -> bool:
         """Whether the last broker is back."""
-        return _turn(injection) >= len(injection.nodes)
+        return RollingState.of(injection).turn >= len(injection.nodes)
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the first incarnation has ended."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        incarnations = FaultState.of(injection).incarnations
         found = statuses(system, injection)
         proved = any(is_over(status, incarnations[node]) for node, status in found.items())
         return Evidence(proved=proved, facts=shown(found))
@@ -104,7 +112,7 @@ class RollingRestart(ProcessFault):
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run; a broker that is still in its controlled shutdown does not count."""
         found = restarted(system, injection)
-        count = len(injection.notes.get("incarnations", {}))
+        count = len(FaultState.of(injection).incarnations)
         return Evidence(proved=found.proved, facts={**found.facts, "restarted": count})
 
     def _end(self, system: System, injection: Injection) -> None:
@@ -112,13 +120,12 @@ class RollingRestart(ProcessFault):
         node = next(iter(self.disturbed_nodes(injection)), None)
         if node is None or system.broker(node).status().state != RUNNING:
             return
-        only = Injection(id=injection.id, fault=self, nodes=(node,), duration_ms=0, notes=injection.notes)
-        hit_once(system, only, lambda broker: broker.process.kill() if self.kill else broker.process.terminate())
-
-
-def _turn(injection: Injection) -> int:
-    turn: int = injection.notes.get("turn", 0)
-    return turn
+        hit_once(
+            system,
+            injection,
+            lambda broker: broker.process.kill() if self.kill else broker.process.terminate(),
+            [node],
+        )
 
 
 def is_in_sync(system: System, node: int) -> bool:
@@ -148,10 +155,18 @@ class _Start:
         return {"crashes": self.crashes, "hits_while_starting": self.hits}
 
 
+@dataclass(slots=True, kw_only=True)
+class StartState(FaultState):
+    """What the starts of each broker came to."""
+
+    starts: dict[int, _Start] = field(default_factory=dict[int, _Start])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedStart(ProcessFault):
     """A fault that kills its brokers, starts them, and hits them again."""
 
+    state_type: ClassVar[type[FaultState]] = StartState
     ends_process: ClassVar[bool] = True
     holds: ClassVar[Hold | None] = Hold.DEAD
     effect_timeout_ms: ClassVar[int] = 60_000
@@ -164,7 +179,7 @@ class RepeatedStart(ProcessFault):
     def inject(self, system: System, injection: Injection) -> None:
         """Kill each broker once."""
         seed = injection.details["seed"]
-        starts: dict[int, _Start] = injection.notes.setdefault("starts", {})
+        starts = StartState.of(injection).starts
 
         def act(broker: Broker) -> None:
             rng = random.Random(f"{seed}/{broker.node}")  # noqa: S311 - repeatable, not secret
@@ -175,7 +190,7 @@ class RepeatedStart(ProcessFault):
 
     def advance(self, system: System, injection: Injection, now_ms: int) -> None:
         """Start a broker that is dead, hit one whose time has come."""
-        for node, start in starts_of(injection).items():
+        for node, start in StartState.of(injection).starts.items():
             if self.continues(start):
                 self._advance_broker(system.broker(node), start, now_ms)
 
@@ -221,18 +236,12 @@ class RepeatedStart(ProcessFault):
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the brokers run, in a later incarnation than the last one that was killed."""
-        killed = {node: start.killed for node, start in starts_of(injection).items()}
+        killed = {node: start.killed for node, start in StartState.of(injection).starts.items()}
         return restarted(system, injection, killed)
 
 
-def starts_of(injection: Injection) -> dict[int, _Start]:
-    """Return what the starts of each broker came to."""
-    starts: dict[int, _Start] = injection.notes.get("starts", {})
-    return starts
-
-
 def _facts(injection: Injection) -> dict[str, Any]:
-    return {"starts": {str(node): start.to_json() for node, start in starts_of(injection).items()}}
+    return {"starts": {str(node): start.to_json() for node, start in StartState.of(injection).starts.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +275,10 @@ class CrashLoop(RepeatedStart):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker has crashed twice, and the later incarnation has ended."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        incarnations = FaultState.of(injection).incarnations
         found = statuses(system, injection)
         again = all(is_over(status, incarnations[node] + CRASHES_OF_A_LOOP - 1) for node, status in found.items())
-        crashed = [start.crashes >= CRASHES_OF_A_LOOP for start in starts_of(injection).values()]
+        crashed = [start.crashes >= CRASHES_OF_A_LOOP for start in StartState.of(injection).starts.values()]
         facts = {**shown(found), **_facts(injection)}
         return Evidence(proved=bool(crashed) and all(crashed) and again, facts=facts)
 
@@ -303,11 +312,11 @@ class CrashDuringRecovery(RepeatedStart):
 
     def is_done(self, injection: Injection) -> bool:
         """Whether each broker was killed often enough."""
-        return not any(self.continues(start) for start in starts_of(injection).values())
+        return not any(self.continues(start) for start in StartState.of(injection).starts.values())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether each broker was killed so often while it was starting, and has ended."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        incarnations = FaultState.of(injection).incarnations
         found = statuses(system, injection)
         over = all(is_over(status, incarnations[node] + self.crashes) for node, status in found.items())
         proved = bool(found) and self.is_done(injection) and over
@@ -334,9 +343,9 @@ class SlowStart(RepeatedStart):
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether a later incarnation is paused, and was paused while it was starting."""
-        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        incarnations = FaultState.of(injection).incarnations
         found = statuses(system, injection)
-        starts = starts_of(injection)
+        starts = StartState.of(injection).starts
         proved = bool(starts) and all(
             starts[node].hits and status.state == PAUSED and status.incarnation > incarnations[node]
             for node, status in found.items()

@@ -5,30 +5,30 @@ A rule belongs to the incarnation of the broker in which it was armed: a later i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .evidence import Evidence
 from .process_faults import hit_once, is_over
 from .rule_kinds import ArmedRule, Rule
-from .spec import Injection
+from .spec import FaultState, Injection
 from .system import Broker, System
 
 
-def arm_once(system: System, injection: Injection, rule: Rule) -> None:
-    """Arm `rule` in each broker that has none of this fault yet."""
-    rules: dict[int, ArmedRule] = injection.notes.setdefault("rules", {})
+def arm_once(system: System, injection: Injection, rule: Rule, nodes: Iterable[int] | None = None) -> None:
+    """Arm `rule` in each broker that has none of this fault yet: of `nodes`, or of the injection."""
+    rules = FaultState.of(injection).rules
 
     def keep(broker: Broker) -> None:
         rules[broker.node] = broker.rules.arm(rule)
 
-    hit_once(system, injection, keep)
+    hit_once(system, injection, keep, nodes)
 
 
 def armed_in(injection: Injection) -> list[tuple[int, int, ArmedRule]]:
     """Return (node id, incarnation, rule) of each rule that was armed."""
-    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
-    rules: dict[int, ArmedRule] = injection.notes.get("rules", {})
-    return [(node, incarnations[node], rule) for node, rule in rules.items()]
+    state = FaultState.of(injection)
+    return [(node, state.incarnations[node], rule) for node, rule in state.rules.items()]
 
 
 def fired(system: System, injection: Injection, *, death_counts: bool = True) -> dict[str, dict[str, Any]]:

@@ -27,12 +27,15 @@ from harrow.cluster.argument_types import check_fields
 
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
+from .rule_kinds import ArmedRule
 from .system import ClusterSnapshot, System
 from .targets import DEPENDENCY, REGISTRY, Target, as_target, brokers_at_once
 
 Seconds = float | tuple[float, float]
 Milliseconds = float | tuple[float, float]
 DURATION_MAX_S = 3600.0
+TICK_MS = 10
+"""How often a nemesis has a turn."""
 
 
 class Hold(enum.StrEnum):
@@ -53,6 +56,28 @@ MARKS: Mapping[Hold | None, str] = {
 }
 
 
+@dataclass(slots=True, kw_only=True)
+class FaultState:
+    """What a fault has to remember about one injection, until it is healed; it is not recorded.
+
+    A fault that must remember more has a subclass as its `state_type`, and reads it by `OwnState.of(injection)`.
+    """
+
+    incarnations: dict[int, int] = field(default_factory=dict[int, int])
+    """By broker: the incarnation that was hit."""
+    rules: dict[int, ArmedRule] = field(default_factory=dict[int, ArmedRule])
+    """By broker: the rule that was armed in it."""
+    restarted: list[int] = field(default_factory=list[int])
+    """The brokers that healing has restarted."""
+
+    @classmethod
+    def of(cls, injection: Injection) -> Self:
+        """Return the state of an injection of a fault with this `state_type`."""
+        state = injection.state
+        assert isinstance(state, cls), f"{injection.fault.kind} has the state {type(state)}, expected {cls}"
+        return state
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
     """A fault resolved to concrete brokers (no broker: it targets the registry)."""
@@ -64,8 +89,12 @@ class Injection:
     """How long the fault lasts after its proved effect."""
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Other parameters that were drawn when it was resolved; a replay uses the same."""
-    notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """What `inject` noted for the probes (affected incarnations, armed rules); not recorded."""
+    state: FaultState | None = field(default=None, compare=False, repr=False)
+    """What the fault remembers about it (`Fault.state_type`); a copy by `replace` has the same one."""
+
+    def __post_init__(self) -> None:
+        if self.state is None:
+            object.__setattr__(self, "state", self.fault.state_type())
 
     def effect_within_ms(self, usual_ms: int) -> int:
         """Return how long its effect may take: the usual time, or longer for a kind that needs it."""
@@ -78,6 +107,8 @@ class Fault(abc.ABC):
 
     IN_WORDS: ClassVar[str] = "a fault such as kill(leader('orders'))"
     kind: ClassVar[str]
+    state_type: ClassVar[type[FaultState]] = FaultState
+    """The class of what it remembers about one injection (`FaultState`)."""
     needs: ClassVar[frozenset[str]] = frozenset({"process"})
     """Capabilities of the backend (`system.CAPABILITIES`) without which it cannot be injected."""
     waits_for_traffic: ClassVar[bool] = False

@@ -39,7 +39,7 @@ class TrafficWait:
 
     def look(self, active: Iterable[ActiveFault], now_ms: int, *, held: bool) -> None:
         """Measure the traffic since the last look; `held`: something else happens, so each fault begins to wait now."""
-        waiting = [fault for fault in active if fault.waits and not fault.healing]
+        waiting = [fault for fault in active if fault.waits]
         if not waiting:
             self._window = None
             return

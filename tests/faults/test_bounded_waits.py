@@ -26,7 +26,7 @@ from harrow.faults import (
     took_effect,
 )
 from harrow.faults.bounds import END_TIMEOUT_MS, GRACE_MS, HEAL_TIMEOUT_MS, longest_ms
-from harrow.faults.nemesis import TICK_MS
+from harrow.faults.spec import TICK_MS
 from harrow.faults.traffic_wait import REACHED_WITHIN_MS, SILENCE_MS
 
 SHORT = 0.01

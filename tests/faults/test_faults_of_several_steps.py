@@ -32,7 +32,8 @@ from harrow.faults import (
 from harrow.faults.controls import STARTING, DiskPowerLoss
 from harrow.faults.failpoint_faults import OF_A_REPLICA, OF_EACH_START
 from harrow.faults.fault_rows import Row
-from harrow.faults.nemesis import TICK_MS, Nemesis
+from harrow.faults.nemesis import Nemesis
+from harrow.faults.spec import TICK_MS
 from harrow.faults.system import take_snapshot
 
 LATEST_MS = 400_000

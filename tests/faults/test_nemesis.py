@@ -38,8 +38,8 @@ from harrow.faults import (
 )
 from harrow.faults.bounds import EFFECT_TIMEOUT_MS, FIRST_TRAFFIC_TIMEOUT_MS, HEAL_TIMEOUT_MS
 from harrow.faults.controls import DiskPowerLoss
-from harrow.faults.nemesis import TICK_MS
 from harrow.faults.planning import in_turn
+from harrow.faults.spec import TICK_MS
 from harrow.faults.targets import Target
 
 SHORT = 0.01

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harrow.faults import Evidence, Injection, OutsideFault, System, Target, TargetError
+from harrow.faults import Evidence, FaultState, Injection, OutsideFault, System, Target, TargetError
 from harrow.faults.spec import Seconds
 
 from .services import RUNNING, Service
@@ -25,11 +25,19 @@ BILLING = service("billing")
 """Random faults kill this service: `harrow.chaos(kinds=["kill_service"])`."""
 
 
+@dataclass(slots=True, kw_only=True)
+class KillState(FaultState):
+    """How often the service had been started when it was hit."""
+
+    starts: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillService(OutsideFault):
     """SIGKILL to a service."""
 
     kind: ClassVar[str] = "kill_service"
+    state_type: ClassVar[type[FaultState]] = KillState
     target: Target = BILLING
 
     @property
@@ -46,13 +54,14 @@ class KillService(OutsideFault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill it once."""
-        if "starts" not in injection.notes:
-            injection.notes["starts"] = self.service.starts
+        state = KillState.of(injection)
+        if state.starts is None:
+            state.starts = self.service.starts
             self.service.kill()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether the process that was hit has ended."""
-        hit = injection.notes.get("starts")
+        hit = KillState.of(injection).starts
         over = hit is not None and (not self.service.alive or self.service.starts > hit)
         return Evidence(proved=over, facts={"starts": self.service.starts})
 
