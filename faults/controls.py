@@ -21,6 +21,7 @@ Rules of every implementation:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
@@ -30,8 +31,14 @@ from .rule_kinds import ArmedRule, Rule
 
 DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 
-BROKERS, REGISTRY, CLIENTS = "broker", "registry", "client"
-"""Kinds of peers of a link. Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-*`."""
+
+class PeerKind(enum.StrEnum):
+    """Kinds of peers of a link. Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-*`."""
+
+    BROKER = "broker"
+    REGISTRY = "registry"
+    CLIENT = "client"
+
 
 PartT = TypeVar("PartT")
 
@@ -158,8 +165,8 @@ class LinkControl(Protocol):
     """The links of one process: a broker's, or those of the relay in front of a dependency."""
 
     @property
-    def peers(self) -> frozenset[str]:
-        """The kinds of peers whose links pass here: BROKERS, REGISTRY, CLIENTS."""
+    def peers(self) -> frozenset[PeerKind]:
+        """The kinds of peers whose links pass here."""
         ...
 
     def block(self, peers: Sequence[str], direction: str) -> None:

@@ -21,9 +21,6 @@ from typing import Any
 from harrow.cluster.view import ClusterView
 
 from .controls import (
-    BROKERS,
-    CLIENTS,
-    REGISTRY,
     RUNNING,
     DiskChange,
     DiskControl,
@@ -35,6 +32,7 @@ from .controls import (
     OperatorControl,
     Part,
     PartialPowerLoss,
+    PeerKind,
     ProcessControl,
     ProcessStatus,
     ProgramControl,
@@ -156,7 +154,7 @@ def _of_brokers(has: Callable[[Broker], bool]) -> Callable[[System], bool]:
     return lambda system: any(has(system.broker(node)) for node in system.nodes[:1])
 
 
-def _links(peers: str) -> Callable[[System], bool]:
+def _links(peers: PeerKind) -> Callable[[System], bool]:
     return _of_brokers(lambda broker: has_part(broker, Broker.links) and peers in broker.links.peers)
 
 
@@ -183,13 +181,13 @@ CAPABILITIES: Mapping[str, Capability] = {
         "use a backend that starts the brokers itself",
     ),
     "links": Capability(
-        _links(BROKERS),
+        _links(PeerKind.BROKER),
         "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
     ),
     "registry-links": Capability(
-        _links(REGISTRY), "use a backend whose brokers have sessions at a registry: local or simulated"
+        _links(PeerKind.REGISTRY), "use a backend whose brokers have sessions at a registry: local or simulated"
     ),
-    "client-links": Capability(_links(CLIENTS), _PASSING),
+    "client-links": Capability(_links(PeerKind.CLIENT), _PASSING),
     "responses": Capability(_rule(RequestRule), _PASSING),
     "failpoints": Capability(_rule(StartFailpointRule), _OWN_BROKERS),
     "disk-errors": Capability(_rule(DiskRule), _OWN_BROKERS),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harrow.cluster.config import BrokerConfig
     from harrow.cluster.listeners import Address
     from harrow.cluster.view import ClusterView
+    from harrow.faults.controls import PeerKind
 
 PASSING = frozenset({"client-links", "client-requests", "connections", "dependencies", "programs", "responses"})
 """The capabilities of all these backends."""
@@ -35,7 +36,7 @@ ASK_GROUPS_S = 1.0
 class ForeignBroker(Broker):
     """One broker behind the proxy. `address`: at the proxy; `peers`: the kinds of peers whose links pass the proxy."""
 
-    def __init__(self, node: int, call: Call, address: Address, peers: frozenset[str]) -> None:
+    def __init__(self, node: int, call: Call, address: Address, peers: frozenset[PeerKind]) -> None:
         super().__init__(node)
         self.links = HostLinks(call, peers)
         self.rules = RuleTable(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from harrow.faults.controls import LinkStatus
+from harrow.faults.controls import LinkStatus, PeerKind
 from harrow.faults.errors import CapabilityError
 from harrow.faults.rule_kinds import (
     ArmedRule,
@@ -89,7 +89,7 @@ class RuleGroup:
 class HostLinks:
     """The links of one process: `LinkControl`. `peers`: the kinds of peers whose links pass here."""
 
-    def __init__(self, call: Call, peers: frozenset[str]) -> None:
+    def __init__(self, call: Call, peers: frozenset[PeerKind]) -> None:
         self._call = call
         self.peers = peers
 

@@ -18,16 +18,14 @@ from harrow.cluster.errors import ClusterError
 from harrow.cluster.host.knobs.disk_faults import DiskFaults
 from harrow.cluster.host.real.disk import RealDisk
 from harrow.faults.controls import (
-    BROKERS,
-    CLIENTS,
     DEAD,
-    REGISTRY,
     RUNNING,
     DiskChange,
     DiskPowerLoss,
     EmptyFolders,
     FileDamage,
     PartialPowerLoss,
+    PeerKind,
     ProcessStatus,
 )
 from harrow.faults.rule_kinds import (
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 
     from ..histories.live_taps import CommitRows, GroupRows, TransactionalIds
 
-LINKS = frozenset({BROKERS, REGISTRY, CLIENTS})
+LINKS = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
 DESCRIPTORS_MOST = 500
 """Connections that take the free descriptors of a broker."""
 SLOW_DISK_OPERATIONS = ("write", "sync")

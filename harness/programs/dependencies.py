@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.listeners import Address
-from harrow.faults.controls import CLIENTS
+from harrow.faults.controls import PeerKind
 
 from .. import run_folder
 from .of_run import LEGAL_NAME
@@ -61,7 +61,7 @@ class Dependencies:
             existing = Relay(self._folder / run_folder.DEPENDENCIES / name, name, upstream)
             existing.start()
             self._relays[name] = existing
-            self.controls[name] = HostLinks(existing.control, frozenset({CLIENTS}))
+            self.controls[name] = HostLinks(existing.control, frozenset({PeerKind.CLIENT}))
         elif existing.upstream != upstream:
             raise ConfigError(
                 f"the dependency {name!r} is {existing.upstream} already, and not {upstream}; choose another name"

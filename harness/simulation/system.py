@@ -18,15 +18,13 @@ from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
 from harrow.faults.controls import (
-    BROKERS,
-    CLIENTS,
     DEAD,
-    REGISTRY,
     RUNNING,
     DiskChange,
     DiskPowerLoss,
     EmptyFolders,
     FileDamage,
+    PeerKind,
     ProcessStatus,
 )
 from harrow.faults.rule_kinds import LateDiskRule, RuleStatus, SlowDiskRule, StartFailpointRule
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from .wire import WireClient
 
-LINKS = frozenset({BROKERS, REGISTRY, CLIENTS})
+LINKS = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
 OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""

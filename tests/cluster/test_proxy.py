@@ -24,7 +24,7 @@ from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.faults.controls import CLIENTS
+from harrow.faults.controls import PeerKind
 from harrow.harness.backends.knobs import HostLinks
 from harrow.harness.backends.local import gone
 from proxied_cluster import batch_rows, proxied_cluster, where
@@ -165,7 +165,7 @@ def test_arguments_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 
 
 def test_link_faults_of_hosts_work_on_the_links_of_clients(proxy: Proxy) -> None:
-    links = HostLinks(partial(proxy.control, 1), frozenset({CLIENTS}))
+    links = HostLinks(partial(proxy.control, 1), frozenset({PeerKind.CLIENT}))
     with raw(proxy, client_id="held") as held, raw(proxy, client_id="free") as free:
         assert held.metadata().brokers
         assert free.metadata().brokers

@@ -79,7 +79,7 @@ from harrow.faults import (
     wipe,
     zombie_controller,
 )
-from harrow.faults.controls import REGISTRY, DiskPowerLoss
+from harrow.faults.controls import DiskPowerLoss, PeerKind
 from harrow.faults.network_faults import LinkFault
 from harrow.faults.system import CAPABILITIES, System, check_capabilities, take_snapshot
 
@@ -346,7 +346,7 @@ def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
     system = FakeSystem()
     remove_part(system, System.registry)
     for broker in system.brokers.values():
-        broker.own_links.peers -= {REGISTRY}
+        broker.own_links.peers -= {PeerKind.REGISTRY}
     fault = isolate(leader("orders", 0))
     assert isinstance(fault, LinkFault)
     injection = fault.resolve(take_snapshot(system), random.Random(3))

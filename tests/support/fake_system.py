@@ -13,11 +13,8 @@ from typing import Any
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.view import ClusterView, PartitionView
 from harrow.faults.controls import (
-    BROKERS,
-    CLIENTS,
     DEAD,
     PAUSED,
-    REGISTRY,
     RUNNING,
     STARTING,
     DiskChange,
@@ -27,6 +24,7 @@ from harrow.faults.controls import (
     LinkStatus,
     Part,
     PartialPowerLoss,
+    PeerKind,
     ProcessStatus,
 )
 from harrow.faults.rule_kinds import (
@@ -148,7 +146,7 @@ class FakeProgram(FakeProcess):
 class FakeLinkControl:
     """The links of a fake broker, or of a fake dependency."""
 
-    peers = frozenset({BROKERS, REGISTRY, CLIENTS})
+    peers = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
 
     def __init__(self, actions: list[str], asked: Callable[[], None] = lambda: None) -> None:
         self.state = FakeLinks()

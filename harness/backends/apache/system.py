@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harrow.faults.controls import BROKERS, CLIENTS
+from harrow.faults.controls import PeerKind
 
 from ...requests.operator import Operator
 from ..choice import APACHE
@@ -36,7 +36,7 @@ class KafkaSystem(ForeignSystem):
 
 
 def _broker(cluster: KafkaCluster, node: int) -> ForeignBroker:
-    peers = frozenset({BROKERS, CLIENTS} if cluster.relayed else {CLIENTS})
+    peers = frozenset({PeerKind.BROKER, PeerKind.CLIENT} if cluster.relayed else {PeerKind.CLIENT})
     managed = cluster.brokers[node]
     broker = ForeignBroker(node, lambda op, **fields: cluster.control(node, op, **fields), managed.address, peers)
     broker.process = LocalProcess(managed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harrow.faults.controls import CLIENTS, RUNNING, ProcessStatus
+from harrow.faults.controls import RUNNING, PeerKind, ProcessStatus
 
 from ..choice import EXTERNAL
 from ..foreign_system import PASSING, ForeignBroker, ForeignSystem
@@ -21,7 +21,7 @@ class ExternalBrokerControl(ForeignBroker):
             node,
             lambda op, **fields: cluster.control(node, op, **fields),
             self._broker.address,
-            frozenset({CLIENTS}),
+            frozenset({PeerKind.CLIENT}),
         )
 
     def status(self) -> ProcessStatus:

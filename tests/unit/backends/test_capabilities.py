@@ -8,7 +8,7 @@ import pytest
 from fake_system import FakeSystem, remove_part
 from harrow.cluster import Cluster
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.faults.controls import BROKERS, CLIENTS, DEAD, REGISTRY, EmptyFolders, has_part
+from harrow.faults.controls import DEAD, EmptyFolders, PeerKind, has_part
 from harrow.faults.errors import CapabilityError
 from harrow.faults.rule_kinds import MemoryRule, StuckMemberRule
 from harrow.faults.system import CAPABILITIES, Broker, System
@@ -100,7 +100,7 @@ def test_the_local_backend_has_everything_that_its_settings_allow(
 ) -> None:
     with Cluster(brokers=1, folder=tmp_path / "cluster", config=config) as cluster:
         system = LocalSystem(cluster)
-    assert system.broker(1).links.peers == {BROKERS, REGISTRY, CLIENTS}
+    assert system.broker(1).links.peers == {PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT}
     assert KINDS["local"].capabilities() - system.capabilities == lacking
 
 
