@@ -42,7 +42,7 @@ from ..verdict.other_topics import check_existing
 from ..verdict.verifier import RunVerifier
 from ..waits import Waits
 from .recording import RecordingClients
-from .recovery import least_isr_of, progress_facts, recovery_bound
+from .recovery import least_isr_of, progress_facts
 from .values import Values, seeded_faker
 
 if TYPE_CHECKING:
@@ -232,12 +232,11 @@ class HarrowRun:
 
     # ----------------------------------------------------------------------------------- faults
 
-    def chaos(self, request: ChaosRequest, recovers_within: float | None) -> Chaos:
-        """Plan and return a block; `Harrow.chaos`."""
+    def chaos(self, request: ChaosRequest, bound: float | None) -> Chaos:
+        """Plan and return a block; `Harrow.chaos`. `bound`: its `recovers_within`, in seconds."""
         if self._chaos is not None:
             unused = self._chaos.never_entered
             raise ConfigError(unused or "a chaos block is already active; give all faults to one block")
-        bound = recovery_bound("chaos", recovers_within)
         cluster = self.cluster
         system = self._source.system(cluster)
         system.programs = self.programs.controls
