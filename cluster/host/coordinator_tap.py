@@ -35,7 +35,6 @@ found in the log. Only Harrow's brokers write them: responses do not show the st
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -43,9 +42,8 @@ from typing import NamedTuple
 from ..broker_folder import TAP_COMMITS, TAP_GROUPS, TAP_MEMBERS, TAP_TRANSACTIONS
 from ..ids import TopicPartition
 from .seam import GROUP_STATES, OFFSET_COMMITTED, UNKNOWN_COMMITTER, Clock, Committer, TappedGroup
-from .tap_files import TapFiles
+from .tap_files import TapFiles, row_struct
 
-COMMIT_ROW = struct.Struct("<BxhIIiIIihxxqqqq")
 COMMIT_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),
     ("pad", "V1"),
@@ -63,8 +61,8 @@ COMMIT_DTYPE: list[tuple[str, str]] = [
     ("invoked_ns", "<i8"),
     ("completed_ns", "<i8"),
 ]
+COMMIT_ROW = row_struct(COMMIT_DTYPE)
 
-TRANSACTION_ROW = struct.Struct("<BxhIIiixxxxqq")
 TRANSACTION_DTYPE: list[tuple[str, str]] = [
     ("state", "u1"),
     ("pad", "V1"),
@@ -77,9 +75,9 @@ TRANSACTION_DTYPE: list[tuple[str, str]] = [
     ("producer_id", "<i8"),
     ("time_ns", "<i8"),
 ]
+TRANSACTION_ROW = row_struct(TRANSACTION_DTYPE)
 
 MEMBER_OWNS, MEMBER_RELEASED = 1, 2
-MEMBER_ROW = struct.Struct("<BxxxIIIIIiiiq")
 MEMBER_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),
     ("pad", "V3"),
@@ -93,9 +91,9 @@ MEMBER_DTYPE: list[tuple[str, str]] = [
     ("leader_epoch", "<i4"),
     ("time_ns", "<i8"),
 ]
+MEMBER_ROW = row_struct(MEMBER_DTYPE)
 
 
-GROUP_ROW = struct.Struct("<BxxxIiiiiiq")
 GROUP_DTYPE: list[tuple[str, str]] = [
     ("state", "u1"),
     ("pad", "V3"),
@@ -107,6 +105,7 @@ GROUP_DTYPE: list[tuple[str, str]] = [
     ("timeout_ms", "<i4"),
     ("time_ns", "<i8"),
 ]
+GROUP_ROW = row_struct(GROUP_DTYPE)
 _STATE_NUMBERS = {name: number for number, name in enumerate(GROUP_STATES)}
 
 

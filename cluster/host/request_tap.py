@@ -23,13 +23,12 @@ import struct
 
 from ..broker_folder import TAP_REQUEST_COUNTS, TAP_REQUESTS
 from .seam import TappedRequest
-from .tap_files import TapFiles
+from .tap_files import TapFiles, row_struct
 
 REQUEST_SCHEMA_VERSION = 1
 MAGIC = b"HRWR"
 HEAD = struct.Struct("<4sII20x")
 ROW_BYTES = HEAD.size
-REQUEST_ROW = struct.Struct("<hhBxxxIIqq")
 REQUEST_DTYPE: list[tuple[str, str]] = [
     ("api", "<i2"),
     ("error", "<i2"),
@@ -40,7 +39,7 @@ REQUEST_DTYPE: list[tuple[str, str]] = [
     ("invoked_ns", "<i8"),
     ("completed_ns", "<i8"),
 ]
-COUNT_ROW = struct.Struct("<hhIQqq")
+REQUEST_ROW = row_struct(REQUEST_DTYPE)
 COUNT_DTYPE: list[tuple[str, str]] = [
     ("api", "<i2"),
     ("error", "<i2"),
@@ -49,6 +48,7 @@ COUNT_DTYPE: list[tuple[str, str]] = [
     ("first_ns", "<i8"),
     ("last_ns", "<i8"),
 ]
+COUNT_ROW = row_struct(COUNT_DTYPE)
 assert REQUEST_ROW.size == COUNT_ROW.size == ROW_BYTES, "one size, so that the head is a row"
 
 OTHERS = -3

@@ -20,7 +20,7 @@ record was made: the batch header's base timestamp, converted by the present wal
 timestamp, so a check that uses `created_ns` must test whether it is possible (0: before the machine started).
 `base_timestamp_ms` and `max_timestamp_ms` are the header's own fields, unchanged.
 
-The struct and the dtype are one layout; `TAP_DTYPE` is plain data, so numpy is not imported here.
+`TAP_DTYPE` is the layout, as plain data, so that numpy is not imported here (`tap_files.py`).
 Batch header: Kafka's DefaultRecordBatch (magic 2).
 """
 
@@ -35,6 +35,7 @@ from ..broker_folder import TAP
 from .refused_tap import RefusedBatches
 from .request_tap import RequestRows
 from .seam import Buffer, Clock, TappedRequest
+from .tap_files import row_struct
 from .watermark_tap import NoWatermarkTap, WatermarkTap
 
 PRODUCED = 1
@@ -43,7 +44,6 @@ FLAG_LOST = 1
 FLAG_READ_COMMITTED = 2
 FLAG_FILTERED = 4
 
-TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqqqq")
 TAP_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),
     ("flags", "u1"),
@@ -65,6 +65,7 @@ TAP_DTYPE: list[tuple[str, str]] = [
     ("base_timestamp_ms", "<i8"),
     ("max_timestamp_ms", "<i8"),
 ]
+TAP_ROW = row_struct(TAP_DTYPE)
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 BEFORE_LENGTH = 12

@@ -18,16 +18,15 @@ process has larger ones. So a partition without traffic costs nothing, and no re
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..broker_folder import TAP_WATERMARKS
 from .coordinator_tap import CoordinatorTap, NoCoordinatorTap
 from .seam import Clock, Watermarks
+from .tap_files import row_struct
 
 WATERMARKS_FETCHED, WATERMARKS_LISTED = 1, 2
-WATERMARK_ROW = struct.Struct("<BxxxIIiiIqqqqq")
 WATERMARK_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),
     ("pad", "V3"),
@@ -42,6 +41,7 @@ WATERMARK_DTYPE: list[tuple[str, str]] = [
     ("invoked_ns", "<i8"),
     ("completed_ns", "<i8"),
 ]
+WATERMARK_ROW = row_struct(WATERMARK_DTYPE)
 
 _Values = tuple[int, int, int]
 """High watermark, last stable offset, log start offset."""

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harrow.cluster.errors import HarrowError
+from harrow.cluster.host.tap_files import row_struct, unescape
 
 from .sent_contents import SUFFIX, SentContents
 from .task_files import is_url, read_bytes
@@ -45,12 +46,10 @@ FINAL_READ_CLIENT = "harrow-drain"
 """The name of the client of the final read (`clients/final_read.py`), which is no traffic of the application's."""
 
 SCHEMA_VERSION = 1
-ROW = struct.Struct("<BBHiIiIqqQQqqq3xB")
 HEADER = struct.Struct("<8sIIIxxxxqq40x")
 MAGIC = b"HARROWOP"
 OPS_SUFFIX, NAMES_SUFFIX = ".ops", ".names"
 COMMITTED = 1
-COMMIT_AT = ROW.size - 1
 CHUNK_BYTES = 1 << 18
 CHUNK_BYTES_MOST = 1 << 26
 
@@ -72,6 +71,8 @@ ROW_DTYPE: list[tuple[str, str]] = [
     ("pad", "V3"),
     ("commit", "u1"),
 ]
+ROW = row_struct(ROW_DTYPE)
+COMMIT_AT = ROW.size - 1
 assert HEADER.size == ROW.size
 
 
@@ -301,8 +302,6 @@ def read_names(path: str | Path) -> list[str]:
 
 def parse_names(content: bytes) -> list[str]:
     """Names by number from the content of a `.names` file."""
-    from harrow.cluster.host.tap_files import unescape
-
     names: list[str] = []
     for line in content.split(b"\n")[:-1]:
         number, _, name = line.decode(errors="replace").partition("\t")
