@@ -10,14 +10,14 @@ from store_client import asking
 
 def faults_of_a_store_act_beside_those_of_kafka(kafka: Harrow) -> None:
     """Breaks the links of a store and pauses a leader in one schedule; the store's client and the topic show both."""
-    orders, service = kafka.topic("orders", partitions=1), EchoService()
+    orders, service = kafka.topic("stored-orders", partitions=1), EchoService()
     faults = (
         isolate(dependency("store"), seconds=0.2, heals_by="reset"),
         reset(dependency("store")),
         pause(leader(orders, 0), seconds=0.5),
     )
     with asking(kafka.dependency("store", str(service.address))) as client:
-        produce_while_faults_last(kafka, "orders", *faults)
+        produce_while_faults_last(kafka, orders.name, *faults)
         client.await_answer()
     service.close()
     assert client.errors == ["ConnectionResetError"] * 2
