@@ -39,7 +39,7 @@ from harrow import kill, leader
 def test_orders(harrow):
     orders = harrow.topic("orders", partitions=2)
     shop = Producer({"bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": True})
-    with harrow.chaos(kill(leader(orders, 0))) as chaos:
+    with harrow.chaos(kill(leader(orders, 0), seconds=0.5)) as chaos:  # a drawn duration would be most of the noise
         number = 0
         while chaos.running or number < 100:
             shop.produce(orders.name if hasattr(orders, "name") else str(orders), str(number).encode())
