@@ -79,6 +79,7 @@ def create(cluster: Cluster) -> None:
     """Create the topic with a replica on each broker."""
     admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_topics([NewTopic("large", 1, 3)])["large"].result(30)
+    cluster.await_full_isr()  # so that each broker has its replica
 
 
 def leader_of(cluster: Cluster) -> int:
