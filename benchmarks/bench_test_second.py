@@ -77,19 +77,20 @@ def instrument():
     from harrow.harness.checks import judgement, spark_client
     from harrow.harness.clients import final_read
     from harrow.harness.reports import picture
-    from harrow.harness.run import harrow as run
+    from harrow.harness.run import harrow_run as run
+    from harrow.harness.run.recording import RecordingClients
     from harrow.harness.verdict import verifier as verdicts
 
     timed(Cluster, "start", "start")
     timed(run, "create_topic", "topic")
-    timed(run.Harrow, "producer", "produce")
-    timed(run.Harrow, "_await_sends", "produce")
+    timed(RecordingClients, "producer", "produce")
+    timed(RecordingClients, "await_sends", "produce")
     timed(Cluster, "await_replicated", "converge")
     timed(final_read, "read_all", "final read")
     timed(verdicts.RunVerifier, "_ask", "judge")
     timed(spark_client.SparkHandle, "collect", "(Spark)")
     timed(picture, "write_picture", "report")
-    timed(run.Harrow, "close", "close")
+    timed(run.HarrowRun, "close", "close")
 
 
 def pytest_runtest_setup(item):

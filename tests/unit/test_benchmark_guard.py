@@ -1,4 +1,4 @@
-"""What a benchmark starts ends with it, however it ends (`benchmarks/guard.py`)."""
+"""What a benchmark starts ends with it (`benchmarks/guard.py`), and what it names in the product exists."""
 
 from __future__ import annotations
 
@@ -44,3 +44,17 @@ def test_nothing_outlives_a_benchmark(number: signal.Signals) -> None:
         finally:
             os.close(left)
     assert Path(folder).name.startswith("harrow-guard-test-")
+
+
+def test_the_phases_that_a_benchmark_times_are_functions_that_exist() -> None:
+    """`bench_test_second.py` names functions of the product by strings, which no checker of types reads."""
+    code = "import bench_test_second as bench\nexec(bench.PHASES)\ninstrument()\nprint('all there')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "benchmarks")},
+        capture_output=True,
+        text=True,
+        timeout=ENDED_S,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("all there\n", 0), done.stderr
