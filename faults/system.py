@@ -7,8 +7,8 @@
     external    brokers behind a proxy            `harness/backends/external/system.py`
 
 A `System` and its `Broker`s have what every backend can tell, and the parts that it can control (`controls.py`). A
-capability is the name of a part, or of what a part can do (`CAPABILITIES`): nothing else declares it. A fault says what
-it needs (`Fault.needs`), and the nemesis checks that before anything is broken.
+capability is the name of a part, or of what a part can do (`CAPABILITIES`). A fault says what it needs
+(`Fault.needs`), and the nemesis checks that before anything is broken.
 """
 
 from __future__ import annotations
@@ -217,7 +217,9 @@ CAPABILITIES: Mapping[str, Capability] = {
 
 def check_capabilities(system: System, fault: object, needs: frozenset[str]) -> None:
     """Raise CapabilityError for the first thing that `fault` needs and `system` cannot do."""
-    for name in sorted(needs - system.capabilities):
+    for name in sorted(needs):
+        if system.can(name):
+            continue
         known = CAPABILITIES.get(name)
         remedy = known.remedy if known else "use the backend of the extension that has it"
         raise CapabilityError(

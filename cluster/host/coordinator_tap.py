@@ -41,8 +41,9 @@ from typing import NamedTuple
 
 from ..broker_folder import TAP_COMMITS, TAP_GROUPS, TAP_MEMBERS, TAP_TRANSACTIONS
 from ..ids import TopicPartition
+from ..row_layout import row_struct
 from .seam import GROUP_STATES, OFFSET_COMMITTED, UNKNOWN_COMMITTER, Clock, Committer, TappedGroup
-from .tap_files import TapFiles, row_struct
+from .tap_files import TapFiles
 
 COMMIT_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),

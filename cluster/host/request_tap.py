@@ -22,8 +22,9 @@ import os
 import struct
 
 from ..broker_folder import TAP_REQUEST_COUNTS, TAP_REQUESTS
+from ..row_layout import row_struct
 from .seam import TappedRequest
-from .tap_files import TapFiles, row_struct
+from .tap_files import TapFiles
 
 REQUEST_SCHEMA_VERSION = 1
 MAGIC = b"HRWR"

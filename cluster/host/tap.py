@@ -20,7 +20,7 @@ record was made: the batch header's base timestamp, converted by the present wal
 timestamp, so a check that uses `created_ns` must test whether it is possible (0: before the machine started).
 `base_timestamp_ms` and `max_timestamp_ms` are the header's own fields, unchanged.
 
-`TAP_DTYPE` is the layout, as plain data, so that numpy is not imported here (`tap_files.py`).
+`TAP_DTYPE` is the layout, as plain data, so that numpy is not imported here (`cluster/row_layout.py`).
 Batch header: Kafka's DefaultRecordBatch (magic 2).
 """
 
@@ -32,10 +32,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..broker_folder import TAP
+from ..row_layout import row_struct
 from .refused_tap import RefusedBatches
 from .request_tap import RequestRows
 from .seam import Buffer, Clock, TappedRequest
-from .tap_files import row_struct
 from .watermark_tap import NoWatermarkTap, WatermarkTap
 
 PRODUCED = 1

@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..broker_folder import TAP_WATERMARKS
+from ..row_layout import row_struct
 from .coordinator_tap import CoordinatorTap, NoCoordinatorTap
 from .seam import Clock, Watermarks
-from .tap_files import row_struct
 
 WATERMARKS_FETCHED, WATERMARKS_LISTED = 1, 2
 WATERMARK_DTYPE: list[tuple[str, str]] = [

@@ -27,6 +27,7 @@ from harrow.faults.controls import (
     PartialPowerLoss,
     PeerKind,
     ProcessStatus,
+    has_part,
 )
 from harrow.faults.rule_kinds import (
     ConnectionRule,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
     from ..histories.live_taps import CommitRows, GroupRows, TransactionalIds
 
-LINKS = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
 DESCRIPTORS_MOST = 500
 """Connections that take the free descriptors of a broker."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
@@ -107,10 +107,11 @@ class SignalledProcess(Protocol):
 class LocalProcess:
     """One managed process; `ProcessControl` of the fault layer."""
 
-    def __init__(self, process: SignalledProcess, before_start: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, process: SignalledProcess) -> None:
         self._process = process
-        self._before_start = before_start
         self._error = ""
+        self.before_start: Callable[[], object] = lambda: None
+        """What is due before the process is started."""
 
     def status(self) -> ProcessStatus:
         """Ask the kernel; a process that said why it did not start is dead."""
@@ -146,7 +147,7 @@ class LocalProcess:
 
     def start(self) -> None:
         """Fork it, after what is due before."""
-        self._before_start()
+        self.before_start()
         self._process.begin()
 
 
@@ -157,11 +158,10 @@ class LocalBroker(Broker):
         super().__init__(node)
         self._cluster = cluster
         self._managed = cluster.brokers[node]
-        self._process = LocalProcess(self._managed, before_start=self._change_disk)
-        self.process = self._process
-        self._disk = DiskChanges(self._process, self._disk_makers())
-        self.disk = self._disk
-        self.links = HostLinks(self._control, LINKS)
+        self.process = process = LocalProcess(self._managed)
+        self.disk = disk = DiskChanges(process, self._disk_makers())
+        process.before_start = disk.make
+        self.links = HostLinks(self._control, frozenset(PeerKind))
         self.rules = RuleTable(
             {
                 **host_arms(self._control),
@@ -187,9 +187,6 @@ class LocalBroker(Broker):
             makers |= {DiskPowerLoss: self._roll_back, PartialPowerLoss: self._roll_back}
         return makers
 
-    def _change_disk(self) -> None:
-        self._disk.make()
-
     def _roll_back(self, change: DiskPowerLoss) -> Mapping[str, Any]:
         keep = change.kept_fraction if isinstance(change, PartialPowerLoss) else None
         return self._managed.roll_back(seed=change.seed, keep=keep)
@@ -208,7 +205,7 @@ class LocalBroker(Broker):
         options = self._managed.options
         options["failpoints"] = [asdict(rule)]
         try:
-            self._process.start()
+            self.process.start()
         finally:
             del options["failpoints"]
         return failpoint_handle(self._control, rule.name)
@@ -258,8 +255,7 @@ class LocalSystem(System):
         self.session_timeout_ms = cluster.config.number("zookeeper.session.timeout.ms")
         self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
-        self._own_registry = not cluster.config.text("zookeeper.connect")
-        if self._own_registry:
+        if not cluster.config.text("zookeeper.connect"):
             self.registry = LocalRegistry(cluster)
         self.operator = Operator(lambda: cluster.bootstrap_servers)
         self.clients = fault_clients(lambda: cluster.bootstrap_servers)
@@ -289,7 +285,7 @@ class LocalSystem(System):
 
     def describe(self) -> ClusterView:
         """Read the registry; ClusterError at once when it does not run."""
-        if self._own_registry and (state := self._cluster.registry.state) != RUNNING:
+        if has_part(self, System.registry) and (state := self._cluster.registry.state) != RUNNING:
             raise ClusterError(f"the registry is {state} and does not respond")
         return self._cluster.describe()
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harrow.cluster.errors import HarrowError
-from harrow.cluster.host.tap_files import row_struct, unescape
+from harrow.cluster.row_layout import row_struct
 
 from .sent_contents import SUFFIX, SentContents
 from .task_files import is_url, read_bytes
@@ -302,6 +302,8 @@ def read_names(path: str | Path) -> list[str]:
 
 def parse_names(content: bytes) -> list[str]:
     """Names by number from the content of a `.names` file."""
+    from harrow.cluster.host.tap_files import unescape
+
     names: list[str] = []
     for line in content.split(b"\n")[:-1]:
         number, _, name = line.decode(errors="replace").partition("\t")

@@ -58,9 +58,9 @@ class RunningPrograms:
         name: str,
         command: Sequence[str],
         *,
-        environment: Mapping[str, str] | None = None,
-        start: bool = True,
-        in_terminal: bool = False,
+        environment: Mapping[str, str] | None,
+        start: bool,
+        in_terminal: bool,
     ) -> Program:
         """Make a program, and start it unless `start` is False; `Harrow.program` says what the arguments mean."""
         from .user_program import Program, ProgramProcess, find_program

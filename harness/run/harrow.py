@@ -34,9 +34,9 @@ from ..promises.retries import ATTEMPTS_HEADER, DUE_HEADER
 from ..topics import Topic
 from ..user_spark import UserSpark
 from ..waits import AsyncWaits
+from ..waits.conditions import Assigned, CaughtUp, Led, Records, Requested, nodes_of, topic_of
 from ..waits.wait_loop import TIMEOUT_S
 from .harrow_run import HarrowRun
-from .pipelines import pipeline_promise
 from .recording import AIOKafkaClients, KafkaPythonClients
 from .recovery import recovery_bound
 from .values import Values
@@ -250,7 +250,7 @@ class Harrow:
         with the state and the members of the group. On Harrow's own brokers the taps of the coordinators say it; others
         are polled with DescribeGroups.
         """
-        return self._run.waits.await_assigned(group, members=members, timeout=timeout)
+        return self._run.waits.wait_until(Assigned(group=group, members=members), timeout)
 
     def await_caught_up(self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S) -> None:
         """Wait until a consumer group has committed every record that the topics have at that moment.
@@ -259,7 +259,8 @@ class Harrow:
         seconds; then WaitTimeoutError, with the number of records of each partition that are not committed. On
         Harrow's own brokers taps and logs say it; others are polled with OffsetFetch and ListOffsets.
         """
-        self._run.waits.await_caught_up(group, *topics, timeout=timeout)
+        names = tuple(topic_of(topic, "await_caught_up") for topic in topics)
+        self._run.waits.wait_until(CaughtUp(group=group, topics=names), timeout)
 
     def await_records(self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S) -> int:
         """Wait until a topic has at least `count` records, and return how many it has.
@@ -268,7 +269,8 @@ class Harrow:
         WaitTimeoutError, with the number of records of each partition. On Harrow's own brokers the logs say it; from
         others a consumer of Harrow's reads them.
         """
-        return self._run.waits.await_records(topic, count, timeout=timeout)
+        name = topic_of(topic, "await_records")
+        return self._run.waits.wait_until(Records(topic=name, count=count), timeout)
 
     def await_request(self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S) -> int:
         """Wait until brokers have responded to `count` requests of an API since the test began; return how many.
@@ -280,7 +282,9 @@ class Harrow:
         do not count. `timeout`: seconds; then WaitTimeoutError, with the client ids of this API and the other requests.
         The taps of the brokers, or of the proxy before them, say it on every backend.
         """
-        return self._run.waits.await_request(api, client=client, count=count, timeout=timeout)
+        waits = self._run.waits
+        condition = Requested(api=api, client=client, count=count, before=waits.requests_before)
+        return waits.wait_until(condition, timeout)
 
     def await_leader(
         self,
@@ -296,7 +300,8 @@ class Harrow:
         WaitTimeoutError, with the leader of each partition. Harrow's registry is asked every 20 ms; brokers of other
         backends are polled with Metadata.
         """
-        return self._run.waits.await_leader(topic, partition, other_than=other_than, timeout=timeout)
+        led = Led(topic=topic_of(topic, "await_leader"), partition=partition, other_than=nodes_of(other_than))
+        return self._run.waits.wait_until(led, timeout)
 
     # ----------------------------------------------------------------------------------- faults
 
@@ -419,23 +424,28 @@ class Harrow:
         An input that the job has not processed yet is a missing output; the message says how far the job has committed.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
-        from ..promises.pipeline_promise import guarantee_of
+        from ..promises.pipeline_promise import PipelinePromise, forbids_duplicates, guarantee_of
+        from ..promises.retries import RetryPromise
 
         bound = recovery_bound("verify_pipeline", recovers_within)
         named = guarantee_of(guarantee, order_key)
-        promise = pipeline_promise(
+        retry = RetryPromise.of(
+            retry_topics=retry_topics,
+            dead_letters=dead_letters,
+            attempts=attempts,
+            attempts_header=attempts_header,
+            due_header=due_header,
+            once=forbids_duplicates(named),
+        )
+        promise = PipelinePromise.of(
             source,
             sink,
             guarantee=named,
             record_id=record_id,
             relation=relation,
             group=group,
-            retry_topics=retry_topics,
-            dead_letters=dead_letters,
-            attempts=attempts,
+            retry=retry,
             order_key=order_key,
-            attempts_header=attempts_header,
-            due_header=due_header,
         )
         return self._run.verify(promise.topics, named, promise, bound)
 

@@ -67,18 +67,18 @@ class HarrowRun:
         self,
         folder: str | Path,
         *,
-        seed: int = 0,
-        seed_names: Sequence[str] = (),
-        brokers: int = 3,
-        config: Mapping[str, object] | None = None,
-        plants: Sequence[str] = (),
-        spark: Callable[[], SparkHandle] | UserSpark | str = "",
-        name: str = "harrow",
-        repeat: str = "",
-        engine: str = "",
-        early_spark: bool = True,
-        clusters: ClusterSource | None = None,
-        converge_timeout_s: float | None = None,
+        seed: int,
+        seed_names: Sequence[str],
+        brokers: int,
+        config: Mapping[str, object] | None,
+        plants: Sequence[str],
+        spark: Callable[[], SparkHandle] | UserSpark | str,
+        name: str,
+        repeat: str,
+        engine: str,
+        early_spark: bool,
+        clusters: ClusterSource | None,
+        converge_timeout_s: float | None,
     ) -> None:
         """The arguments are those of `Harrow`."""
         show_on_stderr()
@@ -189,9 +189,9 @@ class HarrowRun:
     def topic(
         self,
         name: str,
-        partitions: int = 1,
-        replication_factor: int | None = None,
-        config: Mapping[str, object] | None = None,
+        partitions: int,
+        replication_factor: int | None,
+        config: Mapping[str, object] | None,
     ) -> Topic:
         """Create a topic and wait for its leaders; `Harrow.topic`."""
         unique = f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}" if self._source.shared else name

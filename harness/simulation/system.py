@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from .wire import WireClient
 
-LINKS = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
 OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
@@ -133,7 +132,7 @@ class SimulatedBroker(Broker):
         self.process = control = SimulatedControl(process, self._begin)
         self._disk = SimulatedDisk(process, control)
         self.disk = self._disk
-        self.links = HostLinks(self._operation, LINKS)
+        self.links = HostLinks(self._operation, frozenset(PeerKind))
         arms = host_arms(self._operation)
         del arms[LateDiskRule]  # a simulated call takes no time; a slow disk is a matter of the machine
         self.rules = RuleTable(

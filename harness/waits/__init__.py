@@ -30,7 +30,7 @@ __all__ = ["AsyncWaits", "Waits"]
 
 
 class Waits:
-    """Waits for what the application and the cluster do; `Harrow` says what each argument means.
+    """Waits of one run, for what the application and the cluster do; `Harrow` and `AsyncWaits` make the conditions.
 
     `cluster` and `programs` return the cluster, which starts at the first call, and the programs of the test.
     """
@@ -44,35 +44,6 @@ class Waits:
         self.aio = AsyncWaits(self)
         self.requests_before: Requests = {}
         """The requests before the test began, on a cluster that tests share."""
-
-    def await_assigned(self, group: str, *, members: int | None = None, timeout: float = TIMEOUT_S) -> int:
-        """Wait until a consumer group is stable; return how many members it has."""
-        return self.wait_until(Assigned(group=group, members=members), timeout)
-
-    def await_caught_up(self, group: str, *topics: Topic | str, timeout: float = TIMEOUT_S) -> None:
-        """Wait until a consumer group has committed every record that the topics have at that moment."""
-        names = tuple(topic_of(topic, "await_caught_up") for topic in topics)
-        self.wait_until(CaughtUp(group=group, topics=names), timeout)
-
-    def await_records(self, topic: Topic | str, count: int, *, timeout: float = TIMEOUT_S) -> int:
-        """Wait until a topic has at least `count` records; return how many it has."""
-        return self.wait_until(Records(topic=topic_of(topic, "await_records"), count=count), timeout)
-
-    def await_request(self, api: str | int, *, client: str = "*", count: int = 1, timeout: float = TIMEOUT_S) -> int:
-        """Wait until brokers have responded to `count` requests of an API since the test began; return how many."""
-        return self.wait_until(Requested(api=api, client=client, count=count, before=self.requests_before), timeout)
-
-    def await_leader(
-        self,
-        topic: Topic | str,
-        partition: int = 0,
-        *,
-        other_than: int | Collection[int] | None = None,
-        timeout: float = TIMEOUT_S,
-    ) -> int:
-        """Wait until a partition has a leader that is registered; return its node id."""
-        name = topic_of(topic, "await_leader")
-        return self.wait_until(Led(topic=name, partition=partition, other_than=nodes_of(other_than)), timeout)
 
     def wait_until(self, condition: Condition, timeout: float, stopped: threading.Event | None = None) -> int:
         """Wait for a condition; `stopped` ends the wait of a task that was cancelled."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.view import ClusterView, PartitionView
+from harrow.faults import rule_kinds
 from harrow.faults.controls import (
     DEAD,
     PAUSED,
@@ -27,23 +28,7 @@ from harrow.faults.controls import (
     PeerKind,
     ProcessStatus,
 )
-from harrow.faults.rule_kinds import (
-    ClockRule,
-    ConnectionRule,
-    DescriptorRule,
-    DiskRule,
-    FailpointRule,
-    HijackRule,
-    LateDiskRule,
-    MemoryRule,
-    RebalanceRule,
-    RequestRule,
-    Rule,
-    RuleStatus,
-    SlowDiskRule,
-    StartFailpointRule,
-    StuckMemberRule,
-)
+from harrow.faults.rule_kinds import Rule, RuleStatus, StartFailpointRule
 from harrow.faults.system import Broker, HasTraffic, System
 
 
@@ -146,7 +131,7 @@ class FakeProgram(FakeProcess):
 class FakeLinkControl:
     """The links of a fake broker, or of a fake dependency."""
 
-    peers = frozenset({PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT})
+    peers = frozenset(PeerKind)
 
     def __init__(self, actions: list[str], asked: Callable[[], None] = lambda: None) -> None:
         self.state = FakeLinks()
@@ -223,34 +208,15 @@ class FakeDisk:
                 return {"lost_bytes": 7}
 
 
-KINDS: tuple[type[Rule], ...] = (
-    ClockRule,
-    ConnectionRule,
-    DescriptorRule,
-    DiskRule,
-    FailpointRule,
-    HijackRule,
-    LateDiskRule,
-    MemoryRule,
-    RebalanceRule,
-    RequestRule,
-    SlowDiskRule,
-    StartFailpointRule,
-    StuckMemberRule,
-)
-
-
 class FakeRules:
     """What arms rules in a fake broker, or clients beside it: every kind, to be fired by the test."""
 
-    kinds = frozenset(KINDS)
+    kinds = frozenset(kind for kind in vars(rule_kinds).values() if isinstance(kind, type) and issubclass(kind, Rule))
 
-    def __init__(self, arm_in: Callable[[Rule], None] = lambda rule: None) -> None:
+    def __init__(self) -> None:
         self.armed: list[FakeRule] = []
-        self._arm_in = arm_in
 
     def arm(self, rule: Rule) -> FakeRule:
-        self._arm_in(rule)
         self.armed.append(FakeRule(what=asdict(rule)))
         return self.armed[-1]
 
@@ -264,7 +230,7 @@ class FakeBroker(FakeProcess, Broker):
         self.reaches_places = True
         """Whether a start reaches the failpoint that is armed for it."""
         self.process = self
-        self.links = self.own_links = FakeLinkControl(self.actions, self._asked)
+        self.links = self.own_links = FakeLinkControl(self.actions, self.check_running)
         self.disk = self.own_disk = FakeDisk(self)
         self.rules = self.own_rules = FakeBrokerRules(self)
 
@@ -272,7 +238,7 @@ class FakeBroker(FakeProcess, Broker):
         self.own_rules.armed.clear()
         self.own_links.state.rules.clear()
 
-    def _asked(self) -> None:
+    def check_running(self) -> None:
         if self.state != RUNNING:
             raise ClusterError(f"the broker is {self.state} and does not respond")
 
@@ -284,15 +250,12 @@ class FakeBrokerRules(FakeRules):
     """Rules of a fake broker: it must run, unless it is to be started with an armed failpoint."""
 
     def __init__(self, broker: FakeBroker) -> None:
-        super().__init__(self._check)
+        super().__init__()
         self._broker = broker
-
-    def _check(self, rule: Rule) -> None:
-        if not isinstance(rule, StartFailpointRule) and self._broker.state != RUNNING:
-            raise ClusterError(f"the broker is {self._broker.state} and does not respond")
 
     def arm(self, rule: Rule) -> FakeRule:
         if not isinstance(rule, StartFailpointRule):
+            self._broker.check_running()
             return super().arm(rule)
         self._broker.start()
         armed = super().arm(rule)

@@ -21,8 +21,7 @@ from typing import Any
 
 from ...errors import ConfigError, ErrorCode
 from ..seam import FactsReader, Peer, RequestBody, Trace
-from .request_rules import RequestRule, RequestRules, rule_fields
-from .rules import RuleId
+from .request_rules import RequestRule, RequestRules, action_in, rule_fields
 
 REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
@@ -52,16 +51,16 @@ class RequestFaultRule(RequestRule):
             raise ConfigError(f"delay_ms={self.delay_ms}: expected a number from 1 to {REQUEST_DELAY_MS_MOST}")
 
 
-class RequestFaults:
+class RequestFaults(RequestRules[RequestFaultRule]):
     """The armed rules of one host, and what fired."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
-        self._rules = RequestRules[RequestFaultRule]()
 
     def fire(self, peer: Peer, request: RequestBody, reader: FactsReader) -> RequestFaultRule | None:
         """Count one request; return the rule that acts on it. Without rules: one test."""
-        rule = self._rules.fire(peer, request, reader)
+        rule = super().fire(peer, request, reader)
         if rule is not None:
             self._trace.emit(
                 EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=request.api_key, error=rule.error
@@ -70,23 +69,13 @@ class RequestFaults:
 
     def add(self, fields: Mapping[str, Any]) -> int:
         """Arm a rule; return its id. ConfigError for an action that there is not, and for other fields."""
-        action = str(fields["action"])
-        if action not in EVENTS:
-            raise ConfigError(f"action={action!r} of a request: expected one of {', '.join(EVENTS)}")
+        action = action_in(fields, EVENTS, "request")
         rule = RequestFaultRule(
-            id=self._rules.next_id(),
+            id=self.next_id(),
             **rule_fields(fields),
             action=action,
             error=int(fields["error"]) if action == REFUSE else 0,
             delay_ms=int(fields["delay_ms"]) if action == DELAY else 0,
         )
-        self._rules.arm(rule)
+        self.arm(rule)
         return rule.id
-
-    def report(self) -> list[dict[str, Any]]:
-        """Return every rule as plain values, with what it counted."""
-        return self._rules.report()
-
-    def remove(self, rule_id: RuleId | None) -> None:
-        """Disarm one rule, or all."""
-        self._rules.remove(rule_id)

@@ -15,7 +15,7 @@ Owns: `RequestRule`, and `RequestRules`, the armed rules of one kind on one host
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
@@ -88,6 +88,14 @@ def rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         "client": str(given.get("client", "*")),
         "where": None if where is None else Where.parse(where),
     }
+
+
+def action_in(given: Mapping[str, Any], actions: Collection[str], what: str) -> str:
+    """Return the action in those of a control operation; ConfigError for one that there is not for `what`."""
+    action = str(given["action"])
+    if action not in actions:
+        raise ConfigError(f"action={action!r} of a {what}: expected one of {', '.join(actions)}")
+    return action
 
 
 RuleT = TypeVar("RuleT", bound=RequestRule)

@@ -20,8 +20,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..seam import HOLD_RESPONSE, LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
 from .request_faults import ERROR_NUMBERS
-from .request_rules import RequestRule, RequestRules, rule_fields
-from .rules import RuleId
+from .request_rules import RequestRule, RequestRules, action_in, rule_fields
 
 FAIL_RESPONSE = "fail"
 EVENTS = {LOSE_RESPONSE: "response.lost", HOLD_RESPONSE: "response.held", FAIL_RESPONSE: "response.failed"}
@@ -40,16 +39,16 @@ class ResponseFaultRule(RequestRule):
             raise ConfigError(f"error={self.error}: expected the number of one of Kafka's error codes")
 
 
-class ResponseFaults:
+class ResponseFaults(RequestRules[ResponseFaultRule]):
     """The armed rules of one host, and what fired."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
-        self._rules = RequestRules[ResponseFaultRule]()
 
     def fire(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFaultRule | None:
         """Count one response; return the rule that acts on it. Without rules: one test."""
-        rule = self._rules.fire(peer, request, reader)
+        rule = super().fire(peer, request, reader)
         if rule is not None:
             fields = {"rule": rule.id, "peer": str(peer), "api_key": request.api_key}
             if rule.action == FAIL_RESPONSE:
@@ -59,22 +58,12 @@ class ResponseFaults:
 
     def add(self, fields: Mapping[str, Any]) -> int:
         """Arm a rule; return its id. ConfigError for an action that there is not, and for other fields."""
-        action = str(fields["action"])
-        if action not in EVENTS:
-            raise ConfigError(f"action={action!r} of a response: expected one of {', '.join(EVENTS)}")
+        action = action_in(fields, EVENTS, "response")
         rule = ResponseFaultRule(
-            id=self._rules.next_id(),
+            id=self.next_id(),
             action=action,
             error=int(fields["error"]) if action == FAIL_RESPONSE else 0,
             **rule_fields(fields),
         )
-        self._rules.arm(rule)
+        self.arm(rule)
         return rule.id
-
-    def report(self) -> list[dict[str, Any]]:
-        """Return every rule as plain values, with what it counted."""
-        return self._rules.report()
-
-    def remove(self, rule_id: RuleId | None) -> None:
-        """Disarm one rule, or all."""
-        self._rules.remove(rule_id)
