@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 PROBE = ".harrow-space"
 PROBE_BYTES = 4096
+LEAST_FREE_BYTES = 1 << 20  # the registry and three empty brokers take 0.3 MiB
+REMEDY = "free space there, or choose another folder"
 
 
 def why_not_writable(folder: Path) -> str:
@@ -20,3 +23,12 @@ def why_not_writable(folder: Path) -> str:
         with contextlib.suppress(OSError):
             probe.unlink()
     return ""
+
+
+def lack_of_space(folder: Path) -> str:
+    """Return what of the folder's disk explains a start that failed: no file can be written, or little is free."""
+    if problem := why_not_writable(folder):
+        return problem
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    return f"only {free // 1024} KiB are free in {folder}" if free < LEAST_FREE_BYTES else ""

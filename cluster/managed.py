@@ -14,12 +14,12 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from .broker_folder import LOG, STDOUT, data_folders
-from .disk_space import why_not_writable
+from .disk_space import REMEDY, lack_of_space, why_not_writable
 from .errors import ClusterError
 from .host.power_loss.roll_back import lose_power
 from .host.power_loss.unsynced import UNSYNCED
@@ -83,7 +83,7 @@ class ManagedProcess:
             if self.alive:
                 return
             self._forget()
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             ours, theirs = os.pipe()
             try:
                 self.pid = self._starter.spawn(self.options, theirs)
@@ -110,6 +110,8 @@ class ManagedProcess:
         if line.get("event") != "ready":
             error = line.get("error", "it ended without a status line")
             self.kill()
+            if REMEDY not in error and (lack := self._disk_problem(lack_of_space)):
+                error = f"{error}; {lack}; {REMEDY}"
             raise ClusterError(f"{self.label} did not start: {error}; see {self.folder}{self._tail()}")
 
     def check_ready(self) -> None:
@@ -211,6 +213,12 @@ class ManagedProcess:
                 raise ClusterError(f"{self.label} (pid {self.pid}) did not {'stop' if paused else 'go on'}")
             time.sleep(0.0005)
 
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterError(f"{self.label} did not start: {error}; {REMEDY}") from error
+
     def _read_status(self, timeout_s: float) -> dict[str, Any]:
         assert self._status is not None
         deadline = time.monotonic() + timeout_s
@@ -220,9 +228,9 @@ class ManagedProcess:
             if left <= 0:
                 return {"error": f"it was not ready after {timeout_s} s"}
             if not _readable(self._status, min(left, LOOK_EVERY_S)):
-                before, problem = problem, self._disk_problem()
+                before, problem = problem, self._disk_problem(why_not_writable)
                 if problem and problem == before:
-                    return {"error": f"{problem}; free space there, or choose another folder"}
+                    return {"error": f"{problem}; {REMEDY}"}
                 notes.look(f"{self.label} to start", problem)
                 continue
             chunk = os.read(self._status, 65536)
@@ -232,11 +240,11 @@ class ManagedProcess:
         line: dict[str, Any] = json.loads(self._status_bytes.partition(b"\n")[0])
         return line
 
-    def _disk_problem(self) -> str:
-        """Return why a file cannot be written where the process writes; empty when it can."""
+    def _disk_problem(self, problem_of: Callable[[Path], str]) -> str:
+        """Return the first problem that `problem_of` finds in the folders where the process writes; empty for none."""
         names = str(self.options.get("config", {}).get("log.dirs", "")).split(",")
         folders = [self.folder, *data_folders(self.folder, [n.strip() for n in names if n.strip()])]
-        found = (why_not_writable(folder) for folder in folders if folder.is_dir())
+        found = (problem_of(folder) for folder in folders if folder.is_dir())
         return next((why for why in found if why), "")
 
     def _tail(self) -> str:

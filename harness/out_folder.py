@@ -19,14 +19,13 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import IO, Any
 
 RUN_NAME = re.compile(r"\d{8}-\d{6}-(?P<pid>\d+)")
 """Name of the folder of one run, `run_name()`."""
 IGNORE_FILE = ".gitignore"
 IGNORE_EVERYTHING = "# Harrow made this folder. Its runs need not be committed.\n*\n"
 LOCK_FILE = ".lock"
-_held: list[IO[Any]] = []
+_held: list[int] = []  # descriptors of lock files, open until this process ends
 """Locks of the folders that this process claimed."""
 TEMPORARY_PREFIX = "harrow-out-"
 
@@ -96,11 +95,11 @@ def claim(folder: Path) -> Path:
     for number in itertools.count(1):
         chosen = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         chosen.mkdir(exist_ok=True)
-        lock = (chosen / LOCK_FILE).open("w")
+        lock = os.open(chosen / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.close()
+            os.close(lock)
             continue
         _held.append(lock)
         return chosen
