@@ -1,6 +1,7 @@
 """Vectorised checks of one topic-partition: `judge_partition(job)` runs all of them inside a Spark task.
 
-* `inputs.py`, `loading.py`: `PartitionInputs`, the rows that the checks read, and how they are read;
+* `inputs.py`, `loading.py`: `PartitionInputs`, the rows that the checks read, and how they are read; `memory.py`:
+  whether they fit into the memory that is free;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
 * `leaders.py`: leaders that were elected without committed records;
@@ -64,6 +65,7 @@ from . import (
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, PartitionInputs, chosen
 from .loading import Files, in_groups, load
+from .memory import TooLargeError, room_for
 
 CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     replicas.convergence,
@@ -122,12 +124,15 @@ def judge_partition(job: PartitionJob | Mapping[str, Any], files: Files | None =
     """Return the findings of one topic-partition as plain JSON. Never raises: a crash becomes a doubt."""
     job = _job(job)
     try:
-        inputs = load(job, files or Files())
+        with room_for(job):
+            return judge_inputs(load(job, files or Files())).result()
+    except TooLargeError as error:
+        reason = str(error)
     except Exception:
-        findings = PartitionFindings(job.topic, job.partition, job.limit)
-        findings.unknown.append(f"the rows of {job.topic}-{job.partition} could not be read: {traceback.format_exc()}")
-        return findings.result()
-    return judge_inputs(inputs).result()
+        reason = f"the rows of {job.topic}-{job.partition} could not be read: {traceback.format_exc()}"
+    findings = PartitionFindings(job.topic, job.partition, job.limit)
+    findings.unknown.append(reason)
+    return findings.result()
 
 
 def _job(job: PartitionJob | Mapping[str, Any]) -> PartitionJob:
