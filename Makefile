@@ -66,9 +66,8 @@ lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 	@$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py
 	@$(MAKE) --no-print-directory type
 
-type: $(STAMP)  ## mypy and pyright, strict
-	@$(BIN)/mypy cluster faults harness package tests benchmarks
-	@$(BIN)/pyright
+type: $(STAMP)  ## mypy and pyright, strict, at the same time
+	@$(BIN)/pyright & pyright=$$!; $(BIN)/mypy cluster faults harness package tests benchmarks; mypy=$$?; wait $$pyright && exit $$mypy
 
 docs:  ## build the documentation as a site into build/docs; a broken link fails
 	@test -x .venv-docs/bin/uv || { $(PYTHON) -m venv .venv-docs && .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check uv; }
