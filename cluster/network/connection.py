@@ -32,7 +32,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..authorizer import CLUSTER, Authorizer, Operation, Principal
+from ..authorizer import CLUSTER, Authorizer, Operation
 from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import (
     HOLD_RESPONSE,
@@ -191,10 +191,13 @@ class Connection:
         if self._tapped is not None:
             self._tapped.opened(client_id)
         principal = principal_of(listener, peer)
-        from_broker = listener.inter_broker and self._services.authorizer.authorize(
-            principal, Operation.CLUSTER_ACTION, CLUSTER
+        authorizer = self._services.authorizer
+        from_broker = listener.inter_broker and authorizer.authorize(
+            principal, self.address, Operation.CLUSTER_ACTION, CLUSTER
         )
-        self._context = RequestContext(peer=peer, listener=listener, principal=principal, from_broker=from_broker)
+        self._context = RequestContext(
+            peer=peer, listener=listener, principal=principal, authorizer=authorizer, from_broker=from_broker
+        )
         return self._context
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
@@ -237,7 +240,7 @@ class Connection:
         row = self._table.lookup(request.api_key, request.version)
         try:
             if row.operations:
-                self._authorize(request.principal, row.operations)
+                _authorize(request, row.operations)
             fault = self._host.network.request_fault(self._link.peer, request, self)
             if fault is not None:
                 self._inject(fault, request, row)
@@ -293,12 +296,6 @@ class Connection:
         copy = request.copy(_without_response)
         await _serve(row, request)
         await _serve(row, copy)
-
-    def _authorize(self, principal: Principal, operations: Sequence[Operation]) -> None:
-        authorize = self._services.authorizer.authorize
-        if not any(authorize(principal, operation, CLUSTER) for operation in operations):
-            needed = " or ".join(operation.name for operation in operations)
-            raise KafkaError(ErrorCode.cluster_authorization_failed, f"{principal} needs {needed} on {CLUSTER}")
 
     async def _run(self, request: Request, running: Coroutine[Any, Any, None]) -> None:
         try:
@@ -425,6 +422,13 @@ class Connection:
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True
+
+
+def _authorize(request: Request, operations: Sequence[Operation]) -> None:
+    """KafkaError when the sender has none of the operations on the cluster."""
+    if not any(request.allows(operation, *CLUSTER) for operation in operations):
+        needed = " or ".join(operation.name for operation in operations)
+        raise KafkaError(ErrorCode.cluster_authorization_failed, f"{request.principal} needs {needed} on {CLUSTER}")
 
 
 async def _serve(row: ApiRow, request: Request) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..authorizer import ANONYMOUS, Principal
+from ..authorizer import ANONYMOUS, Authorizer, ListenerAuthorizer, Operation, Principal, Resource, ResourceType
 from ..errors import ErrorCode
 from ..host.seam import Part, Peer
 from ..listeners import Listener
@@ -46,6 +46,9 @@ Complete = Callable[[Sequence[Part] | None, OnSend | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 
 
+_UNRESTRICTED = ListenerAuthorizer()
+
+
 class RequestBytes(Protocol):
     """A request whose header was read: what the hand-written decoders need."""
 
@@ -72,6 +75,7 @@ class RequestContext:
     peer: Peer
     listener: Listener
     principal: Principal = ANONYMOUS
+    authorizer: Authorizer = _UNRESTRICTED
     from_broker: bool = False
     """True when the sender may act as a broker: the connection is on the inter-broker listener and the principal may
     do CLUSTER_ACTION. Only then does a Fetch with a replica id count as a follower's."""
@@ -156,6 +160,16 @@ class Request:
     def from_broker(self) -> bool:
         """True when the sender may act as a broker of the cluster."""
         return self.context.from_broker
+
+    @property
+    def unrestricted(self) -> bool:
+        """True when no question of `allows` can be refused: a handler then serves its items without asking."""
+        return self.context.authorizer.unrestricted
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """True when the sender may do `operation` to the resource."""
+        context = self.context
+        return context.authorizer.authorize(context.principal, context.peer.address, operation, Resource(kind, name))
 
     @property
     def answered(self) -> bool:

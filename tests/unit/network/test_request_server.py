@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from harrow.cluster.authorizer import ANONYMOUS, Operation, Principal, Resource
+from harrow.cluster.authorizer import ANONYMOUS, Operation, Principal, Resource, ResourceType
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST
@@ -226,7 +226,14 @@ class RecordingAuthorizer:
         self.allows = allows
         self.asked: list[tuple[str, Operation, str]] = []
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource, /) -> bool:
+    unrestricted = False
+
+    def authorize_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType, /) -> bool:
+        del principal, host, operation, kind
+        return self.allows
+
+    def authorize(self, principal: Principal, host: str, operation: Operation, resource: Resource, /) -> bool:
+        assert host == "127.0.0.1"
         self.asked.append((str(principal), operation, str(resource)))
         return self.allows
 
