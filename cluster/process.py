@@ -15,7 +15,7 @@ Owns: the border between the options (one JSON object) and what runs: sockets, r
     config        broker              settings by Kafka's names, such as "listeners": "CLIENTS://127.0.0.1:9092,…"
     upstream      relay               [address, port] of the service (`relay/process.py`)
     brokers       proxy               the foreign brokers (`proxy/process.py`)
-    tap           optional            true: a broker or a proxy writes the tap (`host/tap.py`)
+    tap           optional            true: a broker or a proxy writes the tap (`tap/`)
     failpoints    broker, optional    failpoints that are armed before the broker begins: rows with the fields of
                                       `failpoint.arm` (`host/knobs/control.py`)
     expect        broker, optional    the number of brokers that must be registered before the broker is ready
@@ -65,8 +65,9 @@ def preload() -> None:
     from .proxy import process as proxy
     from .registry import process as registry
     from .relay import process as relay
+    from .tap import recorder
 
-    _ = (encodings.idna, host, proxy, registry, relay, tracked_disk)  # only their import is needed
+    _ = (encodings.idna, host, proxy, recorder, registry, relay, tracked_disk)  # only their import is needed
     broker.preload()
 
 
@@ -119,6 +120,7 @@ def _write_status(status_fd: int, line: Mapping[str, Any]) -> None:
 
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     from .host.real.host import RealHost
+    from .tap.recorder import FileTap
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -131,7 +133,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
         folder=options["folder"],
         listeners=bound_sockets(options, config),
         seed=int(options["seed"]),
-        tap=bool(options.get("tap", False)),
+        make_tap=FileTap if options.get("tap", False) else None,
         make_disk=_disk_of(config, options["folder"]),
     )
     await host.start()
@@ -195,6 +197,7 @@ def _make(options: Mapping[str, Any], host: Any) -> Any:
 def _make_proxied_host(options: Mapping[str, Any], name: str) -> ProxyHost:
     """Make the host that stands for one foreign broker; its folder is beside the proxy's own."""
     from .host.real.host import RealHost
+    from .tap.recorder import FileTap
 
     class ProxiedHost(RealHost):
         """A host whose listener closes and opens again."""
@@ -207,5 +210,5 @@ def _make_proxied_host(options: Mapping[str, Any], name: str) -> ProxyHost:
         name=name,
         folder=os.path.join(os.path.dirname(options["folder"]), name),
         seed=int(options["seed"]),
-        tap=bool(options.get("tap", False)),
+        make_tap=FileTap if options.get("tap", False) else None,
     )

@@ -22,6 +22,7 @@ FORMATTED_BY_HAND = 14
 
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
+    "cluster/tap/",
     "cluster/host/",
     "cluster/network/",
     "cluster/supervisor.py",

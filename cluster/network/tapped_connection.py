@@ -1,7 +1,7 @@
 """The rows of one client's connection in the tap: its beginning, its requests, its end (J6).
 
 Owns: when the connection was named, and which of its requests have a row, each once. Layout and meaning of the rows:
-`host/request_tap.py`. Only a host with a tap has this, and only on listeners for clients.
+`tap/layouts.py`. Only a host with a tap has this, and only on listeners for clients.
 
 May fail: `sent` raises OSError where the disk is full, and the response must not leave then; the other rows are left
 out in that case.

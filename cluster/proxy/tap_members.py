@@ -1,4 +1,4 @@
-"""Rows of members of groups and their partitions. Layout and meaning: `host/coordinator_tap.py`.
+"""Rows of members of groups and their partitions. Layout and meaning: `tap/layouts.py`.
 
 Owns: the protocol types of groups, because only a consumer's assignment can be read, and the last assignment of each
 member with the protocol of KIP-848, whose later responses do not repeat it. A member owns partitions from the

@@ -1,4 +1,4 @@
-"""Rows of offsets of groups: committed, sent in transactions, and read. Layout and meaning: `host/coordinator_tap.py`.
+"""Rows of offsets of groups: committed, sent in transactions, and read. Layout and meaning: `tap/layouts.py`.
 
 Owns: no state. A commit whose response did not arrive may be in the log or not: its row has the error
 REQUEST_TIMED_OUT. So has each offset of a transaction, beside its row of OFFSET_SENT, because no client sees when its

@@ -1,4 +1,4 @@
-"""Rows of transactions, as far as the requests of producers show them. Layout and meaning: `host/coordinator_tap.py`.
+"""Rows of transactions, as far as the requests of producers show them. Layout and meaning: `tap/layouts.py`.
 
 Owns: `TransactionViews`, for all brokers of a proxy, because the partitions of a transaction are added at their leaders
 (KIP-890) and the transaction ends at its coordinator. A transaction that the proxy did not see begin has the timeout

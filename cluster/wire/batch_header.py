@@ -17,7 +17,7 @@ Source: Kafka's `DefaultRecordBatch`, KIP-98.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import CorruptLogError
@@ -162,3 +162,31 @@ def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]
         position += size
     if position != end and not partial_ok:
         raise CorruptLogError(f"batch at byte {position}: incomplete, only {end - position} bytes are there")
+
+
+def headers_in(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
+    """Yields the headers of the whole batches in the bytes of `buffers`; a batch may span several buffers.
+
+    A length that no batch can have ends the iteration: what follows it is not known.
+    """
+    carry = b""  # the beginning of a header
+    held: BatchHeader | None = None  # of a batch that is not whole yet
+    at = 0  # where the next header begins, counted from the buffer's beginning
+    for buffer in buffers:
+        view = memoryview(carry + bytes(buffer)) if carry else memoryview(buffer)
+        end, carry = len(view), b""
+        if held is not None and at <= end:
+            yield held
+            held = None
+        while at + HEADER_SIZE <= end:
+            header = new_row(BatchHeader, _unpack(view, at))
+            if header.size < HEADER_SIZE:
+                return
+            at += header.size
+            if at > end:
+                held = header
+            else:
+                yield header
+        if at < end:
+            carry = bytes(view[at:])
+        at = max(at - end, 0)

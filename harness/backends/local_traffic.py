@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ClusterError
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
+from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_ROW
 
 from ..run_folder import tap_files
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from harrow.cluster.host.tap import PRODUCED
+from harrow.cluster.tap.layouts import PRODUCED
 from harrow.faults.fault_kinds import recorded_kind
 
 from .. import run_folder

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
+from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
 
 from .. import run_folder
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.broker_folder import TAP_COMMITS, TAP_NAMES, broker_files
-from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE, COMMIT_ROW
 from harrow.cluster.host.seam import OFFSET_COMMITTED
+from harrow.cluster.tap.layouts import COMMIT_DTYPE, COMMIT_ROW
 
 from .format import read_names
 

@@ -1,6 +1,6 @@
 """Further files of the taps as rows: transactions, offsets of groups, owners of partitions, watermarks (J6).
 
-Layout and meaning of the rows: `harrow.cluster.host.coordinator_tap`, `harrow.cluster.host.watermark_tap`. A row is
+Layout and meaning of the rows: `harrow.cluster.tap.layouts`, `harrow.cluster.tap.layouts`. A row is
 about one topic-partition, so that the lay-out of a run indexes these files as it indexes batches (`layout.py`). A tap
 is written by a process that may be killed, so a torn last row is cut off.
 """
@@ -27,8 +27,7 @@ FILES = {TRANSACTIONS: TAP_TRANSACTIONS, OFFSETS: TAP_COMMITS, MEMBERS: TAP_MEMB
 def coordinator_dtype(what: str) -> np.dtype[np.void]:
     """Return the type of the rows of one kind."""
     import numpy as np
-    from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE, MEMBER_DTYPE, TRANSACTION_DTYPE
-    from harrow.cluster.host.watermark_tap import WATERMARK_DTYPE
+    from harrow.cluster.tap.layouts import COMMIT_DTYPE, MEMBER_DTYPE, TRANSACTION_DTYPE, WATERMARK_DTYPE
 
     types = {TRANSACTIONS: TRANSACTION_DTYPE, OFFSETS: COMMIT_DTYPE, MEMBERS: MEMBER_DTYPE, WATERMARKS: WATERMARK_DTYPE}
     return np.dtype(types[what])

@@ -302,7 +302,7 @@ def read_names(path: str | Path) -> list[str]:
 
 def parse_names(content: bytes) -> list[str]:
     """Names by number from the content of a `.names` file."""
-    from harrow.cluster.host.tap_files import unescape
+    from harrow.cluster.tap.files import unescape
 
     names: list[str] = []
     for line in content.split(b"\n")[:-1]:

@@ -69,8 +69,8 @@ def read_groups(run: Path) -> GroupsAtTheEnd | None:
 def read_group_rows(run: Path) -> list[Row]:
     """Return every row of `tap.groups` with names instead of numbers; `node` is the coordinator."""
     import numpy as np
-    from harrow.cluster.host.coordinator_tap import GROUP_DTYPE
     from harrow.cluster.host.seam import GROUP_STATES
+    from harrow.cluster.tap.layouts import GROUP_DTYPE
 
     found: list[Row] = []
     fields = ("partition", "generation", "leader_epoch", "members", "timeout_ms", "time_ns")

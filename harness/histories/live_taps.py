@@ -1,7 +1,7 @@
 """Taps while brokers write them: the new rows at each look, and what groups, commits and transactional ids there are.
 
 Owns: `RowTail`, which reads a file of each broker from where the last look ended; `GroupRows`, `CommitRows` and
-`TransactionalIds` on it. Layout and meaning of the rows: `harrow.cluster.host.coordinator_tap`, `request_tap`.
+`TransactionalIds` on it. Layout and meaning of the rows: `harrow.cluster.tap.layouts`, `request_tap`.
 
 A new coordinator writes rows of what it found in the log, so the rows of the highest leader epoch are those of the
 group's present coordinator. Of commits the row of the latest time counts. May fail: OSError.
@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harrow.cluster.broker_folder import TAP_COMMITS, TAP_GROUPS, TAP_MEMBERS, TAP_NAMES, TAP_REQUESTS, broker_files
-from harrow.cluster.host.coordinator_tap import COMMIT_ROW, GROUP_ROW, MEMBER_OWNS, MEMBER_ROW
-from harrow.cluster.host.request_tap import NO_SUBJECT, REQUEST_ROW
 from harrow.cluster.host.seam import GROUP_STATES, OFFSET_COMMITTED
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.layouts import COMMIT_ROW, GROUP_ROW, MEMBER_OWNS, MEMBER_ROW, NO_SUBJECT, REQUEST_ROW
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .format import read_names

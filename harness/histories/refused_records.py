@@ -1,4 +1,4 @@
-"""The records that brokers refused, with their contents (`harrow.cluster.host.refused_tap`).
+"""The records that brokers refused, with their contents (`harrow.cluster.tap.layouts`).
 
 Owns: `read_refused`, which returns nothing where it is not known to be everything: a broker whose tap has no such file
 (of an earlier Harrow), a file at its bound, an entry that cannot be read.
@@ -32,7 +32,7 @@ class RefusedRecord(NamedTuple):
 
 def read_refused(run: Path, topics: Collection[str]) -> list[RefusedRecord] | None:
     """Return the records of these topics that brokers refused, each attempt; None where they are not all known."""
-    from harrow.cluster.host.refused_tap import REFUSED_BYTES_MOST
+    from harrow.cluster.tap.layouts import REFUSED_BYTES_MOST
 
     cluster = run / run_folder.CLUSTER
     paths = broker_files(cluster, TAP_REFUSED)
@@ -50,35 +50,34 @@ def read_refused(run: Path, topics: Collection[str]) -> list[RefusedRecord] | No
 
 
 def _records(path: Path, topics: Collection[str]) -> Iterator[RefusedRecord]:
-    from harrow.cluster.host.refused_tap import HEAD, MAGIC
-    from harrow.cluster.host.tap import BEFORE_LENGTH, TRANSACTIONAL, headers
+    from harrow.cluster.tap.layouts import REFUSED_HEAD, REFUSED_MAGIC
+    from harrow.cluster.wire.batch_header import headers_in
     from harrow.cluster.wire.records import decode_records
 
     data = path.read_bytes()
     names = read_names(path.with_name(TAP_NAMES)) if data else []
     at = 0
     while at < len(data):
-        if at + HEAD.size > len(data):
+        if at + REFUSED_HEAD.size > len(data):
             raise HarrowError(f"{path} at byte {at}: an entry is cut off")
-        magic, _, topic, partition, error, length = HEAD.unpack_from(data, at)
-        at += HEAD.size
-        if magic != MAGIC or topic >= len(names) or at + length > len(data):
+        magic, _, topic, partition, error, length = REFUSED_HEAD.unpack_from(data, at)
+        at += REFUSED_HEAD.size
+        if magic != REFUSED_MAGIC or topic >= len(names) or at + length > len(data):
             raise HarrowError(f"{path} at byte {at}: this is no entry of a refused batch")
         entry = data[at : at + length]
         at += length
         if names[topic] not in topics:
             continue
         begin = 0
-        for of in headers((entry,)):
-            batch = entry[begin : begin + BEFORE_LENGTH + of.length]
+        for of in headers_in((entry,)):
+            batch = entry[begin : begin + of.size]
             begin += len(batch)
-            transactional = bool(of.attributes & TRANSACTIONAL)
             for record in decode_records(batch):
                 yield RefusedRecord(
                     names[topic],
                     partition,
                     error,
-                    transactional,
+                    of.is_transactional,
                     record.timestamp,
                     record.key,
                     record.value,

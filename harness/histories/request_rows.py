@@ -2,7 +2,7 @@
 
 Owns: `read_requests` (one `ClientRequest` for each row, with its times), `read_connections` and `count_requests` (one
 `RequestCount` for each client, API, error and broker). Layout and meaning of the rows, and which successes are counted
-only: `harrow.cluster.host.request_tap`. Harrow's own clients and the brokers are left out. Names are Kafka's:
+only: `harrow.cluster.tap.layouts`. Harrow's own clients and the brokers are left out. Names are Kafka's:
 API `FindCoordinator`, error `NOT_COORDINATOR`, "" for none.
 
 A simulation has no such rows: the results are then empty, and `RequestRows.recorded` is false. May fail: HarrowError
@@ -99,7 +99,7 @@ def read_requests(run: Path, apis: Collection[str] | None = None) -> RequestRows
     cut: list[int] = []
     recorded = False
     for path, rows, names in _files(run, TAP_REQUESTS):
-        from harrow.cluster.host.request_tap import REQUEST_BYTES_MOST
+        from harrow.cluster.tap.layouts import REQUEST_BYTES_MOST
 
         broker, recorded = node_id_of(path.parent), True
         if path.stat().st_size >= REQUEST_BYTES_MOST:
@@ -154,7 +154,7 @@ def spans_of_clients(run: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
     (`request_tap.COUNTED_ONLY`), one span for each client and broker is from the first to the last.
     """
     import numpy as np
-    from harrow.cluster.host.request_tap import COUNTED_ONLY
+    from harrow.cluster.tap.layouts import COUNTED_ONLY
 
     began, ended = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for _, rows, names in _files(run, TAP_REQUESTS):
@@ -174,7 +174,7 @@ def count_requests(run: Path) -> list[RequestCount]:
     """Return how often each client asked which API with which result, from the first time on."""
     found: list[RequestCount] = []
     for path, rows, names in _files(run, TAP_REQUEST_COUNTS):
-        from harrow.cluster.host.request_tap import OTHERS
+        from harrow.cluster.tap.layouts import OTHERS
 
         for row in rows[(rows["count"] > 0) & ((rows["api"] >= 0) | (rows["api"] == OTHERS))]:
             client, api = int(row["client"]), int(row["api"])
@@ -196,7 +196,7 @@ def count_requests(run: Path) -> list[RequestCount]:
 
 def brokers_that_always_responded(run: Path, api: str) -> set[int]:
     """Return the brokers that sent a response to each request of an API, also of Harrow's clients, while they lived."""
-    from harrow.cluster.host.request_tap import REQUEST_BYTES_MOST
+    from harrow.cluster.tap.layouts import REQUEST_BYTES_MOST
 
     found: set[int] = set()
     for path, rows, _ in _files(run, TAP_REQUESTS):
@@ -229,14 +229,14 @@ def _error(code: int) -> str:
 def _files(run: Path, name: str) -> Iterator[tuple[Path, npt.NDArray[np.void], list[str]]]:
     """Yield the rows of each broker's file behind its head, and the names."""
     import numpy as np
-    from harrow.cluster.host.request_tap import COUNT_DTYPE, HEAD, REQUEST_DTYPE, head
+    from harrow.cluster.tap.layouts import COUNT_DTYPE, REQUEST_DTYPE, REQUEST_HEAD, request_head
 
     for path in broker_files(run / run_folder.CLUSTER, name):
         rows = map_rows(path, np.dtype(COUNT_DTYPE if name == TAP_REQUEST_COUNTS else REQUEST_DTYPE))
         if not len(rows):
             continue
-        if rows[0].tobytes() != head():
-            _, version, _ = HEAD.unpack(rows[0].tobytes())
+        if rows[0].tobytes() != request_head():
+            _, version, _ = REQUEST_HEAD.unpack(rows[0].tobytes())
             raise HarrowError(
                 f"{path} has schema version {version}, which this Harrow does not read: run the test again"
             )

@@ -108,7 +108,7 @@ def row_dtype(header: ChunkHeader) -> np.dtype[np.void]:
         return np.dtype(ROW_DTYPE)
     if header.what != BATCHES:
         return coordinator_dtype(header.what)
-    from harrow.cluster.host.tap import TAP_DTYPE
+    from harrow.cluster.tap.layouts import TAP_DTYPE
 
     return np.dtype(TAP_DTYPE)
 

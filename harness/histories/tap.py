@@ -1,6 +1,6 @@
 """The brokers' tap files as batch rows (J6): what was acknowledged to whom, what was delivered to whom.
 
-A row stands for a batch, not for a record. Layout and meaning of the rows: `harrow.cluster.host.tap`.
+A row stands for a batch, not for a record. Layout and meaning of the rows: `harrow.cluster.tap.layouts`.
 A tap is written with one `write` a call by a process that may be killed, so a torn last row is cut off.
 """
 
@@ -54,7 +54,7 @@ def read_tap(path: str | Path) -> HistoryFile:
 def map_tap(path: str | Path) -> npt.NDArray[np.void]:
     """Map the rows of a tap."""
     import numpy as np
-    from harrow.cluster.host.tap import TAP_DTYPE, TAP_ROW
+    from harrow.cluster.tap.layouts import TAP_DTYPE, TAP_ROW
 
     count = os.path.getsize(path) // TAP_ROW.size
     dtype = np.dtype(TAP_DTYPE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def produced_batches(taps: list[Path], topic: str) -> npt.NDArray[np.int64]:
     """Return the acknowledged batches of a topic by partition and offset: columns `COLUMNS`."""
     import numpy as np
-    from harrow.cluster.host.tap import PRODUCED
+    from harrow.cluster.tap.layouts import PRODUCED
 
     from ..histories.tap import read_tap
 

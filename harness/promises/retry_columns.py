@@ -136,7 +136,7 @@ def _hashes(given: Sequence[bytes | None]) -> pl.Series:
 def deliveries(taps: list[Path], topic: str, until_ns: int) -> npt.NDArray[np.int64]:
     """Return what clients were delivered of a topic until a time: rows of partition, first and last offset."""
     import numpy as np
-    from harrow.cluster.host.tap import FETCHED
+    from harrow.cluster.tap.layouts import FETCHED
 
     from ..histories.tap import read_tap
 

@@ -180,7 +180,7 @@ def _history(path: Path) -> Iterator[CompletedOperations]:
 
 def _tap(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
-    from harrow.cluster.host.tap import FETCHED, PRODUCED
+    from harrow.cluster.tap.layouts import FETCHED, PRODUCED
 
     from ..histories.format import FINAL_READ_CLIENT
     from ..histories.tap import REPLICA_CLIENT, read_tap

@@ -12,8 +12,8 @@ import pytest
 from harrow.cluster import broker_folder
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.refused_tap import REFUSED_BYTES_MOST
-from harrow.cluster.host.tap import RealTap
+from harrow.cluster.tap.layouts import REFUSED_BYTES_MOST
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire.records import build_batch
 from harrow.harness import run_folder
 from harrow.harness.checks import Status, Verdict, judge
@@ -46,7 +46,7 @@ def refuse(
     batch = build_batch(
         [(b"k", value, ()) for value in values], timestamp_ms=timestamp_ms, is_transactional=transactional
     )
-    tap = RealTap(str(folder), RealClock())
+    tap = FileTap(str(folder), RealClock())
     tap.produced("app", topic, 0, base_offset=-1, error=error, acks=-1, invoked_ns=1, batches=batch, lost=False)
     tap.close()
 
@@ -127,7 +127,7 @@ def test_refused_ids_are_unknown_where_records_were_removed(run: PromisedRun) ->
 
 
 def test_the_bytes_of_a_batch_are_kept_once(tmp_path: Path) -> None:
-    tap = RealTap(str(tmp_path), RealClock())
+    tap = FileTap(str(tmp_path), RealClock())
     batch = build_batch([(b"k", b"v", ())], timestamp_ms=NOW_MS)
     sizes: list[int] = []
     for partition in (0, 0, 1):

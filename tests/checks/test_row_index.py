@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harrow.cluster.broker_folder import TAP, TAP_NAMES
-from harrow.cluster.host.tap import TAP_DTYPE
+from harrow.cluster.tap.layouts import TAP_DTYPE
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA
 from harrow.harness.checks.kernels.loading import Files
 from harrow.harness.histories import layout as layouts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harrow.cluster import Cluster, broker_folder
 from harrow.cluster.host.seam import TappedGroup
-from harrow.cluster.host.tap import RealTap
+from harrow.cluster.tap.recorder import FileTap
 from harrow.harness import run_folder
 from harrow.harness.checks import judge
 from harrow.harness.checks.verdict import Status
@@ -107,7 +107,7 @@ def test_a_cluster_writes_the_files_that_its_description_names(tmp_path: Path) -
 def test_a_stuck_group_is_an_anomaly_of_the_run(tmp_path: Path, guarantee: str, status: Status) -> None:
     run = run_with(tmp_path, dict.fromkeys(NODES, "data"), {})
     host = ManualHost()
-    tap = RealTap(str(run.folder / run_folder.CLUSTER / "broker-2"), host.clock)
+    tap = FileTap(str(run.folder / run_folder.CLUSTER / "broker-2"), host.clock)
     for state, members in (("Stable", 1), ("PreparingRebalance", 2)):
         tap.group("billing", TappedGroup(state, 1, members, 10_000), partition=7, leader_epoch=5)
         host.advance(1_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE
+from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_DTYPE
 from harrow.harness import run_folder
 from harrow.harness.checks import Status, Verdict, judge
 from harrow.harness.checks.progress import reading

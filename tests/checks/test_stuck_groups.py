@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.host.seam import TappedGroup
-from harrow.cluster.host.tap import RealTap
+from harrow.cluster.tap.recorder import FileTap
 from harrow.harness import run_folder
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.groups import group_waits
@@ -193,7 +193,7 @@ def test_rows_of_a_tap_are_read_with_their_names_and_their_coordinator(tmp_path:
     broker = tmp_path / run_folder.CLUSTER / "broker-3"
     broker.mkdir(parents=True)
     host = ManualHost()
-    tap = RealTap(str(broker), host.clock)
+    tap = FileTap(str(broker), host.clock)
     tap.group("billing", TappedGroup(RECONCILING, 4, 2, 9_000), partition=7, leader_epoch=5)
     tap.close()
     with (broker / "tap.groups").open("ab") as file:

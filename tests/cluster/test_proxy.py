@@ -20,8 +20,8 @@ from harrow.cluster import Cluster
 from harrow.cluster.broker_folder import LOG, TRACE, broker_name
 from harrow.cluster.errors import ClusterError, ConfigError
 from harrow.cluster.host.seam import Peer
-from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
+from harrow.cluster.tap.layouts import FLAG_LOST, PRODUCED
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.controls import PeerKind

@@ -15,8 +15,8 @@ from harrow.cluster import Cluster
 from harrow.cluster.broker_folder import TAP_NAMES, TAP_WATERMARKS, broker_files
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, PREPARE_COMMIT, TRANSACTION_ONGOING
-from harrow.cluster.host.tap import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.proxy_supervisor import Proxy
+from harrow.cluster.tap.layouts import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.harness.histories.coordinator_rows import WATERMARKS, map_coordinator_rows
 from harrow.harness.histories.format import read_names
 from harrow.harness.histories.request_rows import count_requests, read_requests

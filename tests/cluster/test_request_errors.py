@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from armed_requests import arm_request
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
+from harrow.cluster.tap.layouts import FLAG_LOST, PRODUCED
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.rule_kinds import ArmedRule

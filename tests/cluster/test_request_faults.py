@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from harrow.cluster.host.tap import FLAG_LOST
+from harrow.cluster.tap.layouts import FLAG_LOST
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import produce_request
 from served_requests import Served, served_by

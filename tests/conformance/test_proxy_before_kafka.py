@@ -13,9 +13,9 @@ import pytest
 from apache_kafka import MISSING, ApacheKafka, apache_kafka
 from confluent_kafka import Consumer, TopicPartition
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, PREPARE_ABORT, PREPARE_COMMIT, TRANSACTION_ONGOING
-from harrow.cluster.host.tap import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.proxy.apis import passing_versions
 from harrow.cluster.proxy_supervisor import Proxy
+from harrow.cluster.tap.layouts import FETCHED, FLAG_FILTERED, PRODUCED
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from proxied_cluster import batch_rows, offset_rows, transaction_rows, where

@@ -10,8 +10,16 @@ from pathlib import Path
 from harrow.cluster import broker_folder
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam import TappedRequest
-from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW, RealTap
-from harrow.cluster.host.watermark_tap import WATERMARK_ROW, WATERMARKS_FETCHED, WATERMARKS_LISTED
+from harrow.cluster.tap.layouts import (
+    FETCHED,
+    FLAG_LOST,
+    PRODUCED,
+    TAP_ROW,
+    WATERMARK_ROW,
+    WATERMARKS_FETCHED,
+    WATERMARKS_LISTED,
+)
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
 from harrow.harness import run_folder
@@ -300,7 +308,7 @@ class RunFolder:
     def requested(self, row: TappedRequest, *, node: int = 1) -> None:
         """A request of a client, or what its connection did, in the tap of a broker; before rows of `tapped`."""
         assert node not in self._taps, "the tap of a broker numbers the names"
-        tap = RealTap(str(self._broker(node)), RealClock())
+        tap = FileTap(str(self._broker(node)), RealClock())
         tap.requested(row)
         tap.close()
 

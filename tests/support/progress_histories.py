@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from harrow.cluster.host.coordinator_tap import MEMBER_OWNS, MEMBER_RELEASED
 from harrow.cluster.host.seam import OFFSET_COMMITTED
-from harrow.cluster.host.tap import FETCHED, FLAG_READ_COMMITTED, PRODUCED
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
+from harrow.cluster.tap.layouts import FETCHED, FLAG_READ_COMMITTED, MEMBER_OWNS, MEMBER_RELEASED, PRODUCED
 from harrow.harness.checks.progress.activity import GroupInput, PartitionActivity, PartitionInput
 from harrow.harness.checks.progress.availability import Availability, Disturbance
 from harrow.harness.checks.progress.findings import ProgressFindings

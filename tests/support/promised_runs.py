@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from confluent_kafka import Message
-from harrow.cluster.host.coordinator_tap import CoordinatorTap
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.recorder import FileTap
 from harrow.harness import run_folder
 from harrow.harness.histories.contents import ContentsWriter, FinalRead
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
@@ -105,7 +105,7 @@ class PromisedRun:
         folder = self.folder / run_folder.CLUSTER / "broker-1"
         folder.mkdir(parents=True, exist_ok=True)
         clock = RealClock()
-        tap = CoordinatorTap(str(folder), clock)
+        tap = FileTap(str(folder), clock)
         now_ns = clock.monotonic_ns()
         tap.committed(group, [(TopicPartition(topic, 0), offset)], error=0, invoked_ns=now_ns)
         tap.close()

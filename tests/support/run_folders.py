@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
+from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_ROW
 from harrow.harness.checks.verdict import Anomaly, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 

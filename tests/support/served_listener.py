@@ -25,6 +25,7 @@ from harrow.cluster.listeners import parse_listeners
 from harrow.cluster.network.connection import UNANSWERED_MOST
 from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.network.socket_server import SocketServer
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
@@ -94,7 +95,7 @@ async def serving(
         | {"listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names)}
         | {name.replace("_", "."): value for name, value in settings.items()}
     )
-    host = RealHost("broker-1", str(folder), listeners=sockets, tap=tap)
+    host = RealHost("broker-1", str(folder), listeners=sockets, make_tap=FileTap if tap else None)
     made = Serving(host, ports, listener)
     made.sockets = SocketServer(
         host,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from armed_requests import arm_request
-from harrow.cluster.host.tap import PRODUCED
+from harrow.cluster.tap.layouts import PRODUCED
 from harrow.faults.rule_kinds import ArmedRule
 from proxied_cluster import batch_rows, proxied_cluster, where
 from raw_kafka import RawKafka

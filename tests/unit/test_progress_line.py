@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
+from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
 from harrow.harness.commands import progress
 from harrow.harness.commands.live_counts import LiveCounts, RunCounter
 from harrow.harness.commands.progress import CLEAR, ProgressLine

@@ -12,8 +12,8 @@ import pytest
 from harrow.cluster import wait_notes
 from harrow.cluster.errors import ClusterError, ConfigError, HarrowError
 from harrow.cluster.host.seam import Committer, TappedGroup, TappedRequest
-from harrow.cluster.host.tap import RealTap
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.view import ClusterView, PartitionView
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.errors import ProgramDiedError, WaitTimeoutError
@@ -275,12 +275,12 @@ class Clock:
 
 
 @pytest.fixture
-def taps(tmp_path: Path) -> tuple[RealTap, RealTap]:
+def taps(tmp_path: Path) -> tuple[FileTap, FileTap]:
     clock: Any = Clock()
     folders = [tmp_path / f"broker-{node}" for node in (1, 2)]
     for folder in folders:
         folder.mkdir()
-    first, second = (RealTap(str(folder), clock) for folder in folders)
+    first, second = (FileTap(str(folder), clock) for folder in folders)
     return first, second
 
 
@@ -289,7 +289,7 @@ def stable(members: int) -> TappedGroup:
 
 
 def test_groups_are_those_of_the_coordinator_of_the_highest_epoch(
-    taps: tuple[RealTap, RealTap], tmp_path: Path
+    taps: tuple[FileTap, FileTap], tmp_path: Path
 ) -> None:
     first, second = taps
     rows = GroupRows(tmp_path)
@@ -310,7 +310,7 @@ def test_groups_are_those_of_the_coordinator_of_the_highest_epoch(
     assert rows.names() == []
 
 
-def test_the_last_commit_that_succeeded_counts(taps: tuple[RealTap, RealTap], tmp_path: Path) -> None:
+def test_the_last_commit_that_succeeded_counts(taps: tuple[FileTap, FileTap], tmp_path: Path) -> None:
     first, second = taps
     rows = CommitRows(tmp_path)
     by = Committer(client="billing-1")
@@ -324,7 +324,7 @@ def test_the_last_commit_that_succeeded_counts(taps: tuple[RealTap, RealTap], tm
 
 
 def test_a_transactional_id_exists_when_a_coordinator_has_returned_a_producer_id(
-    taps: tuple[RealTap, RealTap], tmp_path: Path
+    taps: tuple[FileTap, FileTap], tmp_path: Path
 ) -> None:
     first, second = taps
     rows = TransactionalIds(tmp_path)

@@ -26,8 +26,7 @@ from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
 from ..knobs.rules import rule_operations
-from ..seam import Clock, Disk, Failpoints, Network, Tap, Tasks, Trace
-from ..tap import NoTap, RealTap
+from ..seam import Clock, Disk, Failpoints, Network, NoTap, Tap, Tasks, Trace
 from ..trace import RealTrace
 from .clock import RealClock
 from .disk import RealDisk
@@ -49,11 +48,14 @@ class RealHost:
         *,
         listeners: Mapping[str, socket.socket] | None = None,
         seed: int = 0,
-        tap: bool = False,
+        make_tap: Callable[[str, Clock], Tap] | None = None,
         log_level: str = "info",
         make_disk: Callable[[DiskFaults], Disk] = RealDisk,
     ) -> None:
-        """`make_disk` chooses the disk: `RealDisk`, or `TrackedDisk` where a power loss may be simulated."""
+        """`make_tap` opens the tap in the folder; None: there is none.
+
+        `make_disk` chooses the disk: `RealDisk`, or `TrackedDisk` where a power loss may be simulated.
+        """
         os.makedirs(folder, exist_ok=True)
         loop = asyncio.get_running_loop()
         self.name = name
@@ -70,12 +72,11 @@ class RealHost:
         self._failpoints = RealFailpoints(self._trace)
         self._network = RealNetwork(loop, listeners or {}, self._trace)
         self._stalls = StallWatch(loop, self._trace)
-        self._tap: RealTap | NoTap = RealTap(folder, self.clock) if tap else NoTap()
         self.trace: Trace = self._trace
         self.tasks: Tasks = self._tasks
         self.failpoints: Failpoints = self._failpoints
         self.network: Network = self._network
-        self.tap: Tap = self._tap
+        self.tap: Tap = NoTap() if make_tap is None else make_tap(folder, self.clock)
         self.control = ControlServer(os.path.join(folder, CONTROL_SOCKET), self._trace.log)
         rules = {
             **self._network.rules(),
@@ -108,7 +109,7 @@ class RealHost:
         await asyncio.sleep(0)  # lets handlers run `link_closed`
         await self._tasks.stop()
         await self.control.stop()
-        self._tap.close()
+        self.tap.close()
         self._trace.close()
         asyncio.get_running_loop().set_exception_handler(None)
 

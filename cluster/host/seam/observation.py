@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .buffers import Buffer
 
@@ -206,3 +206,18 @@ class Tap(Protocol):
     def requested(self, row: TappedRequest) -> None:
         """A client's request, before its response leaves or when it ends without one; OSError for a full disk."""
         ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
+
+class NoTap:
+    """The tap of a host that records nothing."""
+
+    enabled = False
+
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        """Record nothing."""
+
+    produced = fetched = watermarks = committed = transaction = group = member = requested = close = _nothing

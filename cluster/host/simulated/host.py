@@ -25,8 +25,7 @@ from ...errors import ClusterError
 from ..knobs.clock_faults import ClockFaults, ClockRules
 from ..knobs.failpoints import Armed, FailpointError, RealFailpoints
 from ..knobs.rules import rule_operations
-from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
-from ..tap import NoTap
+from ..seam import Clock, Disk, Failpoints, Network, NoTap, Peer, Tap, Tasks, Trace
 from ..trace import LEVELS, plain
 from .disk import SimDisk
 from .fabric import Fabric, NetworkNode

@@ -80,7 +80,7 @@ def unfinished_transactions(folder: Path, topics: set[str]) -> list[Row]:
 def readers(folder: Path, topics: set[str]) -> set[str]:
     """Return the clients to which a record of a topic was delivered."""
     import numpy as np
-    from harrow.cluster.host.tap import FETCHED
+    from harrow.cluster.tap.layouts import FETCHED
 
     found: set[str] = set()
     for path in run_folder.tap_files(folder / run_folder.CLUSTER):
@@ -166,7 +166,7 @@ def _partition_of_group(row: Row) -> tuple[str, str, int]:
 def uncommitted_readers(folder: Path, topics: set[str]) -> list[Row]:
     """Return the clients that fetched uncommitted data: `client`, `topic`; without brokers and the final read."""
     import numpy as np
-    from harrow.cluster.host.tap import FETCHED, FLAG_READ_COMMITTED
+    from harrow.cluster.tap.layouts import FETCHED, FLAG_READ_COMMITTED
 
     found: set[tuple[str, str]] = set()
     for path in run_folder.tap_files(folder / run_folder.CLUSTER):

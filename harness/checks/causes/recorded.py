@@ -172,7 +172,7 @@ class _Tally:
 def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
     """Return the Produce requests that brokers refused, by topic and error."""
     import numpy as np
-    from harrow.cluster.host.tap import PRODUCED
+    from harrow.cluster.tap.layouts import PRODUCED
 
     from ...histories.tap import read_tap
 
@@ -199,7 +199,7 @@ def _unacknowledged(taps: Sequence[Path], places: Collection[Place]) -> dict[Pla
 
 def _produced_places(taps: Sequence[Path], places: Collection[Place], *, lost: bool) -> dict[Place, Row]:
     """Return who was acknowledged the record at each place, and when; `lost`: by a response that was lost."""
-    from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
+    from harrow.cluster.tap.layouts import FLAG_LOST, PRODUCED
 
     from ...histories.tap import read_tap
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from harrow.cluster.host.coordinator_tap import MEMBER_OWNS
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
+from harrow.cluster.tap.layouts import MEMBER_OWNS
 
 from ..client_names import client_mark
 from .findings import PartitionFindings, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
-from harrow.cluster.host.tap import PRODUCED
+from harrow.cluster.tap.layouts import PRODUCED
 
 from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.layout import DRAINED

@@ -25,7 +25,7 @@ from harrow.cluster.host.seam import (
     PREPARE_COMMIT,
     TRANSACTION_ONGOING,
 )
-from harrow.cluster.host.tap import FLAG_FILTERED, FLAG_READ_COMMITTED
+from harrow.cluster.tap.layouts import FLAG_FILTERED, FLAG_READ_COMMITTED
 
 from ..client_names import client_mark
 from .findings import Description, PartitionFindings, Row, batch_rows

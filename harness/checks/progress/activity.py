@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import OFFSET_COMMITTED
-from harrow.cluster.host.tap import FETCHED, FLAG_LOST, FLAG_READ_COMMITTED, PRODUCED
+from harrow.cluster.tap.layouts import FETCHED, FLAG_LOST, FLAG_READ_COMMITTED, PRODUCED
 
 from .memberships import Tenure, alive, dead_owners, first_owned
 from .positions import Positions, Steps, rises

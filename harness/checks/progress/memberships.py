@@ -1,6 +1,6 @@
 """The members of consumer groups as times: who owned a partition, when a group rebalanced, whose session timed out.
 
-Rows: `cluster/host/coordinator_tap.py` (`tap.members`, `tap.groups`) with names instead of numbers, and the events
+Rows: `cluster/tap/layouts.py` (`tap.members`, `tap.groups`) with names instead of numbers, and the events
 `group.member-expired` of the traces. Rows of a coordinator that was deposed may be late, so they are ordered by the
 leader epoch of their coordinator first.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harrow.cluster.host.coordinator_tap import MEMBER_OWNS
+from harrow.cluster.tap.layouts import MEMBER_OWNS
 
 from ...histories.group_states import AT_REST
 from .spans import Spans, merged

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
-from harrow.cluster.host.tap import FETCHED
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
+from harrow.cluster.tap.layouts import FETCHED
 
 from ... import run_folder
 from ...histories.coordinator_rows import MEMBERS

@@ -1,6 +1,6 @@
 """Transactions of one partition as times: what readers of committed data may read, and what was never completed.
 
-Rows: `tap.transactions` (`cluster/host/coordinator_tap.py`), as columns. A state may have several rows, because a new
+Rows: `tap.transactions` (`cluster/tap/layouts.py`), as columns. A state may have several rows, because a new
 coordinator writes what it found in the log: the first counts.
 """
 

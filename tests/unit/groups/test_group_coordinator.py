@@ -12,9 +12,9 @@ from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.records import GroupKey, OffsetKey, decode_group_value, decode_key, decode_offset_value
-from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE
-from harrow.cluster.host.tap import RealTap
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.layouts import COMMIT_DTYPE
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 
@@ -145,7 +145,7 @@ def test_refused_append_of_a_commit_returns_the_translated_error(
 
 
 def test_tap_has_each_written_commit_and_no_refused_one(bed: GroupTestBed, tmp_path: Path) -> None:
-    tap = RealTap(str(tmp_path), bed.host.clock)
+    tap = FileTap(str(tmp_path), bed.host.clock)
     bed.host.tap = tap
     bed.replicas.automatic = False
     waiting = commit(bed, 41)

@@ -15,7 +15,7 @@ from harrow.cluster.groups.consumer.consumer_group import ConsumerGroup
 from harrow.cluster.groups.consumer.members import MemberState
 from harrow.cluster.groups.consumer.reconciliation import reconcile
 from harrow.cluster.groups.group_members import GroupMembers
-from harrow.cluster.host.tap import RealTap
+from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.checks.stuck_groups import stuck_groups
 from harrow.harness.histories.group_states import GroupsAtTheEnd, read_group_rows
@@ -29,7 +29,7 @@ LONG_MS, BEAT_MS = 120_000, 3_000
 def judge(bed: GroupTestBed, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
     broker = tmp_path / "cluster" / "broker-1"
     broker.mkdir(parents=True)
-    tap = bed.host.tap = RealTap(str(broker), bed.host.clock)
+    tap = bed.host.tap = FileTap(str(broker), bed.host.clock)
 
     def judged() -> list[str]:
         listed = bed.send(ApiKey.LIST_GROUPS, 4).response.groups

@@ -12,7 +12,7 @@ from harrow.cluster.groups.members import JoinRequest, Member, Protocol, WriteGr
 from harrow.cluster.groups.membership import Group
 from harrow.cluster.groups.rebalance import GroupLimits
 from harrow.cluster.groups.tapped_members import TappedMembers
-from harrow.cluster.host.tap import NoTap
+from harrow.cluster.host.seam import NoTap
 from harrow.cluster.ids import TopicPartition
 
 LEADER_EPOCH = 4

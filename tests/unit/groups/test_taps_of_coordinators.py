@@ -8,8 +8,7 @@ import pytest
 from consumer_group_requests import REBALANCE_MS, consumer_heartbeat, consumer_join
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, join, joined, leave
-from harrow.cluster.host.seam import TappedGroup
-from harrow.cluster.host.tap import NoTap
+from harrow.cluster.host.seam import NoTap, TappedGroup
 from harrow.cluster.ids import TopicPartition
 
 

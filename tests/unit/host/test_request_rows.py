@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 from harrow.cluster.broker_folder import TAP_REQUEST_COUNTS, TAP_REQUESTS
 from harrow.cluster.errors import ErrorCode, HarrowError
-from harrow.cluster.host import request_tap
 from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.request_tap import ROW_BYTES
 from harrow.cluster.host.seam import (
     CONNECTION_CLOSED,
     CONNECTION_OPENED,
     REQUEST_HIT,
     REQUEST_LOST,
     REQUEST_UNANSWERED,
+    NoTap,
     TappedRequest,
 )
-from harrow.cluster.host.tap import NoTap, RealTap
+from harrow.cluster.tap import layouts
+from harrow.cluster.tap import requests as request_tap
+from harrow.cluster.tap.recorder import FileTap
+from harrow.cluster.tap.requests import ROW_BYTES
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.histories.request_rows import (
     OTHERS_NAME,
@@ -49,9 +51,9 @@ def asked(
     return TappedRequest(client, int(api), error, at, at + 5, flags, subject)
 
 
-def write(run: Path, *rows: TappedRequest) -> RealTap:
+def write(run: Path, *rows: TappedRequest) -> FileTap:
     """Write rows; the tap stays open, as that of a process that is killed."""
-    tap = RealTap(str(broker_of(run)), RealClock())
+    tap = FileTap(str(broker_of(run)), RealClock())
     for row in rows:
         tap.requested(row)
     return tap
@@ -133,7 +135,8 @@ def test_clients_of_the_harness_are_left_out(run: Path) -> None:
 
 
 def test_at_the_bound_rows_end_and_counts_go_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_tap, "REQUEST_BYTES_MOST", 5 * ROW_BYTES)
+    for module in (layouts, request_tap):  # the writer's and the reader's
+        monkeypatch.setattr(module, "REQUEST_BYTES_MOST", 5 * ROW_BYTES)
     write(run, *(asked(ApiKey.METADATA, at) for at in range(10))).close()
     assert (broker_of(run) / TAP_REQUESTS).stat().st_size == 5 * ROW_BYTES
     found = read_requests(run)

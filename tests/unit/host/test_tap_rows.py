@@ -10,32 +10,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harrow.cluster.host.coordinator_tap import (
+from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.host.seam import GROUP_STATES, OFFSET_COMMITTED, OFFSET_SENT, Committer, TappedGroup
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.layouts import (
     COMMIT_DTYPE,
     COMMIT_ROW,
+    FETCHED,
+    FLAG_FILTERED,
+    FLAG_LOST,
+    FLAG_READ_COMMITTED,
     GROUP_DTYPE,
     GROUP_ROW,
     MEMBER_DTYPE,
     MEMBER_OWNS,
     MEMBER_RELEASED,
     MEMBER_ROW,
-    TRANSACTION_DTYPE,
-    TRANSACTION_ROW,
-)
-from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.seam import GROUP_STATES, OFFSET_COMMITTED, OFFSET_SENT, Committer, TappedGroup
-from harrow.cluster.host.tap import (
-    FETCHED,
-    FLAG_FILTERED,
-    FLAG_LOST,
-    FLAG_READ_COMMITTED,
     PRODUCED,
     TAP_DTYPE,
     TAP_ROW,
-    RealTap,
-    headers,
+    TRANSACTION_DTYPE,
+    TRANSACTION_ROW,
 )
-from harrow.cluster.ids import TopicPartition
+from harrow.cluster.tap.recorder import FileTap
+from harrow.cluster.wire.batch_header import headers_in
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,8 +62,8 @@ def names(folder: Path) -> dict[int, str]:
     return {int(line.split("\t")[0]): line.split("\t")[1] for line in lines}
 
 
-def tap(folder: Path) -> RealTap:
-    return RealTap(str(folder), RealClock())
+def tap(folder: Path) -> FileTap:
+    return FileTap(str(folder), RealClock())
 
 
 def test_struct_and_dtype_have_the_same_size() -> None:
@@ -287,9 +285,9 @@ def test_headers_are_read_across_buffer_borders(counts: list[int], data: st.Data
     borders = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
     edges = [0, *borders, len(whole)]
     pieces = [whole[a:b] for a, b in itertools.pairwise(edges)]
-    assert [h.records for h in headers(pieces)] == counts
+    assert [h.record_count for h in headers_in(pieces)] == counts
 
 
 @given(st.binary(max_size=300))
 def test_headers_of_random_bytes_raise_no_error(garbage: bytes) -> None:
-    assert sum(1 for _ in headers([garbage])) <= 5
+    assert sum(1 for _ in headers_in([garbage])) <= 5

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from harrow.cluster.broker_folder import TAP_WATERMARKS
 from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.seam import Watermarks
-from harrow.cluster.host.tap import NoTap, RealTap
-from harrow.cluster.host.watermark_tap import WATERMARK_DTYPE, WATERMARK_ROW, WATERMARKS_FETCHED, WATERMARKS_LISTED
+from harrow.cluster.host.seam import NoTap, Watermarks
+from harrow.cluster.tap.layouts import WATERMARK_DTYPE, WATERMARK_ROW, WATERMARKS_FETCHED, WATERMARKS_LISTED
+from harrow.cluster.tap.recorder import FileTap
 
 Said = tuple[int, int, int, int]
 
 
 def write(folder: Path, *said: Watermarks, listed: bool = False) -> Any:
     """Write one response for each row; return the rows of the file."""
-    tap = RealTap(str(folder), RealClock())
+    tap = FileTap(str(folder), RealClock())
     for row in said:
         tap.watermarks("app", [row], invoked_ns=5, listed=listed)
     tap.close()
@@ -63,7 +63,7 @@ def test_a_value_below_an_earlier_one_has_a_row_each_time(tmp_path: Path) -> Non
 
 
 def test_a_listing_above_a_fetch_makes_the_same_fetch_a_new_row(tmp_path: Path) -> None:
-    tap = RealTap(str(tmp_path), RealClock())
+    tap = FileTap(str(tmp_path), RealClock())
     tap.watermarks("app", [fetched(7, 40)], invoked_ns=1)
     listing = Watermarks.listed("orders", 2, 7, 45, committed=False)
     tap.watermarks("app", [listing], invoked_ns=2, listed=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from coordinator_fakes import Sent
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.tap import NoTap
+from harrow.cluster.host.seam import NoTap
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 from ..broker_folder import TAP_NAMES
-from .seam import Clock
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -20,16 +19,15 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 class TapFiles:
     """The open files of one tap."""
 
-    def __init__(self, folder: str, clock: Clock) -> None:
-        self.clock = clock
-        self._folder = folder
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self._ids = _read_names(os.path.join(folder, TAP_NAMES))
         self._names = os.open(os.path.join(folder, TAP_NAMES), _FLAGS, 0o644)
         self._open = [self._names]
 
     def open_rows(self, name: str, row_bytes: int) -> int:
         """Open a file of rows; `close` closes its descriptor."""
-        fd = os.open(os.path.join(self._folder, name), _FLAGS, 0o644)
+        fd = os.open(os.path.join(self.folder, name), _FLAGS, 0o644)
         self._open.append(fd)
         os.ftruncate(fd, os.fstat(fd).st_size // row_bytes * row_bytes)
         return fd

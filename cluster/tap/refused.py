@@ -1,24 +1,20 @@
 """The part of the tap that keeps what a broker refused: the batches themselves, for checks by record id (J6).
 
-Owns `tap.refused`: for each refused batch a head (`HEAD`: magic, client, topic, partition, error, length) and the bytes
-of the batches as the producer sent them, appended with one write. Names are numbers of `tap.names`. The same bytes for
-the same partition are written once by a process. After `REFUSED_BYTES_MOST` the file gets no more entries, so a file of
-that size may not have everything. A full disk may cut an entry: a reader must not trust what follows it.
+Owns `tap.refused`: for each refused batch a head (`REFUSED_HEAD`) and the bytes of the batches as the producer sent
+them, appended with one write. The same bytes for the same partition are written once by a process. After
+`REFUSED_BYTES_MOST` the file gets no more entries, so a file of that size may not have everything. A full disk may cut
+an entry: a reader must not trust what follows it.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 
 from ..broker_folder import TAP_REFUSED
-from .seam import Buffer
-from .tap_files import TapFiles
-
-HEAD = struct.Struct("<4sIIihxxI")
-MAGIC = b"HRWX"
-REFUSED_BYTES_MOST = 16 << 20
+from ..host.seam import Buffer
+from .files import TapFiles
+from .layouts import REFUSED_BYTES_MOST, REFUSED_HEAD, REFUSED_MAGIC
 
 
 class RefusedBatches:
@@ -38,6 +34,6 @@ class RefusedBatches:
             return
         self._known.add(key)
         number = self._files.number_of
-        entry = HEAD.pack(MAGIC, number(client), number(topic), partition, error, len(data)) + data
+        entry = REFUSED_HEAD.pack(REFUSED_MAGIC, number(client), number(topic), partition, error, len(data)) + data
         os.write(self._fd, entry)
         self._left -= len(entry)

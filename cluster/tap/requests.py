@@ -1,14 +1,8 @@
 """The requests' part of the tap: what each client asked, which error it got, and when (J6).
 
-Owns: `tap.requests` and `tap.request_counts`, both of rows of `ROW_BYTES`; the first row of each file is its head
-(`HEAD`: magic, schema version, size of a row). Names are numbers of `tap.names`, times are on the monotonic clock.
-
-`tap.requests` has one row for each request of a client, written before the response leaves, except for the requests
-of `COUNTED_ONLY` that succeed. `api` is Kafka's key. `error` is the first error in the response, 0 without one.
-`subject` is the group, transactional id or coordinator key that the request names, `NO_SUBJECT` without one. `flags`
-and the two kinds of rows about connections are those of the seam (`seam/observation.py`). A Produce with acks=0 has no
-response, and no row. After `REQUEST_BYTES_MOST` the file gets no more rows, so a file of that size may not have
-everything.
+Owns: `tap.requests` and `tap.request_counts`. `tap.requests` has one row for each request of a client, written before
+the response leaves, except for the requests of `COUNTED_ONLY` that succeed. A Produce with acks=0 has no response, and
+no row. After `REQUEST_BYTES_MOST` the file gets no more rows, so a file of that size may not have everything.
 
 `tap.request_counts` counts every request, also behind that bound: a table of `COUNTERS_MOST` rows, mapped into memory,
 one for each client, API and error, with the first and the last time. What is new when the table is full is counted in
@@ -22,43 +16,20 @@ import os
 import struct
 
 from ..broker_folder import TAP_REQUEST_COUNTS, TAP_REQUESTS
-from ..row_layout import row_struct
-from .seam import TappedRequest
-from .tap_files import TapFiles
+from ..host.seam import TappedRequest
+from .files import TapFiles
+from .layouts import (
+    COUNT_ROW,
+    COUNTED_ONLY,
+    NO_CLIENT,
+    NO_SUBJECT,
+    OTHERS,
+    REQUEST_BYTES_MOST,
+    REQUEST_ROW,
+    request_head,
+)
 
-REQUEST_SCHEMA_VERSION = 1
-MAGIC = b"HRWR"
-HEAD = struct.Struct("<4sII20x")
-ROW_BYTES = HEAD.size
-REQUEST_DTYPE: list[tuple[str, str]] = [
-    ("api", "<i2"),
-    ("error", "<i2"),
-    ("flags", "u1"),
-    ("pad", "V3"),
-    ("client", "<u4"),
-    ("subject", "<u4"),
-    ("invoked_ns", "<i8"),
-    ("completed_ns", "<i8"),
-]
-REQUEST_ROW = row_struct(REQUEST_DTYPE)
-COUNT_DTYPE: list[tuple[str, str]] = [
-    ("api", "<i2"),
-    ("error", "<i2"),
-    ("client", "<u4"),
-    ("count", "<u8"),
-    ("first_ns", "<i8"),
-    ("last_ns", "<i8"),
-]
-COUNT_ROW = row_struct(COUNT_DTYPE)
-assert REQUEST_ROW.size == COUNT_ROW.size == ROW_BYTES, "one size, so that the head is a row"
-
-OTHERS = -3
-NO_SUBJECT = 0xFFFF_FFFF
-NO_CLIENT = 0xFFFF_FFFF
-COUNTED_ONLY = frozenset((0, 1, 12, 68, 76, 78, 79))
-"""Produce, Fetch, Heartbeat, and the same of KIP-848 and of share groups: their successes have no row."""
-REQUEST_BYTES_MOST = 64 << 20
-"""Of `tap.requests` of one broker: two million rows."""
+ROW_BYTES = REQUEST_ROW.size
 COUNTERS_MOST = 4096
 
 _TAIL = struct.Struct("<Qqq")
@@ -69,13 +40,13 @@ _AT_TAIL = COUNT_ROW.size - _TAIL.size
 class RequestRows:
     """The two files of one host; `files` numbers the names."""
 
-    def __init__(self, files: TapFiles, folder: str) -> None:
+    def __init__(self, files: TapFiles) -> None:
         self._files = files
         self._rows = files.open_rows(TAP_REQUESTS, ROW_BYTES)
         self._left = REQUEST_BYTES_MOST - os.fstat(self._rows).st_size
         if self._left == REQUEST_BYTES_MOST:
-            self._write(head())
-        self._counts = _open_counts(os.path.join(folder, TAP_REQUEST_COUNTS))
+            self._write(request_head())
+        self._counts = _open_counts(os.path.join(files.folder, TAP_REQUEST_COUNTS))
         self._places: dict[tuple[int, int, str], list[int]] = {}
         """Where the row of an API, an error and a client begins, its count and its first time."""
         self._others = [COUNTERS_MOST * ROW_BYTES, 0, 0]
@@ -141,11 +112,6 @@ class RequestRows:
 _OF_OTHERS = (OTHERS, 0, NO_CLIENT)
 
 
-def head() -> bytes:
-    """Return the first row of a file."""
-    return HEAD.pack(MAGIC, REQUEST_SCHEMA_VERSION, ROW_BYTES)
-
-
 def _open_counts(path: str) -> mmap.mmap:
     size = (1 + COUNTERS_MOST) * ROW_BYTES
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -154,7 +120,7 @@ def _open_counts(path: str) -> mmap.mmap:
         counts = mmap.mmap(fd, size)
     finally:
         os.close(fd)
-    counts[:ROW_BYTES] = head()
+    counts[:ROW_BYTES] = request_head()
     return counts
 
 
