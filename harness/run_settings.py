@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.argument_types import json_object, place_of
 from harrow.cluster.errors import ConfigError
+from harrow.faults.runs import CLASSIC, LEADER, ORDERS, TOPIC
 
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clients.producer_settings import acks_of, by_first_name, is_idempotent
@@ -20,17 +21,6 @@ from .clients.producer_settings import acks_of, by_first_name, is_idempotent
 if TYPE_CHECKING:
     from harrow.faults import Schedule
 
-TOPIC, SINK = "orders", "bills"
-"""The topic of every run; the output of a job."""
-ORDERS, EXACTLY_ONCE = "orders", "exactly-once"
-WORKLOADS = (ORDERS, EXACTLY_ONCE)
-"""A producer and a reader; or beside them a consume-transform-produce job in several processes."""
-CLASSIC, CONSUMER = "classic", "consumer"
-GROUP_PROTOCOLS = (CLASSIC, CONSUMER)
-"""Values of Kafka's `group.protocol`."""
-LEADER, SAME_BROKER = "leader", "same-broker"
-READS_FROM = (LEADER, SAME_BROKER)
-"""Which broker the reader of a simulation fetches from: the leader, or the one that it began with, until an error."""
 OPERATIONS = ("alter", "alter", "delete-records", "elect")
 """What the operator of a simulation did before there was a choice: stored schedules mean this."""
 
@@ -77,7 +67,7 @@ class RunSettings:
     batches: int = 90
     """How many a simulated producer is offered in all."""
     workload: str = ORDERS
-    """Which of `WORKLOADS` the clients do."""
+    """Which of `faults.runs.WORKLOADS` the clients do."""
     keys: int = 0
     """How many keys a simulated producer writes at a time (`simulation/producer.py`); 0: its records have no key."""
     producers: int = 1

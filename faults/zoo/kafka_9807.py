@@ -1,16 +1,14 @@
 """KAFKA-9807: the limit of read_committed is worked out from a high watermark that is read twice.
 
-What was wrong (Kafka 0.11 to 2.5): the last stable offset is the first offset of an open transaction, if that lies
-below the high watermark, else the high watermark. The broker read the high watermark for the comparison, and again for
-the result. When a thread raised it between the two, a transaction that began at the old high watermark was not seen by
-the comparison, and the result was the new high watermark: readers of committed data received an open transaction.
+What was wrong: the last stable offset is the first offset of an open transaction, if that lies below the high
+watermark, else the high watermark. The broker read the high watermark for the comparison, and again for the result.
+When a thread raised it between the two, a transaction that began at the old high watermark was not seen by the
+comparison, and the result was the new high watermark: readers of committed data received an open transaction.
 
 Our brokers have one thread for this, so the plant decides who loses the race: the fetches that a move of the high
 watermark completes are those that look while it moves. They compare with the value before the move. Any other fetch
 reads the same value twice.
 
-Needs: a consumer of committed data that waits at the last stable offset when a transaction begins, which is aborted.
-Seen as: `aborted-read`.
 Replaces: `Partition.last_stable_offset`; `Partition.advance_high_watermark` and `WakeUps.complete_consumer_fetches`
 also remember what the race needs.
 Source: KAFKA-9807; Kafka's `Log.fetchLastStableOffsetMetadata`.
@@ -24,6 +22,9 @@ from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.planting import Planter
 from harrow.cluster.replication.partition import Partition
 from harrow.cluster.replication.wake_ups import WakeUps
+
+from .bug import Bug
+from .shared import SHORT_JOB
 
 TITLE = "KAFKA-9807: the last stable offset is worked out from two high watermarks"
 
@@ -58,3 +59,16 @@ def plant(planter: Planter) -> None:
     planter.replace_method(Partition, "advance_high_watermark", advance_and_remember)
     planter.replace_method(WakeUps, "complete_consumer_fetches", complete_while_it_moves)
     planter.replace_method(Partition, "last_stable_offset", from_two_high_watermarks)
+
+
+BUG = Bug(
+    number=18,
+    module=__name__,
+    title=TITLE,
+    versions="0.11 to 2.5",
+    needs=(
+        "a consumer of committed data that waits at the last stable offset when a transaction begins, which is aborted"
+    ),
+    seen_as=frozenset({"aborted-read"}),
+    options=SHORT_JOB,
+)

@@ -24,14 +24,14 @@ from pathlib import Path
 
 import click
 from harrow.cluster.broker import preload
+from harrow.faults.runs import ORDERS, WORKLOADS, SimulationOptions
 from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
-from ..run_settings import ORDERS, WORKLOADS
 from ..search.guided import SEEDS_A_RUN, GuidedSearch
-from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
+from ..simulation import SimulationResult, plan_seed, run_schedule, run_seed
 from ..simulation.coverage import Coverage
 from .out_option import out_option
 from .progress import ProgressLine

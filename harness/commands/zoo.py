@@ -22,12 +22,12 @@ from typing import Any
 
 import click
 from harrow.faults.schedule import Schedule
+from harrow.faults.zoo.bug import Bug
 from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
 from ..zoo.alarms import SOURCES, judge_unplanted
-from ..zoo.bug import Bug
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
 from ..zoo.rates import wilson_interval
@@ -63,7 +63,7 @@ def trial_of(bug: Bug, number: int, settings: Settings, *, shrinks: bool) -> tup
     """Run one trial in a worker process; return it, and its schedule with fewer faults where it was shrunk."""
     where: Runs | None = None
     if settings.real is not None:
-        from ..zoo.in_order import settings_on_processes
+        from ..zoo.directed import settings_on_processes
         from ..zoo.real import RealRuns
 
         where = RealRuns(settings.real, f"{bug.name}-{number}", settings_on_processes(bug))

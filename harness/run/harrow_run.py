@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError
+from harrow.faults.runs import ORDERS
 from harrow.faults.schedule import Schedule
 
 from .. import run_folder
@@ -31,7 +32,7 @@ from ..checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from ..errors import VerdictError
 from ..programs.dependencies import Dependencies
 from ..programs.of_run import RunningPrograms
-from ..run_settings import ORDERS, RunSettings, fields_of_producer
+from ..run_settings import RunSettings, fields_of_producer
 from ..seeds import child_seed
 from ..terminal_notes import show_on_stderr
 from ..topics import Topic, check_topic, consumer_groups, create_topic, topic_exists

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from harrow.faults.runs import ORDERS, SINK, TOPIC
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target, broker, controller, follower, isr_member, leader
 
-from ..run_settings import ORDERS, SINK, TOPIC, RunSettings, settings_of
+from ..run_settings import RunSettings, settings_of
 from ..simulation.coverage import Moment
 
 OFFSETS_MS = (-40, -10, 0, 0, 10, 10, 20, 40, 80, 150, 300, 600)

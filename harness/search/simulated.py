@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS
 from harrow.faults.schedule import Schedule
 
-from ..run_settings import EXACTLY_ONCE, ORDERS, RunSettings, settings_of
+from ..run_settings import RunSettings, settings_of
 from ..simulation import SimulationResult, run_schedule
 from .shrinking import RUNS_MOST, Shrunk, shrink
 

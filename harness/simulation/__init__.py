@@ -5,7 +5,9 @@ clients: `wire.py`, `producer.py`, `consumer.py` speak the real protocol through
 judges, with the oracle of `harness/checks/`. Faults and the nemesis are those of `harrow.faults`.
 """
 
-from .planning import SimulationOptions, plan_seed
+from harrow.faults.runs import SimulationOptions
+
+from .planning import plan_seed
 from .run import SimulationResult, run_schedule, run_seed
 
 __all__ = ["SimulationOptions", "SimulationResult", "plan_seed", "run_schedule", "run_seed"]

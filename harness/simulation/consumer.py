@@ -19,10 +19,10 @@ from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.records import Record, decode_records
+from harrow.faults.runs import SAME_BROKER
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from ..run_settings import SAME_BROKER
 from .wire import KnownLeader, WireClient, pause_ms
 
 FETCH, FETCH_VERSION = 1, 12

@@ -32,10 +32,9 @@ from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.fault_kinds import recorded_kind
 from harrow.faults.request_faults import RequestFault
+from harrow.faults.runs import SINK, TOPIC
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Hold
-
-from ..run_settings import SINK, TOPIC
 
 Event = tuple[int, str, str, dict[str, Any]]
 """Time in nanoseconds, host, event, fields."""

@@ -1,6 +1,6 @@
 """The plan of a simulated seed: its settings and its schedule, drawn from its number.
 
-Owns: `SimulationOptions`, the options that all seeds of a series share, and `plan_seed`. The schedule that `plan_seed`
+The options that all seeds of a series share are `SimulationOptions` (`faults/runs.py`). The schedule that `plan_seed`
 returns holds everything that a run needs: a changed draw here changes new seeds, and no stored schedule.
 """
 
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from harrow.faults.network_faults import Isolate
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
 from harrow.faults.process_faults import Kill
+from harrow.faults.runs import EXACTLY_ONCE, GROUP_PROTOCOLS, SINK, TOPIC, SimulationOptions
 from harrow.faults.schedule import Schedule, ScheduledFault, timed_step
 from harrow.faults.targets import follower, leader
 
-from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, LEADER, ORDERS, SINK, TOPIC, RunSettings
+from ..run_settings import RunSettings
 
 IN_FLIGHT = (1, 3, 5)
 POWER_LOSS_PART = 0.5
@@ -33,44 +34,6 @@ BEHIND_MS = 300
 DETECTED_MS: Mapping[str, int] = {"zookeeper.session.timeout.ms": 1_000, "replica.lag.time.max.ms": 1_000}
 """The longest such settings of a seed with unclean elections: in its duration all of its faults must be detected."""
 TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
-    """Options that all seeds of a series share."""
-
-    brokers: int = 5
-    seconds: float = 8.0
-    """Virtual time in which faults happen."""
-    partitions: int = 2
-    replication_factor: int = 3
-    """At most the number of brokers."""
-    batches: int = 90
-    power_loss: bool = False
-    """Adds power losses: unsynced writes are lost, so brokers fsync before they acknowledge."""
-    config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Broker settings over the drawn ones; for a run that is expected to fail."""
-    acks: int = -1
-    """Fewer than all (-1) guarantees less: for a run that is expected to fail."""
-    topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
-    in_flight: int | None = None
-    """As in `RunSettings`; None: drawn."""
-    resends: bool = False
-    """As in `RunSettings`."""
-    plants: Sequence[str] = ()
-    """Modules of planted bugs."""
-    workload: str = ORDERS
-    """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
-    job: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of `RunSettings` about the job and the operator, over the drawn ones."""
-    keys: int = 0
-    """As in `RunSettings`."""
-    producers: int = 1
-    """As in `RunSettings`."""
-    reads_from: str = LEADER
-    """As in `RunSettings`."""
-    weights: Mapping[str, int] | None = None
-    """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
 
 def plan_seed(seed: int, options: SimulationOptions) -> Schedule:

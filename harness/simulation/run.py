@@ -31,12 +31,13 @@ from harrow.faults.clock_faults import ClockFault
 from harrow.faults.fault_rows import Row
 from harrow.faults.nemesis import Nemesis
 from harrow.faults.outside import OutsideFault
+from harrow.faults.runs import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, SimulationOptions
 from harrow.faults.schedule import Schedule
 
 from ..checks.log_changes import LogChanges
 from ..checks.oracle_of_removals import untapped
 from ..histories.memory import MemoryHistory
-from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
+from ..run_settings import RunSettings, settings_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -52,7 +53,7 @@ from .checks import (
     replicas_of,
 )
 from .coverage import Coverage, coverage_of
-from .planning import SimulationOptions, plan_seed
+from .planning import plan_seed
 from .system import SimulatedSystem, drive
 from .transform import TransformWorkload
 from .workload import SimulatedWorkload

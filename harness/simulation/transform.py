@@ -18,9 +18,10 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.transactions.states import TransactionState
+from harrow.faults.runs import SINK
 
 from ..checks.log_changes import LogChanges
-from ..run_settings import SINK, RunSettings
+from ..run_settings import RunSettings
 from .checks import ReplicaLog, current_leader
 from .coordinator_client import NO_NODE
 from .hanging_transactions import HangingTransactions

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
+from harrow.faults.runs import CLASSIC, CONSUMER
 
-from ..run_settings import CLASSIC, CONSUMER, RunSettings
+from ..run_settings import RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
 from .group_member import CommittedOffsets, GroupMember, Membership

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.cluster.errors import ConfigError
 from harrow.faults.extensions import EXTENSIONS
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS, WORKLOADS
 
 from ..extensions import added_by_name
-from ..run_settings import EXACTLY_ONCE, ORDERS, WORKLOADS, RunSettings
+from ..run_settings import RunSettings
 
 if TYPE_CHECKING:
     from ..checks import Verdict

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, check_drawable
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS, TOPIC
 from harrow.faults.schedule import Schedule
 
 from .. import run_folder
@@ -36,7 +37,7 @@ from ..backends.choice import HARROWS_BROKERS, LOCAL, BackendChoice
 from ..backends.kinds import backend_words, new_source
 from ..errors import VerdictError
 from ..run.harrow import Harrow, run_of
-from ..run_settings import EXACTLY_ONCE, ORDERS, TOPIC, RunSettings, settings_of
+from ..run_settings import RunSettings, settings_of
 from ..user_spark import HARROWS_OWN, UserSpark
 from . import exactly_once
 from .by_name import new_workload

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harrow.faults.schedule import Schedule
+from harrow.faults.zoo.bug import Bug
 
 from ..search.guided import SEEDS_A_RUN, GuidedSearch
 from ..simulation import run_schedule
-from .bug import Bug, plan_directed, unplanted
+from .directed import plan_directed, unplanted
 from .swarm import plan_swarm
 from .trial import DIRECTED, GUIDED, RANDOM
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults import zoo
+from harrow.faults.zoo.bug import Bug
 
-from . import replication, storage, transactions
-from .bug import Bug
 
-ZOO: tuple[Bug, ...] = tuple(sorted((*replication.BUGS, *storage.BUGS, *transactions.BUGS), key=lambda bug: bug.number))
+def _bugs() -> Iterator[Bug]:
+    """Yield the bug of each module of the zoo that has one."""
+    for module in iter_modules(zoo.__path__, f"{zoo.__name__}."):
+        bug: object = getattr(import_module(module.name), "BUG", None)
+        if isinstance(bug, Bug):
+            yield bug
+
+
+ZOO: tuple[Bug, ...] = tuple(sorted(_bugs(), key=lambda bug: bug.number))
 
 
 def bug_named(name: str) -> Bug:

@@ -13,10 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harrow.faults.schedule import Schedule
+from harrow.faults.zoo.bug import Bug
 
 from ..search.shrinking import Shrunk, failing_again, shrink, with_roles
 from ..search.simulated import shrink_simulated
-from .bug import Bug, unplanted
+from .directed import unplanted
 from .trial import Runs, SimulatedRuns
 
 CANDIDATES_MOST = 120

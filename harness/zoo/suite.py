@@ -19,10 +19,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.zoo.bug import Bug
 
 from .. import run_folder
 from ..checks.verdict import Status, Verdict
-from .bug import Bug
 
 PASSED, TESTS_FAILED = 0, 1
 """Exit codes of pytest."""

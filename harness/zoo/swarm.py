@@ -29,6 +29,7 @@ from harrow.faults.disk_faults import DiskError, PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.planning import WEIGHTS
 from harrow.faults.request_faults import DelayRequest, FailResponse, RefuseRequest, RequestFault
+from harrow.faults.runs import EXACTLY_ONCE, LEADER, ORDERS, SAME_BROKER, SINK, TOPIC, SimulationOptions
 from harrow.faults.schedule import Schedule
 from harrow.faults.spec import Fault
 from harrow.faults.targets import (
@@ -44,8 +45,8 @@ from harrow.faults.targets import (
     txn_coordinator,
 )
 
-from ..run_settings import EXACTLY_ONCE, LEADER, ORDERS, SAME_BROKER, SINK, TOPIC, RunSettings, settings_of
-from ..simulation import SimulationOptions, plan_seed
+from ..run_settings import RunSettings, settings_of
+from ..simulation import plan_seed
 from ..simulation.transform_job import GROUP
 
 WORKLOADS = (ORDERS, ORDERS, EXACTLY_ONCE)

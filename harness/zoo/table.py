@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.zoo.bug import Bug
 from rich.table import Table
 
-from .bug import Bug
 from .rates import wilson_interval
 from .trial import Trial
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harrow.faults.schedule import Schedule
+from harrow.faults.zoo.bug import Bug
 
 from ..search.guided import GuidedSearch
 from ..search.proposals import RandomSearch, Search
 from ..simulation import SimulationResult, run_schedule
-from .bug import Bug, plan_directed, unplanted
-from .in_order import plan_in_order
+from .directed import plan_directed, plan_in_order, unplanted
 from .swarm import plan_swarm
 
 BUDGET_S = 60.0

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS
 from harrow.faults.schedule import Schedule
 from harrow.harness.commands import cli
-from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
+from harrow.harness.run_settings import settings_of
 from harrow.harness.search.guided import (
     COMPARED_MOST,
     PLANNED_AHEAD,

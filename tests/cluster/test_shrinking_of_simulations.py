@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS
 from harrow.harness.commands import cli
-from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS
 from harrow.harness.search.simulated import shrink_simulated, smaller_simulations
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from long_runs import long_run

@@ -14,7 +14,7 @@ from harrow.cluster.groups.consumer import heartbeats, reconciliation
 from harrow.cluster.groups.consumer.consumer_group import ConsumerGroup
 from harrow.cluster.groups.consumer.members import MemberState
 from harrow.cluster.groups.consumer.reconciliation import reconcile
-from harrow.harness.run_settings import EXACTLY_ONCE
+from harrow.faults.runs import EXACTLY_ONCE
 from harrow.harness.simulation import SimulationOptions, plan_seed, run_seed
 from long_runs import long_run
 

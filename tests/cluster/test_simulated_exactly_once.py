@@ -19,7 +19,7 @@ from harrow.cluster.storage.indexes.transaction_index import TransactionIndex
 from harrow.cluster.storage.log import Log
 from harrow.cluster.transactions.service import TransactionService
 from harrow.faults import Schedule
-from harrow.harness.run_settings import EXACTLY_ONCE
+from harrow.faults.runs import EXACTLY_ONCE
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer

@@ -14,7 +14,7 @@ import pytest
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import CONTROL_KEY, END_TXN_VALUE
-from harrow.harness.run_settings import EXACTLY_ONCE
+from harrow.faults.runs import EXACTLY_ONCE
 from harrow.harness.simulation import SimulationOptions, run_seed, sink_reader, transform
 from harrow.harness.simulation.checks import FoundAnomaly, ReplicaLog
 from harrow.harness.simulation.committed_reads import COMMIT, Record, committed_records

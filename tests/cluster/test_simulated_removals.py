@@ -15,8 +15,8 @@ from harrow.harness.checks.oracle_of_removals import untapped
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.simulation import SimulationOptions, run_seed
 from harrow.harness.simulation.checks import changes_of, legal_start
-from harrow.harness.zoo.bug import plan_directed
 from harrow.harness.zoo.catalog import bug_named
+from harrow.harness.zoo.directed import plan_directed
 from harrow.harness.zoo.trial import SimulatedRuns
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "1500"}

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from harrow.faults.zoo.bug import Bug
 from harrow.harness.commands import cli
 from harrow.harness.commands import zoo as command_module
 from harrow.harness.commands.schedule_files import read_schedule
 from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.alarms import Judged, source_of
-from harrow.harness.zoo.bug import Bug, plan_directed
 from harrow.harness.zoo.catalog import ZOO
+from harrow.harness.zoo.directed import plan_directed
 from harrow.harness.zoo.table import SIMULATED
 from long_runs import long_run
 

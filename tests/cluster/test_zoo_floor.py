@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harrow.harness.zoo.bug import Bug
+from harrow.faults.zoo.bug import Bug
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.trial import run_trial
 from long_runs import long_run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from harrow.harness.zoo.catalog import bug_named
-from harrow.harness.zoo.in_order import settings_on_processes
+from harrow.harness.zoo.directed import settings_on_processes
 from harrow.harness.zoo.real import RealRuns
 from harrow.harness.zoo.trial import EVENTS, run_trial
 from long_runs import long_run

@@ -13,6 +13,8 @@ from harrow.cluster.planting import Planter, apply_plants, load_plants
 from harrow.cluster.replication.truncation import STRATEGIES
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults import zoo
+from harrow.faults.zoo.bug import Bug
+from harrow.harness.zoo.catalog import ZOO
 
 KIP_101 = "harrow.faults.zoo.kip_101"
 
@@ -102,18 +104,18 @@ def test_a_plant_that_replaces_nothing_is_refused_and_nothing_stays_replaced(mod
     assert STRATEGIES["kip-320"] is before
 
 
-def zoo_modules() -> list[str]:
-    folder = Path(zoo.__path__[0])
-    return sorted(f"{zoo.__name__}.{path.stem}" for path in folder.glob("[!_]*.py"))
+def test_every_module_of_the_zoo_is_a_bug_or_what_bugs_share() -> None:
+    modules = {path.stem for path in Path(zoo.__path__[0]).glob("[!_]*.py")}
+    assert modules == {*(bug.name for bug in ZOO), "bug", "shared"}
 
 
-@pytest.mark.parametrize("name", zoo_modules())
-def test_every_module_of_the_zoo_replaces_something_and_is_in_its_table(name: str) -> None:
-    (plant,) = load_plants([name])
+@pytest.mark.parametrize("bug", ZOO, ids=lambda bug: bug.name)
+def test_the_plant_of_every_bug_has_its_title_and_replaces_something(bug: Bug) -> None:
+    (plant,) = load_plants([bug.module])
+    assert plant.title == bug.title
     planter = apply_plants([plant])
     assert planter.replacements > 0
     planter.undo()
-    assert f" {name.rpartition('.')[2]} " in (zoo.__doc__ or "")
 
 
 def test_a_simulated_cluster_says_that_it_is_planted_and_restores_the_rules_at_its_end() -> None:

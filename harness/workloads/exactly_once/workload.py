@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
+from harrow.faults.runs import EXACTLY_ONCE
 
 from ... import run_folder
 from ...promises.relations import mapped
-from ...run_settings import EXACTLY_ONCE, RunSettings
+from ...run_settings import RunSettings
 from ..orders import Workload, order_text
 from .end_state import left_open
 from .job_processes import JobProcesses

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from harrow.faults.runs import EXACTLY_ONCE, ORDERS
 from harrow.faults.schedule import Schedule
 from harrow.faults.targets import Target
-from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
+from harrow.harness.run_settings import settings_of
 from harrow.harness.search.mutations import (
     MUTATIONS,
     STEPS_MOST,

@@ -9,18 +9,21 @@ from harrow.faults.events import took_effect
 from harrow.faults.process_faults import Kill
 from harrow.faults.schedule import Schedule, step_after
 from harrow.faults.targets import leader
+from harrow.faults.zoo.bug import Bug
 from harrow.harness.run_settings import settings_of
 from harrow.harness.simulation import SimulationOptions, plan_seed
-from harrow.harness.zoo.bug import Bug, unplanted
 from harrow.harness.zoo.catalog import bug_named
+from harrow.harness.zoo.directed import unplanted
 from harrow.harness.zoo.fewest_faults import FAILURES, RUNS, fewest_faults
 from harrow.harness.zoo.trial import Observed, SimulatedRuns, run_trial
 from long_runs import long_run
 
 BUG = Bug(
     number=99,
-    name="kip_101",
-    known_as="KAFKA-99",
+    module="harrow.faults.zoo.kip_101",
+    title="KAFKA-99: a bug",
+    versions="0.9",
+    needs="a fault",
     seen_as=frozenset({"lost-write"}),
     options=SimulationOptions(plants=("harrow.faults.zoo.kip_101",)),
 )

@@ -7,9 +7,10 @@ of them are here.
 from __future__ import annotations
 
 import pytest
-from harrow.harness.run_settings import EXACTLY_ONCE, settings_of
+from harrow.faults.runs import EXACTLY_ONCE
+from harrow.faults.zoo.bug import Bug
+from harrow.harness.run_settings import settings_of
 from harrow.harness.simulation import run_schedule
-from harrow.harness.zoo.bug import Bug
 from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.trial import run_trial
 from long_runs import some

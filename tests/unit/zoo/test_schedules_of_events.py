@@ -6,9 +6,8 @@ import pytest
 from harrow.faults import Schedule
 from harrow.harness.run_settings import settings_of
 from harrow.harness.simulation import run_schedule
-from harrow.harness.zoo.bug import unplanted
-from harrow.harness.zoo.catalog import bug_named
-from harrow.harness.zoo.in_order import IN_ORDER, plan_in_order, settings_on_processes
+from harrow.harness.zoo.catalog import ZOO, bug_named
+from harrow.harness.zoo.directed import plan_in_order, settings_on_processes, unplanted
 from harrow.harness.zoo.trial import EVENTS, run_trial
 from long_runs import some
 
@@ -16,7 +15,7 @@ TOO_FAST = frozenset({"kip_903"})
 """Bugs whose schedule is too slow for a virtual clock: an empty follower has the leader's few batches within a turn."""
 RUNS_MOST = 8
 """A search by events has few runs: which broker is the controller, say, is still drawn."""
-NAMES = sorted(set(IN_ORDER) - TOO_FAST)
+NAMES = sorted({bug.name for bug in ZOO if bug.in_order is not None} - TOO_FAST)
 
 
 @pytest.mark.parametrize("name", some(NAMES, suite=2))

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.harness.run_settings import SAME_BROKER, RunSettings
+from harrow.faults.runs import SAME_BROKER
+from harrow.harness.run_settings import RunSettings
 from harrow.harness.simulation import SimulationOptions, plan_seed, run_schedule
 from harrow.harness.simulation.workload import SimulatedWorkload
 

@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 from harrow.faults.schedule import Schedule
+from harrow.faults.zoo.bug import Bug
 from harrow.harness.run_settings import settings_of
 from harrow.harness.simulation import SimulationOptions
-from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
 from harrow.harness.zoo.catalog import ZOO
+from harrow.harness.zoo.directed import plan_directed, unplanted
 from harrow.harness.zoo.trial import Observed, run_trial
 
 BUG = Bug(
-    number=99, name="kip_101", known_as="KAFKA-99", seen_as=frozenset({"lost-write"}), options=SimulationOptions()
+    number=99,
+    module="harrow.faults.zoo.kip_101",
+    title="KAFKA-99: a bug",
+    versions="0.9",
+    needs="a fault",
+    seen_as=frozenset({"lost-write"}),
+    options=SimulationOptions(),
 )
 RUN_S = 10.0
 
@@ -81,7 +88,7 @@ def test_a_directed_run_is_a_function_of_its_seed(bug: Bug) -> None:
 
 
 @pytest.mark.parametrize("bug", ZOO, ids=lambda bug: bug.name)
-def test_each_plant_names_what_it_replaces_and_how_it_is_seen(bug: Bug) -> None:
+def test_the_head_of_each_bug_says_what_was_wrong_what_is_replaced_and_where_it_is_described(bug: Bug) -> None:
     head = Path("faults", "zoo", f"{bug.name}.py").read_text(encoding="utf-8").partition('"""\n')[0]
-    for word in ("Needs:", "Seen as:", "Replaces:", "Source:"):
+    for word in ("What was wrong", "Replaces:", "Source:"):
         assert word in head, f"{bug.name} does not say: {word}"
