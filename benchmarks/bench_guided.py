@@ -27,11 +27,10 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from harrow.harness.search.guided import GuidedSearch
-from harrow.harness.search.proposals import RandomSearch, Search
 from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.catalog import ZOO, bug_named
 from harrow.harness.zoo.swarm import plan_swarm
-from harrow.harness.zoo.trial import GUIDED, RANDOM, SEEDS_OF_TRIAL, run_trial
+from harrow.harness.zoo.trial import GUIDED, RANDOM, SEEDS_OF_TRIAL, RandomSearch, Search, run_trial
 
 GOAL = 2.0
 """How many times sooner the guided search finds a bug."""

@@ -23,7 +23,7 @@ from .controller.log_dir_events import report_log_dir_failure
 from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator
-from .host.seam import ProcessHost
+from .host.seam import Host, ProcessHost
 from .host.seam.failpoints import (
     AFTER_LEADERS_MOVED,
     AFTER_REGISTRATION,
@@ -40,11 +40,11 @@ from .metrics import broker_metrics
 from .metrics.text import CONTENT_TYPE, prometheus_text
 from .network.forwarding import Forwarding
 from .network.http import PageServer
+from .network.kazoo_link import KazooLink
 from .network.peers import PeerClient
 from .network.socket_server import SocketServer
 from .purgatory import Purgatory
-from .registry import RegistryUnavailableError
-from .registry_session import registry_session
+from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .storage import LogManager
 from .storage.log_folder import log_folders
@@ -303,3 +303,18 @@ def served_listeners(config: BrokerConfig) -> tuple[Listener, ...]:
         if listener.bind.port == 0:
             raise ConfigError(f"listeners: {listener} needs a port; only `Cluster` resolves port 0")
     return listeners
+
+
+def registry_session(host: Host, node_id: NodeId, config: BrokerConfig, address: tuple[str, int]) -> RegistryClient:
+    """Return the client of broker `node_id`, whose `start` opens its session; `address` is that of Harrow's registry.
+
+    With `zookeeper.connect` it is a client of that ensemble; RegistryError where kazoo is not installed.
+    """
+    name = f"broker {node_id}"
+    session_ms = config.number("zookeeper.session.timeout.ms")
+    connection_ms = config.number("zookeeper.connection.timeout.ms")
+    connect = config.text("zookeeper.connect")
+    if connect:
+        link = KazooLink(connect, session_ms)
+        return ZooKeeperClient(host, link, name, session_ms, connection_timeout_ms=connection_ms)
+    return RegistryClient(host, address, name, session_ms, connection_timeout_ms=connection_ms)

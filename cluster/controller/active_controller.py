@@ -1,37 +1,38 @@
 """The work of the elected controller, from its election to its resignation.
 
-Owns: `ActiveController`, which makes the parts and loads the context. The controller runs one of its handlers at a
-time. Each handler reads what changed, decides by the pure rules of `partition_states.py`, writes conditionally, and
-sends the result to the brokers. After `close` it writes nothing (each write checks the controller epoch) and sends
-nothing (its channels are closed).
+Owns: `ActiveController`, which makes the parts, loads the context, and handles ISR changes and controlled shutdowns
+itself. The controller runs one of its handlers at a time. Each handler reads what changed, decides by the pure rules of
+`partition_states.py`, writes conditionally, and sends the result to the brokers. After `close` it writes nothing (each
+write checks the controller epoch) and sends nothing (its channels are closed).
 
 What may fail: `ControllerMovedError` (resign), `SessionExpiredError` (resign), `RegistryUnavailableError` (load again
 when the registry is back: loading brings every partition to the right state, so an event that was interrupted needs
 no record).
 
-Source: Kafka's KafkaController.
+Source: Kafka's KafkaController (`processIsrChangeNotification`, `doControlledShutdown`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from ..config import BrokerConfig
+from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import BrokerEpoch, NodeId, TopicPartition
 from ..listeners import inter_broker_listener_name
-from ..registry import ReadTree, RegistryClient
+from ..registry import DeleteTree, ReadTree, RegistryClient, Tree
 from ..registry.client import results_or_errors, value_of
 from ..registry.paths import BROKER_IDS, BROKERS, DELETIONS, ISR_CHANGES, LOG_DIR_EVENTS, TOPIC_CONFIGS, TOPICS
 from ..wire.api_keys import ApiKey
+from . import partition_states as rules
 from .broker_events import BrokerEvents
 from .channels import Channels, ClientFactory
-from .controlled_shutdown import shut_down
 from .controller_context import ControllerContext, brokers_of
 from .controller_core import ControllerCore, Enqueue
 from .controller_election import WonElection
-from .isr_events import IsrEvents
 from .leader_elections import LeaderElections
 from .log_dir_events import OfflineReplicas
 from .reassignments import Reassignments
@@ -83,7 +84,6 @@ class ActiveController:
         self._deletions = TopicDeletionEvents(core, self.topics, self._confirmations)
         self.elections = LeaderElections(core)
         self.reassignments = Reassignments(core)
-        self._isr = IsrEvents(core, self.reassignments)
         self._brokers = BrokerEvents(core, self._updates, self._offline, self._deletions, self.reassignments)
 
     @property
@@ -110,7 +110,7 @@ class ActiveController:
             core.watch(BROKER_IDS, "brokers", self._brokers.brokers_changed),
             core.watch(TOPICS, "topics", self.topics.topics_changed),
             core.watch(DELETIONS, "deletions", self._deletions.deletions_changed),
-            core.watch(ISR_CHANGES, "isr", self._isr.isr_changed),
+            core.watch(ISR_CHANGES, "isr", self.isr_changed),
             core.watch(LOG_DIR_EVENTS, "log-dirs", self.log_dirs_changed),
             # before the states: each notification that is read here is about a state that is read below
             core.registry.submit(ReadTree(ISR_CHANGES)),
@@ -128,7 +128,7 @@ class ActiveController:
         self._updates.read_configs(configs)
         context.deleting = set(deletions) & context.topics.keys()
         await self._send_everything()
-        await self._isr.delete_notifications(isr_changes)
+        await self._delete_isr_notifications(isr_changes)
         await self._deletions.begin(set(deletions))
         await self.reassignments.complete(list(context.reassigned))
         self.elections.schedule()
@@ -166,10 +166,66 @@ class ActiveController:
         tree = await self.core.watched_tree(LOG_DIR_EVENTS, "log-dirs", self.log_dirs_changed)
         await self._offline.query_brokers(tree)
 
+    async def isr_changed(self) -> None:
+        """Leaders changed ISRs (C4): read the states, send them to all brokers, delete the notifications."""
+        core, context = self.core, self.core.context
+        tree = await core.watched_tree(ISR_CHANGES, "isr", self.isr_changed)
+        known = [tp for tp in _partitions_of(tree) if tp in context.partitions]
+        if known:
+            await core.writer.refresh(known)
+            batch = core.new_batch()
+            batch.metadata(tp for tp in known if tp.topic not in context.deleting)
+            batch.flush()
+            await self.reassignments.complete(known)
+        await self._delete_isr_notifications(tree)
+
+    async def _delete_isr_notifications(self, tree: Tree) -> None:
+        notifications = [DeleteTree(path) for path in tree if path != ISR_CHANGES]
+        if notifications:
+            await self.core.writer.remove(notifications)
+
     async def _replicas_went_offline(self) -> None:
         changed = await self._updates.update_partition_states(self._offline.take_newly_offline())
         self.core.send_partition_changes(changed)
 
     async def shut_down(self, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
-        """Controlled shutdown of a broker; returns the partitions that it still leads."""
-        return await shut_down(self.core, node_id, epoch)
+        """Move leaderships away from a broker that is to stop (D4); returns the partitions that it still leads.
+
+        KafkaError: BROKER_NOT_AVAILABLE for a broker without registration, STALE_BROKER_EPOCH for an earlier one.
+        """
+        core, context = self.core, self.core.context
+        broker = context.brokers.get(node_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not registered")
+        if epoch not in (-1, broker.epoch):
+            raise KafkaError(ErrorCode.stale_broker_epoch, f"broker {node_id} has epoch {broker.epoch}, not {epoch}")
+        context.shutting_down.add(node_id)
+        electable = context.electable()
+
+        def leads(tp: TopicPartition) -> bool:
+            state = context.partitions.get(tp)
+            return state is not None and state.leader == node_id
+
+        replicated = [tp for tp in context.of_brokers((node_id,)) if len(context.assignments[tp]) > 1]
+        followed = {tp: None for tp in replicated if not leads(tp)}
+        changed = await core.writer.change(
+            replicated, lambda tp, state: rules.state_after_shutdown(context.assignments[tp], state, node_id, electable)
+        )
+        batch = core.new_batch()
+        # a follower that continued to fetch would enter the ISR again
+        batch.stop(followed, only=(node_id,), delete=False)
+        batch.leader_and_isr(tp for tp in changed if tp not in followed)
+        batch.leader_and_isr([tp for tp in changed if tp in followed], only=electable)
+        batch.metadata(changed)
+        batch.flush()
+        return [tp for tp in replicated if leads(tp)]
+
+
+def _partitions_of(tree: Tree) -> list[TopicPartition]:
+    """Return the partitions that notifications name; `isr_store.py` writes these."""
+    partitions: dict[TopicPartition, None] = {}
+    for path, (data, _) in tree.items():
+        if path != ISR_CHANGES:
+            for row in json.loads(data)["partitions"]:
+                partitions[TopicPartition(row["topic"], row["partition"])] = None
+    return list(partitions)

@@ -1,7 +1,7 @@
 """What all parts of an active controller share: the context, conditional writes, watches, requests to brokers.
 
-Owns: `ControllerCore`. The parts (broker_events.py, topic_events.py, isr_events.py, log_dir_events.py,
-leader_elections.py, reassignments.py, controlled_shutdown.py) depend on it and not on each other's owner;
+Owns: `ControllerCore`. The parts (broker_events.py, topic_events.py, log_dir_events.py,
+leader_elections.py, reassignments.py) depend on it and not on each other's owner;
 active_controller.py makes them.
 
 Invariants: after `close` no watch enqueues an event and no request leaves; every write checks the controller epoch.

@@ -5,7 +5,7 @@ every other broker sends it there in an Envelope with the client's principal, cl
 response on as it is. A broker without a controller, or whose controller does not respond or is no controller any more,
 tries again until the time of the request (`timeout_ms`) is over, and then responds with REQUEST_TIMED_OUT. A request
 without time (`timeout_ms` of 0 or less) is not begun, as in Kafka, unless its response needs no time
-(`untimed_requests.py`).
+(`needs_no_time`).
 
 Each Envelope has a connection to itself while it waits, because the controller may hold a response until leaders are
 known. Idle connections are used again.
@@ -20,6 +20,7 @@ Source: Kafka's ForwardingManager, NodeToControllerChannelManager, EnvelopeUtils
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,7 +37,6 @@ from ..wire.api_keys import ApiKey
 from ..wire.headers import encode_response_header, parse_request_header, parse_response_header
 from ..wire.request import OnSend, Request, RequestContext
 from .peers import PeerClient
-from .untimed_requests import needs_no_time
 
 __all__ = ["FORWARDED", "ControllerLookup", "Forwarding"]
 
@@ -51,6 +51,8 @@ FORWARDED = frozenset(
     )
 )
 """What the active controller serves for all brokers. Each has a field `timeout`."""
+_NAMED_ONCE = frozenset((ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS))
+"""A topic that such a request names twice is refused."""
 UNTIMED_MS = 30_000
 """How long a request may take that needs no time."""
 FOREVER_MS = 10**9
@@ -278,3 +280,32 @@ def _packed(address: str) -> bytes:
 
 def _text_of(packed: bytes) -> str:
     return str(ip_address(bytes(packed))) if packed else ""
+
+
+def needs_no_time(api_key: int, entity: Any) -> bool:
+    """True when the response to a decoded request does not depend on `timeout_ms`.
+
+    It lists reassignments, names nothing, or each of its topics is refused by the request alone: it is named twice, or
+    by name and id, or by neither. Kafka's ControllerApis and QuorumController end such requests before they wait.
+    """
+    if api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS:
+        return True
+    if api_key == ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+        return not entity.topics
+    if api_key == ApiKey.ELECT_LEADERS:
+        return entity.topic_partitions is not None and not entity.topic_partitions
+    if api_key in _NAMED_ONCE:
+        return _all_twice([row.name for row in entity.topics])
+    return api_key == ApiKey.DELETE_TOPICS and _no_topic_to_delete(entity)
+
+
+def _all_twice(names: Sequence[Any]) -> bool:
+    return all(count > 1 for count in Counter(names).values())
+
+
+def _no_topic_to_delete(entity: Any) -> bool:
+    if hasattr(entity, "topic_names"):
+        return _all_twice(entity.topic_names)
+    rows = [(row.name, row.topic_id) for row in entity.topics]
+    counts = Counter(rows)
+    return all((row[0] is None) == (row[1] is None) or counts[row] > 1 for row in rows)

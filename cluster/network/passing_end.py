@@ -1,7 +1,7 @@
 """One end of a connection that is passed on: what this link receives is sent on the other link (K2).
 
 Owns: the way of the bytes, and the backpressure. A link is not read while more than `unsent_most` bytes wait on the
-other. How a connection begins and ends differs between frames (`proxy/peer_links.py`) and bytes (`relay/ends.py`).
+other. How a connection begins and ends differs between frames (`proxy/peer_links.py`) and bytes (`relay/process.py`).
 """
 
 from __future__ import annotations

@@ -15,11 +15,13 @@ from typing import Any
 
 from ..host.seam import Peer, ProcessHost, Promise, RawHandler, RawLink, RawNetwork
 from ..listeners import Address
-from .ends import RelayedEnd
+from ..network.passing_end import PassingEnd
 
 LISTENER = "relay"
 UPSTREAM = Peer("upstream", "")
 CONNECT_TIMEOUT_MS = 10_000
+UNSENT_MOST = 1024 * 1024
+CLOSED_HERE = "closed here"
 
 
 class RelayProcess:
@@ -66,3 +68,39 @@ class RelayProcess:
 
     def _op_relay(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"connections": self._connections, "refused": self._refused}
+
+
+class RelayedEnd(PassingEnd[RawLink]):
+    """The handler of one of the two links of a connection: it passes what it receives to the other.
+
+    Bytes pass unchanged and in order. A link is not read while more than `UNSENT_MOST` bytes wait on the other. The end
+    of one direction (FIN) passes after its bytes, and the other direction goes on. A reset passes at once.
+    """
+
+    __slots__ = ("_reset",)
+
+    def __init__(self, link: RawLink, other: RawLink | None = None) -> None:
+        """Without the other link nothing may be received yet: pause `link`, and call `connected`."""
+        super().__init__(link, other, UNSENT_MOST)
+        self._reset = False
+
+    def connected(self, other: RawLink) -> None:
+        """Take the other link, and read this one."""
+        self._other = other
+        if self._reset:
+            other.close(reset=True)
+        else:
+            self.link.resume()
+
+    def input_ended(self) -> None:
+        """Pass the end of this direction."""
+        if self._other is not None:
+            self._other.finish_sending()
+
+    def link_closed(self, reason: str) -> None:
+        """Reset the other link, unless both directions came to their end."""
+        if reason == CLOSED_HERE:
+            return
+        self._reset = True
+        if self._other is not None:
+            self._other.close(reset=True)

@@ -23,7 +23,6 @@ from ..authorizer import Operation
 from ..errors import ErrorCode, WireError
 from . import messages
 from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
-from .features import FEATURES, FINALIZED_EPOCH, FINALIZED_FROM, MINIMUM_ZERO_FROM
 from .request import Handler, Request
 
 __all__ = ["ApiRow", "ApiTable", "VersionRange"]
@@ -54,6 +53,26 @@ class VersionRange(NamedTuple):
     api_key: int
     low: int
     high: int
+
+
+class Feature(NamedTuple):
+    """A feature (KIP-584), the levels that brokers support, and the level of this cluster."""
+
+    name: str
+    low: int
+    high: int
+    level: int
+
+
+FEATURES = (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
+"""`transaction.version` 2 makes clients of KIP-890 raise their epoch at each end of a transaction and leave
+AddPartitionsToTxn out; older clients do not read it, and are served as with version 1."""
+FINALIZED_EPOCH = 0
+"""Always the same, because no level changes."""
+FINALIZED_FROM = 3
+"""First version of ApiVersions with features."""
+MINIMUM_ZERO_FROM = 4
+"""First version whose clients accept a feature with the lowest level 0."""
 
 
 class ApiTable:

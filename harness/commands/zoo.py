@@ -30,9 +30,8 @@ from .. import out_folder
 from ..zoo.alarms import SOURCES, judge_unplanted
 from ..zoo.catalog import ZOO, bug_named
 from ..zoo.fewest_faults import fewest_faults
-from ..zoo.rates import wilson_interval
 from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
-from ..zoo.table import ON_PROCESSES, SIMULATED, Measured, check_page, terminal_table, write_into
+from ..zoo.table import ON_PROCESSES, SIMULATED, Measured, check_page, terminal_table, wilson_interval, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, EVENTS, SEARCHES, Runs, Trial, run_trial
 from .out_option import out_option
 from .progress import ProgressLine

@@ -1,6 +1,5 @@
 """The search for failures: which runs are tried, and a failing schedule made as small as possible (K9).
 
-proposals.py   what a search is; random runs
 guided.py      a search that mutates the schedules of runs which reached something new
 coverage.py    what a run reached, from its trace
 mutations.py   from one schedule to another

@@ -6,6 +6,7 @@ the median faults of the runs that found it and of their shrunk schedules; and w
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,6 @@ from harrow.cluster.errors import ConfigError
 from harrow.faults.zoo.bug import Bug
 from rich.table import Table
 
-from .rates import wilson_interval
 from .trial import Trial
 
 COLUMNS = ("no.", "bug", "found", "95 %", "s", "faults", "shrunk", "seen as")
@@ -29,6 +29,21 @@ CHECKS_SHOWN = 3
 WIDTHS = {"bug": 12, "seen as": 16}
 """Of columns whose text may be broken, at least."""
 NOTHING = "none"
+Z_95 = 1.959964
+"""The 97.5 % quantile of the normal distribution: an interval of 95 %."""
+
+
+def wilson_interval(found: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a rate by Wilson's score (E. B. Wilson, JASA 1927); (0, 1) without a trial."""
+    if not 0 <= found <= trials:
+        raise ValueError(f"{found} of {trials} trials")
+    if trials == 0:
+        return 0.0, 1.0
+    rate, square = found / trials, Z_95 * Z_95
+    middle = rate + square / (2 * trials)
+    spread = Z_95 * math.sqrt(rate * (1 - rate) / trials + square / (4 * trials * trials))
+    whole = 1 + square / trials
+    return max(0.0, (middle - spread) / whole), min(1.0, (middle + spread) / whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

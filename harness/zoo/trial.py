@@ -17,7 +17,6 @@ from harrow.faults.schedule import Schedule
 from harrow.faults.zoo.bug import Bug
 
 from ..search.guided import GuidedSearch
-from ..search.proposals import RandomSearch, Search
 from ..simulation import SimulationResult, run_schedule
 from .directed import plan_directed, plan_in_order, unplanted
 from .swarm import plan_swarm
@@ -26,6 +25,46 @@ BUDGET_S = 60.0
 SEEDS_OF_TRIAL = 1_000_000
 """Trials of different numbers run different seeds."""
 DIRECTED, EVENTS, RANDOM, GUIDED = "directed", "events", "random", "guided"
+
+
+class Search(Protocol):
+    """One search for a failure: a function of its seed and of the results that it has seen.
+
+    It holds no clock and runs nothing itself, so that two searches can be compared with the same seeds and budget.
+    """
+
+    @property
+    def wants_coverage(self) -> bool:
+        """Whether the results that it is given must say what the run reached."""
+        ...
+
+    def propose(self) -> Schedule:
+        """Return the next run."""
+        ...
+
+    def learn(self, result: SimulationResult) -> None:
+        """Take the result of the run that was proposed last."""
+        ...
+
+
+class RandomSearch:
+    """Draws one run after the other and learns nothing."""
+
+    wants_coverage = False
+
+    def __init__(self, first_seed: int, plan: Callable[[int], Schedule]) -> None:
+        self._seed = first_seed
+        self._plan = plan
+
+    def propose(self) -> Schedule:
+        """Return the run of the next seed."""
+        self._seed += 1
+        return self._plan(self._seed - 1)
+
+    def learn(self, result: SimulationResult) -> None:
+        """Nothing: the next run does not depend on this one."""
+
+
 SearchMaker = Callable[[Bug, int], Search]
 """Makes the search of one trial, from the bug and the first seed."""
 SEARCHES: Mapping[str, SearchMaker] = {

@@ -9,8 +9,7 @@ from harrow.cluster.errors import ConfigError
 from harrow.faults.zoo.bug import Bug
 from harrow.harness.simulation import SimulationOptions
 from harrow.harness.zoo.catalog import ZOO, bug_named
-from harrow.harness.zoo.rates import wilson_interval
-from harrow.harness.zoo.table import ON_PROCESSES, SIMULATED, Measured, markdown, write_into
+from harrow.harness.zoo.table import ON_PROCESSES, SIMULATED, Measured, markdown, wilson_interval, write_into
 from harrow.harness.zoo.trial import Trial
 from hypothesis import given
 from hypothesis import strategies as st
