@@ -18,8 +18,8 @@ from typing import Any
 
 from .config import BrokerConfig
 from .controller import Controller, register
-from .controller.isr_store import RegistryIsrStore
 from .controller.log_dir_events import report_log_dir_failure
+from .controller.registry_isr_store import RegistryIsrStore
 from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator

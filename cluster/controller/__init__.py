@@ -6,7 +6,7 @@ registration.
 
 from .assignment import assign_replicas
 from .controller import Controller
-from .isr_store import RegistryIsrStore
 from .registration import BrokerInfo, Endpoint, register
+from .registry_isr_store import RegistryIsrStore
 
 __all__ = ["BrokerInfo", "Controller", "Endpoint", "RegistryIsrStore", "assign_replicas", "register"]

@@ -222,7 +222,7 @@ class ActiveController:
 
 
 def _partitions_of(tree: Tree) -> list[TopicPartition]:
-    """Return the partitions that notifications name; `isr_store.py` writes these."""
+    """Return the partitions that notifications name; `registry_isr_store.py` writes these."""
     partitions: dict[TopicPartition, None] = {}
     for path, (data, _) in tree.items():
         if path != ISR_CHANGES:

@@ -2,9 +2,9 @@
 
 from .appends import ProduceResult as ProduceResult
 from .cluster_metadata import ClusterMetadata as ClusterMetadata
-from .isr import IsrProposal as IsrProposal
-from .isr import LeaderAndIsr as LeaderAndIsr
+from .isr_state import IsrProposal as IsrProposal
+from .isr_state import LeaderAndIsr as LeaderAndIsr
 from .isr_writes import IsrStore as IsrStore
 from .partition import Partition as Partition
 from .replica_manager import ReplicaManager as ReplicaManager
-from .truncation import STRATEGIES as STRATEGIES
+from .truncation_strategies import STRATEGIES as STRATEGIES

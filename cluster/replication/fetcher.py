@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .broker_registration import BrokerRegistration
     from .offset_trace import OffsetTrace
     from .partition import Partition
-    from .truncation import TruncationStrategy
+    from .truncation_strategies import TruncationStrategy
     from .wake_ups import WakeUps
 
 FETCH = 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .cluster_metadata import ClusterMetadata
     from .fetch_reads import RequestedPartition
     from .fetch_session import FetchSessionRow
-    from .isr import IsrProposal
+    from .isr_state import IsrProposal
     from .isr_writes import IsrWrites
     from .offset_trace import OffsetTrace
     from .partition import Partition

@@ -1,7 +1,8 @@
 """Truncating the logs of followers before they fetch, and after they fetched out of range (C7).
 
 Owns: `FollowerTruncation`, the steps of one fetcher: ask the leader where epochs end, truncate as the strategy
-(`truncation.py`) decides, and bring a log back into the leader's range. Every truncation is traced with its cause.
+decides (`truncation_strategies.py`), and bring a log back into the leader's range. Every truncation is traced with its
+cause.
 
 Source: Kafka's `AbstractFetcherThread.truncateToEpochEndOffsets`, `fetchOffsetAndTruncate`.
 """
@@ -15,7 +16,7 @@ from ..errors import ErrorCode, HarrowError
 from ..host.seam.failpoints import AFTER_FOLLOWER_TRUNCATION, BEFORE_FOLLOWER_TRUNCATION, passes
 from ..ids import NO_EPOCH
 from .leader_queries import LeaderQueries
-from .truncation import TruncationPoint, TruncationStrategy, latest_epoch
+from .truncation_strategies import TruncationPoint, TruncationStrategy, latest_epoch
 
 if TYPE_CHECKING:
     from ..host.seam import Host

@@ -29,7 +29,7 @@ from .remote_replica import NEVER_MS
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
     from ..ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
-    from .isr import IsrProposal
+    from .isr_state import IsrProposal
     from .partition import Partition
     from .wake_ups import WakeUps
 

@@ -34,7 +34,7 @@ from ..host.seam.failpoints import BEFORE_FOLLOWER, BEFORE_LEADER, passes
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
 from ..wire.topic_ids import text_of
-from .isr import LeaderAndIsr
+from .isr_state import LeaderAndIsr
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -5,9 +5,9 @@ registry and brings back. The log belongs to the storage room.
 
 Rules (spec C1 to C5):
 
-* The leader's HW is the smallest log end offset (LEO) of the replicas that are in the *maximal* ISR (`isr.py`, KIP-497)
-  or were caught up within `silence_max_ms`. Caught-up replicas outside the ISR count too. Otherwise an ISR
-  of one would always outrun a follower that has nearly returned.
+* The leader's HW is the smallest log end offset (LEO) of the replicas that are in the *maximal* ISR (KIP-497,
+  `isr_state.py`) or were caught up within `silence_max_ms`. Caught-up replicas outside the ISR count too. Otherwise an
+  ISR of one would always outrun a follower that has nearly returned.
 * The HW never goes back while a replica leads. A new leader starts from the HW that it had as a follower, which may be
   behind what the old leader served; `check_latest` refuses until the HW reaches the start of the epoch.
 * A follower's HW is min(own LEO, leader's HW), taken after its append. So a record needs two rounds:
@@ -45,7 +45,7 @@ from ..ids import (
     Offset,
     TopicPartition,
 )
-from .isr import IsrProposal, IsrState, LeaderAndIsr
+from .isr_state import IsrProposal, IsrState, LeaderAndIsr
 from .remote_replica import NEVER_MS, RemoteReplica
 from .remote_replicas import RemoteReplicas
 

@@ -2,7 +2,7 @@
 
 Owns: no rule. `ReplicaManager` creates the parts below, in the order of their dependencies, and starts and stops them.
 
-    partition.py             role, high watermark, epochs of one replica; isr.py, remote_replica.py
+    partition.py             role, high watermark, epochs of one replica; isr_state.py, remote_replica.py
     partition_directory.py   which replicas are here
     wake_ups.py              what an append, a moved high watermark, an fsync or a new role completes
     log_failures.py          partitions out of service
@@ -55,7 +55,7 @@ from .partition_directory import PartitionDirectory
 from .produce_handler import ProduceHandler
 from .read_replica import ReadReplicas
 from .transaction_checks import TransactionChecks
-from .truncation import STRATEGIES
+from .truncation_strategies import STRATEGIES
 from .wake_ups import WakeUps
 
 if TYPE_CHECKING:

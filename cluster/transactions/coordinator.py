@@ -7,7 +7,8 @@ Owns: the wiring of this room. Its modules:
     records                 formats of `__transaction_state`
     shard                   the transactions of one partition, hosted by the coordinator runtime
     service                 the transitions as coroutines
-    markers, marker_writes  sending markers to partition leaders; writing them there
+    marker_sender           sends markers to partition leaders
+    marker_writer           writes them there
     verification            a partition leader's question whether a producer may append (KIP-890)
     producer_ids, peers     blocks of producer ids; connections to other brokers
     …_api                   requests and responses
@@ -29,8 +30,8 @@ from ..registry import NoNodeError, RegistryClient
 from ..registry.paths import topic_path
 from ..wire.api import ApiRow
 from .admin_api import TransactionAdminApi
-from .marker_writes import GroupMarkers, MarkerPeers, MarkerWriter
-from .markers import MarkerSender
+from .marker_sender import MarkerSender
+from .marker_writer import GroupMarkers, MarkerPeers, MarkerWriter
 from .peers import Peers
 from .producer_api import ProducerApi
 from .producer_ids import ProducerIds

@@ -26,7 +26,7 @@ from .transaction import Transaction, TransactionValue
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
     from ..replication import ReplicaManager
-    from .markers import MarkerSender
+    from .marker_sender import MarkerSender
     from .producer_ids import ProducerIds
 
 Decision = Callable[[Transaction, int | None], TransactionValue | None]

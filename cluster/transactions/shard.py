@@ -36,7 +36,7 @@ from ..host.seam.failpoints import (
     passes,
 )
 from . import rules
-from .markers import EndingTransaction, MarkerSender
+from .marker_sender import EndingTransaction, MarkerSender
 from .records import decode_key, decode_value, encode_key, encode_value
 from .states import (
     COMPLETE_ABORT,

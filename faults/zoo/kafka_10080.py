@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from harrow.cluster.ids import NodeId, TopicPartition
 from harrow.cluster.planting import Planter
-from harrow.cluster.transactions.markers import EndingTransaction, MarkerSender
+from harrow.cluster.transactions.marker_sender import EndingTransaction, MarkerSender
 from harrow.cluster.transactions.transaction import Transaction, TransactionValue
 
 from .. import kill, txn_coordinator

@@ -16,7 +16,7 @@ import random
 
 from harrow.cluster.planting import Planter
 from harrow.cluster.replication.partition import Partition
-from harrow.cluster.replication.truncation import STRATEGIES
+from harrow.cluster.replication.truncation_strategies import STRATEGIES
 
 from .. import all_brokers, follower, isolate, kill, leader, restart, slow_link
 from ..runs import TOPIC, SimulationOptions

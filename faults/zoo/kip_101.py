@@ -17,7 +17,7 @@ from functools import partial
 
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND
 from harrow.cluster.planting import Planter
-from harrow.cluster.replication.truncation import STRATEGIES
+from harrow.cluster.replication.truncation_strategies import STRATEGIES
 
 from .. import all_brokers, failpoint, isolate, kill, leader, new_leader, took_effect
 from ..runs import TOPIC, SimulationOptions

@@ -15,7 +15,7 @@ import random
 
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND
 from harrow.cluster.planting import Planter
-from harrow.cluster.replication.truncation import STRATEGIES
+from harrow.cluster.replication.truncation_strategies import STRATEGIES
 
 from .. import all_brokers, failpoint, follower, healed, isolate, kill, leader, new_leader, next_leader, took_effect
 from ..runs import TOPIC, SimulationOptions

@@ -20,7 +20,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND
 from harrow.cluster.planting import Planter
 from harrow.cluster.replication.partition import Partition
-from harrow.cluster.replication.truncation import STRATEGIES
+from harrow.cluster.replication.truncation_strategies import STRATEGIES
 from harrow.cluster.storage.appending import EPOCH_MOST
 
 from .. import (

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from harrow.cluster.ids import NodeId
 from harrow.cluster.planting import Planter
-from harrow.cluster.replication.isr import IsrState
+from harrow.cluster.replication.isr_state import IsrState
 
 from .. import isolate, leader, new_leader
 from ..runs import TOPIC, SimulationOptions

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 
-from harrow.cluster.controller.isr_store import RegistryIsrStore
+from harrow.cluster.controller.registry_isr_store import RegistryIsrStore
 from harrow.cluster.ids import NodeId
 from harrow.cluster.planting import Planter
 from harrow.cluster.replication.partition import Partition

@@ -16,7 +16,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from harrow.cluster.controller.isr_store import RegistryIsrStore
+from harrow.cluster.controller.registry_isr_store import RegistryIsrStore
 from harrow.cluster.host.seam.failpoints import BEFORE_ISR_WRITE
 from harrow.cluster.ids import BrokerEpoch, NodeId
 from harrow.cluster.planting import Planter

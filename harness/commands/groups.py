@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..topics import listed_groups
-from .running_cluster import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
+from .admin_client import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
 
 
 @click.command()

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .running_cluster import (
+from .admin_client import (
     INTERNAL,
     ask,
     bootstrap_argument,

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from .running_cluster import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
+from .admin_client import ask, bootstrap_argument, json_option, open_admin, print_json, timeout_option
 
 
 @click.command()

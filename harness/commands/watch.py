@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .running_cluster import INTERNAL, ask, bootstrap_argument, json_option, latest_offsets, open_admin, timeout_option
+from .admin_client import INTERNAL, ask, bootstrap_argument, json_option, latest_offsets, open_admin, timeout_option
 
 MARKED_S = 3.0
 """How long the table marks what changed."""

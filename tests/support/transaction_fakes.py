@@ -11,7 +11,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import NodeId, TopicPartition
 from harrow.cluster.internal_topics import TRANSACTIONS
 from harrow.cluster.transactions.admin_api import TransactionAdminApi
-from harrow.cluster.transactions.markers import Marker, MarkerSender, Results
+from harrow.cluster.transactions.marker_sender import Marker, MarkerSender, Results
 from harrow.cluster.transactions.producer_api import ProducerApi
 from harrow.cluster.transactions.service import TransactionService
 from harrow.cluster.wire import messages

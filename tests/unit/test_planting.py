@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.planting import Planter, apply_plants, load_plants
-from harrow.cluster.replication.truncation import STRATEGIES
+from harrow.cluster.replication.truncation_strategies import STRATEGIES
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults import zoo
 from harrow.faults.zoo.bug import Bug

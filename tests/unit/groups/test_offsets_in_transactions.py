@@ -13,7 +13,7 @@ from group_requests import GROUP, HOME, commit, committed_offsets, joined
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, Committer
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.transactions.markers import Marker
+from harrow.cluster.transactions.marker_sender import Marker
 from harrow.cluster.wire.api_keys import ApiKey
 
 PRODUCER = 77

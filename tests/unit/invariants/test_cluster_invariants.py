@@ -14,7 +14,7 @@ from harrow.cluster.invariants.leader_completeness import within
 from harrow.cluster.invariants.registry_invariants import RegistryInvariants
 from harrow.cluster.metadata import NewTopic
 from harrow.cluster.registry.tree_rows import Changes, NodeRow, SessionRow
-from harrow.cluster.replication.isr import IsrProposal
+from harrow.cluster.replication.isr_state import IsrProposal
 from harrow.cluster.replication.leader_and_isr import LeaderAndIsrHandler
 from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster

@@ -8,7 +8,7 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.host.simulated.disk import SimDisk
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, Offset, TopicPartition
 from harrow.cluster.replication import LeaderAndIsr, Partition
-from harrow.cluster.replication.truncation import STRATEGIES, TruncationStrategy, latest_epoch
+from harrow.cluster.replication.truncation_strategies import STRATEGIES, TruncationStrategy, latest_epoch
 from harrow.cluster.storage import AppendInfo, LeaderEpochs, Origin
 from harrow.cluster.wire.topic_ids import UUID
 

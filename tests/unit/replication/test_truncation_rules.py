@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harrow.cluster.ids import Offset
 from harrow.cluster.replication import STRATEGIES
-from harrow.cluster.replication.truncation import TruncationPoint
+from harrow.cluster.replication.truncation_strategies import TruncationPoint
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples

@@ -28,7 +28,7 @@ from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.batches import build_end_txn_marker
-from .markers import Marker, Results
+from .marker_sender import Marker, Results
 
 if TYPE_CHECKING:
     from ..replication import ReplicaManager
