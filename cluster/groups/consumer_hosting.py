@@ -23,8 +23,8 @@ from .consumer.record_formats import encode_all
 from .consumer.tapped_owners import report_owners
 from .consumer.target_assignments import ConsumerRules
 from .hosted_group import HostedGroup
-from .members import Effect, WriteGroupMetadata
 from .membership import Group
+from .membership_values import Effect, WriteGroupMetadata
 from .records import encode_group_key
 from .stored_group import group_record
 from .tapped_members import TappedMembers

@@ -4,7 +4,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
 
     service             routing of a request to the shard of its group
     group_shard         the groups of one partition, hosted by the coordinator runtime
-    membership          one group as a state machine (rebalance, group_members, members, states)
+    membership          one group as a state machine (rebalance, group_members, states; membership_values)
     deadlines           the deadlines of groups as delayed operations
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
     records             formats of `__consumer_offsets`; flexible_fields, stored_group, replayed_groups

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..errors import ErrorCode
-from .members import NO_MEMBER, Member, Protocol
+from .membership_values import NO_MEMBER, Member, Protocol
 
 
 class GroupMembers:

@@ -28,8 +28,8 @@ from .consumer.record_formats import encode_all
 from .consumer.target_assignments import ConsumerRules
 from .consumer_hosting import ConsumerHosting
 from .hosted_group import HostedGroup
-from .members import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMetadata
 from .membership import Group
+from .membership_values import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMetadata
 from .offset_expiration import OffsetRetention, is_removable
 from .rebalance import GroupLimits
 from .records import OffsetValue, encode_group_key, encode_offset_key

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..errors import ErrorCode
-from .members import (
+from .membership_values import (
     NO_MEMBER,
     Effect,
     JoinRequest,

@@ -18,7 +18,7 @@ from .consumer import membership_of_classic as classic_membership
 from .consumer.membership_of_classic import LeavingMember, LeftMember
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
-from .members import NO_MEMBER, JoinRequest, JoinResult, Protocol, SyncRequest, SyncResult
+from .membership_values import NO_MEMBER, JoinRequest, JoinResult, Protocol, SyncRequest, SyncResult
 from .service import GroupService
 
 if TYPE_CHECKING:

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from ..errors import ErrorCode
 from .group_members import GroupMembers
-from .members import NO_MEMBER, Effect, JoinedMember, JoinResult, Member, SendResponse, SyncResult, WriteGroupMetadata
+from .membership_values import (
+    NO_MEMBER,
+    Effect,
+    JoinedMember,
+    JoinResult,
+    Member,
+    SendResponse,
+    SyncResult,
+    WriteGroupMetadata,
+)
 from .states import COMPLETING, EMPTY, PREPARING, STABLE, TRANSITIONS, GroupState
 
 

@@ -8,8 +8,8 @@ Source: Kafka's GroupMetadataManager (storeGroup, loadGroup) and GroupCoordinato
 from __future__ import annotations
 
 from ..coordinators import KeyValue
-from .members import Member, Protocol, WriteGroupMetadata
 from .membership import Group
+from .membership_values import Member, Protocol, WriteGroupMetadata
 from .records import GroupValue, MemberValue, encode_group_key, encode_group_value
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ..coordinators import RecordFormatError
 from ..host.seam import Tap
 from ..ids import TopicPartition
-from .members import Member
 from .membership import Group
+from .membership_values import Member
 from .records import CONSUMER_PROTOCOL, decode_assignment
 from .states import DEAD, STABLE
 

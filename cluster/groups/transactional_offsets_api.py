@@ -28,8 +28,8 @@ from ..wire import messages
 from .consumer.member_checks import check_transactional
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
-from .members import NO_MEMBER
 from .membership import Group
+from .membership_values import NO_MEMBER
 from .offset_rows import check_metadata, check_partition, errors_by_topic, offset_rows, offset_value
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService

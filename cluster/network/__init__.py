@@ -1,7 +1,7 @@
 """Requests on links, on the host's network and tasks alone, so that everything here runs on a simulated host too.
 
 socket_server.py       all listeners of a broker, and what they share
-server.py              one listener: accepts connections
+request_server.py      one listener: accepts connections
 connection.py          one connection: reads requests, dispatches them, sends the responses in order
 connection_quotas.py   max.connections, max.connections.per.ip
 request_queue.py       queued.max.requests

@@ -23,7 +23,7 @@ from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
 from .request_queue import RequestQueue
-from .server import RequestServer
+from .request_server import RequestServer
 
 INTER_BROKER_QUEUE = 2**31 - 1
 """Requests of brokers are bounded for each connection only: see `request_queue.py`."""

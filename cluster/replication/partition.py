@@ -46,8 +46,7 @@ from ..ids import (
     TopicPartition,
 )
 from .isr_state import IsrProposal, IsrState, LeaderAndIsr
-from .remote_replica import NEVER_MS, RemoteReplica
-from .remote_replicas import RemoteReplicas
+from .remote_replica import NEVER_MS, RemoteReplica, RemoteReplicas
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer

@@ -5,9 +5,9 @@ of a single seed, the same bytes every time; `--record FILE` writes its schedule
 such a file, or one that `harrow chaos` recorded on real processes, and prints its trace. Seeds go in small
 batches to worker processes. What is not valid is printed at once, and its schedule is written beside
 `ledger.jsonl`, which gets a line a seed and to which several runs may add. `--workload exactly-once` adds a job with
-transactions and what an operator does (`simulation/transform.py`). `--search guided` changes the given seeds: their
-faults come closer together, and some runs are mutations of runs that reached something new (`search/guided.py`). Each
-job has a search of its own.
+transactions and what an operator does (`simulation/transform_workload.py`). `--search guided` changes the given seeds:
+their faults come closer together, and some runs are mutations of runs that reached something new (`search/guided.py`).
+Each job has a search of its own.
 
 Exit code 0: no seed was invalid, and at least one was valid.
 """

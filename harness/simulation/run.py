@@ -55,7 +55,7 @@ from .checks import (
 from .coverage import Coverage, coverage_of
 from .planning import plan_seed
 from .system import SimulatedSystem, drive
-from .transform import TransformWorkload
+from .transform_workload import TransformWorkload
 from .workload import SimulatedWorkload
 
 TOPIC_MS = 10_000

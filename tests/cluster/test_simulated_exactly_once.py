@@ -23,7 +23,7 @@ from harrow.faults.runs import EXACTLY_ONCE
 from harrow.harness.simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
-from harrow.harness.simulation.transform import TransformWorkload
+from harrow.harness.simulation.transform_workload import TransformWorkload
 from long_runs import long_run, seeds
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)

@@ -15,7 +15,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import CONTROL_KEY, END_TXN_VALUE
 from harrow.faults.runs import EXACTLY_ONCE
-from harrow.harness.simulation import SimulationOptions, run_seed, sink_reader, transform
+from harrow.harness.simulation import SimulationOptions, run_seed, sink_reader, transform_workload
 from harrow.harness.simulation.checks import FoundAnomaly, ReplicaLog
 from harrow.harness.simulation.committed_reads import COMMIT, Record, committed_records
 from harrow.harness.simulation.output_checks import Findings, OutputFacts, judge_output
@@ -232,7 +232,7 @@ def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.Mon
     def keep_aborted(data: bytes, _: object) -> tuple[list[Record], int | None]:
         return committed_records(data, ())
 
-    monkeypatch.setattr(transform, "judge_output", judge)
+    monkeypatch.setattr(transform_workload, "judge_output", judge)
     monkeypatch.setattr(sink_reader, "committed_records", keep_aborted)
     for seed in (1, 2, 3):
         run_seed(seed, SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60))

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ...coordinators import RecordFormatError
 from ...errors import ErrorCode, KafkaError
-from ..members import NO_MEMBER, JoinRequest, JoinResult, Member, SyncRequest, SyncResult
+from ..membership_values import NO_MEMBER, JoinRequest, JoinResult, Member, SyncRequest, SyncResult
 from ..records import CONSUMER_PROTOCOL
 from .consumer_protocol import Subscription, decode_subscription, encode_assignment, to_ids, to_names
 from .group_state import Draft, GroupData

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ...coordinators import RecordFormatError
 from ...errors import ErrorCode, KafkaError
-from ..members import Member, Protocol
 from ..membership import Group
+from ..membership_values import Member, Protocol
 from ..rebalance import GroupLimits
 from ..records import CONSUMER_PROTOCOL
 from .classic_members import metadata_of

@@ -10,7 +10,7 @@ Source: Kafka's ConsumerGroup.validateOffsetCommit and validateOffsetFetch.
 from __future__ import annotations
 
 from ...errors import ErrorCode, KafkaError
-from ..members import NO_MEMBER
+from ..membership_values import NO_MEMBER
 from .group_state import GroupData
 from .heartbeats import known_member
 from .members import ConsumerMember

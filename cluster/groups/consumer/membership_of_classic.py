@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...errors import ErrorCode, KafkaError
-from ..members import NO_MEMBER, JoinRequest, JoinResult, SyncRequest, SyncResult
+from ..membership_values import NO_MEMBER, JoinRequest, JoinResult, SyncRequest, SyncResult
 from . import classic_members
 from .consumer_group import ConsumerGroup, Deadline, GroupSurroundings
 from .group_state import Draft

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.members import (
+from harrow.cluster.groups.membership import Group
+from harrow.cluster.groups.membership_values import (
     Effect,
     JoinRequest,
     JoinResult,
@@ -16,7 +17,6 @@ from harrow.cluster.groups.members import (
     SyncResult,
     WriteGroupMetadata,
 )
-from harrow.cluster.groups.membership import Group
 from harrow.cluster.groups.rebalance import GroupLimits
 from harrow.cluster.groups.states import HEARTBEAT_ERRORS, SYNC_ERRORS, TRANSITIONS, GroupState
 from hypothesis import settings

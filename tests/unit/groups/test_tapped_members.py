@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.members import JoinRequest, Member, Protocol, WriteGroupMetadata
 from harrow.cluster.groups.membership import Group
+from harrow.cluster.groups.membership_values import JoinRequest, Member, Protocol, WriteGroupMetadata
 from harrow.cluster.groups.rebalance import GroupLimits
 from harrow.cluster.groups.tapped_members import TappedMembers
 from harrow.cluster.host.seam import NoTap
