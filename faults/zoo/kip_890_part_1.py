@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from harrow.cluster.planting import Planter
 from harrow.cluster.replication.transaction_checks import TransactionChecks
@@ -38,7 +39,7 @@ def _to_add_only(self: TransactionChecks, *, add: bool) -> bool:
     return add
 
 
-def late_requests(rng: random.Random, api: str, delay_ms: tuple[int, int]) -> Sequence[ScheduledFault]:
+def late_requests(rng: random.Random, *, api: str, delay_ms: tuple[int, int]) -> Sequence[ScheduledFault]:
     """Every 300 ms on average, one request of the job to each broker is served late."""
     seconds = SHORT_JOB.seconds
     return [
@@ -59,5 +60,5 @@ BUG = Bug(
     seen_as=frozenset({"duplicate-output", "stuck-lso"}),
     options=replace(SHORT_JOB, job={"transaction_version": 1, "operations": NO_JOB_EVENTS}),
     # batches arrive later than a client of transaction version 1 waits for them
-    steps=lambda rng: late_requests(rng, "Produce", (450, 1_200)),
+    steps=partial(late_requests, api="Produce", delay_ms=(450, 1_200)),
 )

@@ -13,6 +13,7 @@ Source: KIP-890; Kafka's `TransactionCoordinator.endTransaction`, `TransactionMe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from harrow.cluster.planting import Planter
 from harrow.cluster.transactions.rules import Producer
@@ -51,5 +52,5 @@ BUG = Bug(
     seen_as=frozenset({"duplicate-output", "missing-output"}),
     options=replace(SHORT_JOB, partitions=3, batches=80, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.5}),
     # EndTxn arrives later than its sender waits for the response
-    steps=lambda rng: late_requests(rng, "EndTxn", (650, 1_100)),
+    steps=partial(late_requests, api="EndTxn", delay_ms=(650, 1_100)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,12 @@ def test_a_directed_run_is_a_function_of_its_seed(bug: Bug) -> None:
     assert settings_of(first).plants == (bug.module,)
     assert settings_of(unplanted(first)).plants == ()
     assert {**unplanted(first).run, "plants": [bug.module]} == first.run
+
+
+@pytest.mark.parametrize("bug", ZOO, ids=lambda bug: bug.name)
+def test_a_bug_can_be_sent_to_a_worker_process(bug: Bug) -> None:
+    sent = pickle.loads(pickle.dumps(bug))
+    assert plan_directed(sent, 5) == plan_directed(bug, 5)
 
 
 @pytest.mark.parametrize("bug", ZOO, ids=lambda bug: bug.name)
