@@ -48,7 +48,6 @@ BOUNDED_OTHERWISE = {
     ("harness/checks/jvm.py", "probe.connect"): "a datagram socket: connecting sends nothing",
     ("harness/checks/judgement.py", "going.result()"): "it reads files and computes",
     ("harness/clients/event_loops.py", "pool.submit"): "`_bounded` has the deadline",
-    ("harness/fault_clients/group_clients.py", "member.join()"): "each of its requests has a deadline",
     ("harness/workloads/program.py", "ending.wait"): "the caller waits for the program's end",
 }
 """The file and the begin of the call's text: why the wait ends, or why it may last."""

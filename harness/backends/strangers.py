@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 import time
 from typing import Any
 
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.headers import encode_request_header
+from harrow.cluster.wire.client_requests import client_request
 from harrow.faults.rule_kinds import RuleStatus
 
 CLIENT_ID = "stranger"
 UNSERVED_S = 0.5
 """A broker that accepts responds to ApiVersions in milliseconds."""
 POLL_S = 0.05
-SIZE = struct.Struct(">i")
 
 
 class StrangerConnections:
@@ -115,8 +113,7 @@ def _asked(address: Address) -> socket.socket:
     """Open a connection, and send ApiVersions; OSError."""
     connection = socket.create_connection(address, UNSERVED_S)
     try:
-        header = encode_request_header(ApiKey.API_VERSIONS, 0, 1, CLIENT_ID)
-        connection.sendall(SIZE.pack(len(header)) + header)
+        connection.sendall(client_request(ApiKey.API_VERSIONS, 0).frame(1, CLIENT_ID))
     except OSError:
         connection.close()
         raise

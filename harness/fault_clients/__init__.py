@@ -1,6 +1,5 @@
 """Clients of Harrow's that disturb the user's clients: they cause the faults of `faults/client_faults.py`.
 
-    coordinator.py      the coordinator of a group or a transactional id: requests, and what to try again
     group_view.py       what the coordinator says of a group: its protocol, subscriptions, members
     classic_member.py   a member of a classic group
     consumer_member.py  a member of a group of KIP-848

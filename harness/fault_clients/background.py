@@ -9,14 +9,23 @@ from typing import Any
 from harrow.cluster.errors import HarrowError
 from harrow.faults.rule_kinds import RuleStatus
 
+from ..requests.blocking import BlockingTransport, completed
 from ..requests.raw import StoppedError
+
+CLIENT_ID = "harrow-fault"
 
 
 class BackgroundClient(abc.ABC):
-    """Calls `act` in a thread, then `leave`; `begin` starts it. An error of `act` is the client's failure."""
+    """Runs `act` in a thread, then `leave`; `begin` starts it. An error of `act` is the client's failure.
 
-    def __init__(self, name: str) -> None:
+    Both are coroutines over blocking transports: `transport` ends its waits when the client is stopped, the transport
+    that `leave` is given does not.
+    """
+
+    def __init__(self, name: str, bootstrap_servers: str) -> None:
+        self.servers = bootstrap_servers
         self.stopped = threading.Event()
+        self.transport = BlockingTransport(bootstrap_servers, CLIENT_ID, self.stopped)
         self.fired = 0
         self.facts: dict[str, Any] = {}
         self._failed = ""
@@ -28,11 +37,11 @@ class BackgroundClient(abc.ABC):
         self._thread.start()
 
     @abc.abstractmethod
-    def act(self) -> None:
+    async def act(self) -> None:
         """Do what the fault is about, until `stopped` is set at the latest (StoppedError)."""
 
     @abc.abstractmethod
-    def leave(self) -> None:
+    async def leave(self, transport: BlockingTransport) -> None:
         """Undo what is left; HarrowError when that is not possible now, and the next `disarm` tries again."""
 
     def status(self) -> RuleStatus:
@@ -48,7 +57,7 @@ class BackgroundClient(abc.ABC):
 
     def _run(self) -> None:
         try:
-            self.act()
+            completed(self.act())
         except StoppedError:
             pass
         except HarrowError as error:
@@ -59,7 +68,7 @@ class BackgroundClient(abc.ABC):
 
     def _leave(self) -> None:
         try:
-            self.leave()
+            completed(self.leave(BlockingTransport(self.servers, CLIENT_ID, threading.Event())))
             self._left = True
         except HarrowError as error:
             self.facts["not_left"] = str(error)

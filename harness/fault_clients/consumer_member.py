@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
+from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
-from .coordinator import Coordinator, refused
+from ..requests.coordinator import Coordinator
 from .group_view import Partitions, describe_group
 
 VERSION = 0
 JOINS, LEAVES = 0, -1
-REBALANCE_MS = 10_000
-HEARTBEAT_S = 0.2
+REBALANCE_MS, UNCHANGED_MS = 10_000, -1
+HEARTBEAT_MS = 200
 FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id})
 
 
@@ -25,96 +24,78 @@ class ConsumerMember:
 
     def __init__(self, coordinator: Coordinator, topics: Sequence[str]) -> None:
         self._coordinator = coordinator
+        self._transport = coordinator.transport
         self._topics = tuple(topics)
-        self._id = self._left_id = ""
         self._epoch = JOINS
-        self._to_acknowledge: Any = None
+        self._to_acknowledge: list[dict[str, Any]] | None = None
+        self.member_id = ""
         self.assigned: Partitions = {}
-        self.epochs: list[int] = []
+        self.seen: list[int] = []
         """Epochs of the group that were seen."""
 
-    def join(self) -> None:
+    async def join(self) -> None:
         """Join."""
         self._epoch, self._to_acknowledge, self.assigned = JOINS, None, {}
-        self._heartbeat(
+        await self._heartbeat(
             self._coordinator,
-            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
+            rebalance_timeout=REBALANCE_MS,
             subscribed_topic_names=self._topics,
             topic_partitions=(),
         )
-        self._look()
+        await self._look()
 
-    def stay(self, seconds: float) -> None:
+    async def stay(self, delay_ms: float) -> None:
         """Send heartbeats for so long."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self._coordinator.pause(min(HEARTBEAT_S, left))
+        end_ms = self._transport.now_ms() + delay_ms
+        while (left_ms := end_ms - self._transport.now_ms()) > 0:
+            await self._transport.sleep(min(HEARTBEAT_MS, left_ms))
             owned, self._to_acknowledge = self._to_acknowledge, None
-            changed = owned is not None
-            self._heartbeat(
-                self._coordinator,
-                rebalance_timeout=messages.milliseconds(-1),
-                subscribed_topic_names=None,
-                topic_partitions=owned,
-            )
-            if changed or self._to_acknowledge is not None or not self.assigned:
-                self._look()
+            await self._heartbeat(self._coordinator, topic_partitions=owned)
+            if owned is not None or self._to_acknowledge is not None or not self.assigned:
+                await self._look()
 
-    def leave(self, coordinator: Coordinator) -> None:
+    async def leave(self, coordinator: Coordinator) -> None:
         """Leave."""
-        if not self._id:
-            return
-        self._epoch = LEAVES
-        self._heartbeat(
-            coordinator, rebalance_timeout=messages.milliseconds(-1), subscribed_topic_names=None, topic_partitions=None
-        )
-        self._id, self._left_id, self.assigned = "", self._id, {}
+        if self.member_id:
+            self._epoch = LEAVES
+            await self._heartbeat(coordinator)
+            self.assigned = {}
 
-    def is_listed(self, coordinator: Coordinator) -> bool:
-        """Whether the group still has this member, also after it has left."""
-        member_id = self._id or self._left_id
-        view = describe_group(coordinator) if member_id else None
-        return view is not None and member_id in view.members
-
-    def _heartbeat(self, coordinator: Coordinator, **given: Any) -> None:
-        response = coordinator.patiently(
-            lambda: coordinator.ask(
-                ApiKey.CONSUMER_GROUP_HEARTBEAT,
-                VERSION,
-                "ConsumerGroupHeartbeatRequest",
-                group_id=coordinator.name,
-                member_id=self._id,
-                member_epoch=self._epoch,
-                instance_id=None,
-                rack_id=None,
-                server_assignor=None,
-                **given,
-            ),
-            lambda row: row.error_code,
+    async def _heartbeat(
+        self, coordinator: Coordinator, *, rebalance_timeout: int = UNCHANGED_MS, **given: Any
+    ) -> None:
+        """Send one heartbeat, where null is what has not changed."""
+        request = client_request(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            VERSION,
+            group_id=coordinator.key,
+            member_id=self.member_id,
+            member_epoch=self._epoch,
+            rebalance_timeout=rebalance_timeout,
+            **given,
         )
-        error = response.error_code
-        if error in FENCED:
+        try:
+            response = await coordinator.ask(request)
+        except KafkaError as error:
+            if error.code not in FENCED:
+                raise
             if self._epoch not in (JOINS, LEAVES):
-                self.join()
+                await self.join()
             return
-        if error is not ErrorCode.none:
-            raise refused(f"ConsumerGroupHeartbeat of {coordinator.name!r} ({response.error_message})", error)
         if self._epoch == LEAVES:
             return
-        self._id = response.member_id or self._id
+        self.member_id = response.member_id or self.member_id
         self._epoch = response.member_epoch
         if response.assignment is not None:
-            schema = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, "request")
-            self._to_acknowledge = tuple(
-                schema.TopicPartitions(topic_id=row.topic_id, partitions=tuple(row.partitions))
-                for row in response.assignment.topic_partitions
-            )
+            self._to_acknowledge = [
+                {"topic_id": row.topic_id, "partitions": row.partitions} for row in response.assignment.topic_partitions
+            ]
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         """Note the group's epoch and what this member is assigned, by the names of topics."""
-        view = describe_group(self._coordinator)
+        view = await describe_group(self._coordinator)
         if view is None:
             return
-        self.assigned = view.members.get(self._id, {})
-        if view.epoch not in self.epochs:
-            self.epochs.append(view.epoch)
+        self.assigned = view.members.get(self.member_id, {})
+        if view.epoch not in self.seen:
+            self.seen.append(view.epoch)

@@ -8,44 +8,43 @@ rejoin, and all partitions stay with the user's members.
 from __future__ import annotations
 
 import random
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from harrow.cluster.errors import ClusterError
 
+from ..requests.blocking import PATIENCE_MS, BlockingTransport
+from ..requests.coordinator import GROUP, Coordinator
 from .background import BackgroundClient
 from .classic_member import ClassicMember
 from .consumer_member import ConsumerMember
-from .coordinator import GROUP, Coordinator
 from .group_view import GroupView, Partitions, await_members, describe_group
 
-LEFT_WAIT_S = 20.0
-POLL_S = 0.1
-STAY_S = 0.5
+LEFT_WAIT_MS, POLL_MS = 20_000, 100
+STAY_MS = 500
 """A stuck member stays for so long between two looks at its assignment."""
 
 
 class Member(Protocol):
     """A member of a group of either protocol."""
 
-    @property
-    def assigned(self) -> Partitions:
-        """The partitions that it is assigned."""
-        ...
+    member_id: str
+    """The id that the coordinator knows it by, also after it has left."""
+    assigned: Partitions
+    """The partitions that it is assigned."""
+    seen: list[int]
+    """The generations or epochs of the group that it saw."""
 
-    def join(self) -> None:
+    async def join(self) -> None:
         """Join."""
         ...
 
-    def stay(self, seconds: float) -> None:
+    async def stay(self, delay_ms: float) -> None:
         """Send heartbeats."""
         ...
 
-    def leave(self, coordinator: Coordinator) -> None:
+    async def leave(self, coordinator: Coordinator) -> None:
         """Leave."""
-        ...
-
-    def is_listed(self, coordinator: Coordinator) -> bool:
-        """Whether the group has this member."""
         ...
 
 
@@ -53,33 +52,45 @@ class GroupClient(BackgroundClient):
     """A client that is, from time to time, a member of the group."""
 
     def __init__(self, name: str, bootstrap_servers: str, group: str) -> None:
-        super().__init__(name)
-        self._servers = bootstrap_servers
-        self._coordinator = Coordinator(bootstrap_servers, GROUP, group, self.stopped)
+        super().__init__(name, bootstrap_servers)
+        self._group = group
+        self._coordinator = self._reached_by(self.transport)
         self._member: Member | None = None
 
-    def await_group(self) -> GroupView:
+    def _reached_by(self, transport: BlockingTransport) -> Coordinator:
+        return Coordinator(transport, GROUP, self._group, patience_ms=PATIENCE_MS)
+
+    async def await_group(self) -> GroupView:
         """Return the group when it has members."""
-        view = await_members(self._coordinator, self._servers)
+        view = await await_members(self._coordinator, self.servers)
         self.facts |= {
-            "group": self._coordinator.name,
+            "group": self._group,
             "protocol": view.protocol if view.classic else "consumer (KIP-848)",
             "members": len(view.members),
         }
         return view
 
-    def leave(self) -> None:
+    def new_member(self, view: GroupView, topics: Sequence[str]) -> Member:
+        """Return a member that has not joined yet."""
+        if view.classic:
+            self._member = ClassicMember(self._coordinator, view.protocol, topics)
+        else:
+            self._member = ConsumerMember(self._coordinator, topics)
+        return self._member
+
+    async def leave(self, transport: BlockingTransport) -> None:
         """Leave the group, and observe that it has no member of this client any more."""
-        member, coordinator = self._member, self._coordinator.unstopped()
+        member, coordinator = self._member, self._reached_by(transport)
         if member is None:
             return
-        member.leave(coordinator)
-        for _ in range(round(LEFT_WAIT_S / POLL_S)):
-            if not member.is_listed(coordinator):
+        await member.leave(coordinator)
+        for _ in range(round(LEFT_WAIT_MS / POLL_MS)):
+            view = await describe_group(coordinator) if member.member_id else None
+            if view is None or member.member_id not in view.members:
                 self.facts["left"] = True
                 return
-            coordinator.pause(POLL_S)
-        raise ClusterError(f"group {coordinator.name!r} still has a member of Harrow's")
+            await transport.sleep(POLL_MS)
+        raise ClusterError(f"group {self._group!r} still has a member of Harrow's")
 
 
 class RebalancingClient(GroupClient):
@@ -91,28 +102,20 @@ class RebalancingClient(GroupClient):
         self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self._seen: list[int] = []
 
-    def act(self) -> None:
+    async def act(self) -> None:
         """Join and leave until the client is stopped."""
-        view = self.await_group()
+        view = await self.await_group()
         if not view.classic:
             self._seen.append(view.epoch)
         while True:
-            member, seen = self._new_member(view)
-            self._member = member
-            member.join()
-            self._count(view, seen)
-            member.stay(self._draw_s())
-            self._count(view, seen)
-            member.leave(self._coordinator)
+            member = self.new_member(view, () if view.classic else sorted(view.topics))
+            await member.join()
+            self._count(view, member.seen)
+            await member.stay(self._draw_ms())
+            self._count(view, member.seen)
+            await member.leave(self._coordinator)
             self.facts["joined"] = int(self.facts.get("joined", 0)) + 1
-            self._coordinator.pause(self._draw_s())
-
-    def _new_member(self, view: GroupView) -> tuple[Member, list[int]]:
-        if view.classic:
-            classic = ClassicMember(self._coordinator, view.protocol, ())
-            return classic, classic.generations
-        consumer = ConsumerMember(self._coordinator, sorted(view.topics))
-        return consumer, consumer.epochs
+            await self.transport.sleep(self._draw_ms())
 
     def _count(self, view: GroupView, seen: list[int]) -> None:
         self._seen += [number for number in seen if number not in self._seen]
@@ -121,8 +124,8 @@ class RebalancingClient(GroupClient):
         name = "generations" if view.classic else "epochs"
         self.facts |= {"rebalances": self.fired, name: [min(self._seen), max(self._seen)]}
 
-    def _draw_s(self) -> float:
-        return self._random.uniform(*self._every_ms) / 1000
+    def _draw_ms(self) -> float:
+        return self._random.uniform(*self._every_ms)
 
 
 class StuckMember(GroupClient):
@@ -131,27 +134,21 @@ class StuckMember(GroupClient):
     def __init__(self, bootstrap_servers: str, group: str) -> None:
         super().__init__("stuck-consumer", bootstrap_servers, group)
 
-    def act(self) -> None:
+    async def act(self) -> None:
         """Hold partitions until the client is stopped."""
-        view = self.await_group()
-        topics = sorted(view.topics)
-        member: Member
-        if view.classic:
-            member = ClassicMember(self._coordinator, view.protocol, topics)
-        else:
-            member = ConsumerMember(self._coordinator, topics)
-        self._member = member
-        member.join()
+        view = await self.await_group()
+        member = self.new_member(view, sorted(view.topics))
+        await member.join()
         while True:
-            self._note(member.assigned)
-            member.stay(STAY_S if self.fired else POLL_S)
+            await self._note(member.assigned)
+            await member.stay(STAY_MS if self.fired else POLL_MS)
 
-    def _note(self, assigned: Partitions) -> None:
+    async def _note(self, assigned: Partitions) -> None:
         held = {topic: sorted(numbers) for topic, numbers in assigned.items() if numbers}
         self.facts["assigned"] = held
         self.fired = max(self.fired, sum(len(numbers) for numbers in held.values()))
         if not self.fired:
-            found: Any = describe_group(self._coordinator)
+            found = await describe_group(self._coordinator)
             members = 0 if found is None else len(found.members)
             self.facts["waits"] = f"no partition is assigned to the member; the group has {members}"
         else:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harrow.cluster.coordinators import RecordFormatError
-from harrow.cluster.errors import ClusterError, ErrorCode, WireError
+from harrow.cluster.errors import ClusterError, ErrorCode, KafkaError, WireError
 from harrow.cluster.groups.records import CONSUMER_PROTOCOL, RecordReader, decode_subscription
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.faults.errors import nearest
 
+from ..requests.coordinator import Coordinator, own_error
 from ..requests.final_groups import list_groups
-from .coordinator import Coordinator
 
 DESCRIBE_VERSION, CONSUMER_DESCRIBE_VERSION = 4, 0
-AWAIT_MEMBERS_S = 10.0
-POLL_S = 0.1
+CONSUMER_PATIENCE_MS = 2_000
+AWAIT_MEMBERS_MS, POLL_MS = 10_000, 100
 STABLE = "Stable"
 Partitions = Mapping[str, Sequence[int]]
 """Topic -> partitions."""
@@ -46,22 +47,19 @@ class GroupView:
     """What the members subscribe to."""
 
 
-def describe_group(coordinator: Coordinator, for_s: float = 30.0) -> GroupView | None:
-    """Return the group; None where there is none. ClusterError when its coordinator does not serve within `for_s`."""
+async def describe_group(coordinator: Coordinator) -> GroupView | None:
+    """Return the group; None where there is none. ClusterError when its coordinator does not serve."""
+    request = client_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_VERSION, groups=[coordinator.key])
+    with contextlib.suppress(KafkaError):
+        response = await coordinator.ask(request, error_of=_group_error)
+        row = response.groups[0]
+        if row.group_state != "Dead":
+            return _classic_view(row)
+    return await _consumer_view(coordinator)
 
-    def send() -> Any:
-        return coordinator.ask(
-            ApiKey.DESCRIBE_GROUPS,
-            DESCRIBE_VERSION,
-            "DescribeGroupsRequest",
-            groups=(coordinator.name,),
-            include_authorized_operations=False,
-        ).groups[0]
 
-    row = coordinator.patiently(send, lambda found: found.error_code, for_s)
-    if row.error_code is ErrorCode.none and row.group_state != "Dead":
-        return _classic_view(row)
-    return _consumer_view(coordinator)
+def _group_error(response: Any) -> ErrorCode:
+    return own_error(response.groups[0])
 
 
 def _classic_view(row: Any) -> GroupView:
@@ -79,22 +77,13 @@ def _classic_view(row: Any) -> GroupView:
     )
 
 
-def _consumer_view(coordinator: Coordinator) -> GroupView | None:
-    def send() -> Any:
-        return coordinator.ask(
-            ApiKey.CONSUMER_GROUP_DESCRIBE,
-            CONSUMER_DESCRIBE_VERSION,
-            "ConsumerGroupDescribeRequest",
-            group_ids=(coordinator.name,),
-            include_authorized_operations=False,
-        ).groups[0]
-
+async def _consumer_view(coordinator: Coordinator) -> GroupView | None:
+    request = client_request(ApiKey.CONSUMER_GROUP_DESCRIBE, CONSUMER_DESCRIBE_VERSION, group_ids=[coordinator.key])
     try:
-        row = coordinator.patiently(send, lambda found: found.error_code, for_s=2.0)
-    except ClusterError:  # a broker without the API closes the connection
+        response = await coordinator.ask(request, error_of=_group_error, patience_ms=CONSUMER_PATIENCE_MS)
+    except (ClusterError, KafkaError):  # a broker without the API closes the connection
         return None
-    if row.error_code is not ErrorCode.none:
-        return None
+    row = response.groups[0]
     members = {
         member.member_id: {topic.topic_name: tuple(topic.partitions) for topic in member.assignment.topic_partitions}
         for member in row.members
@@ -106,24 +95,24 @@ def _consumer_view(coordinator: Coordinator) -> GroupView | None:
     )
 
 
-def await_members(coordinator: Coordinator, servers: str) -> GroupView:
+async def await_members(coordinator: Coordinator, servers: str) -> GroupView:
     """Return the group once it has members and is stable; ClusterError for a group that does not come into being."""
     view: GroupView | None = None
-    for _ in range(round(AWAIT_MEMBERS_S / POLL_S)):
-        view = describe_group(coordinator)
+    for _ in range(round(AWAIT_MEMBERS_MS / POLL_MS)):
+        view = await describe_group(coordinator)
         if view is not None and view.members and view.state == STABLE:
             if view.protocol_type != CONSUMER_PROTOCOL:
-                raise ClusterError(f"group {coordinator.name!r} is a group of {view.protocol_type!r}, not of consumers")
+                raise ClusterError(f"group {coordinator.key!r} is a group of {view.protocol_type!r}, not of consumers")
             return view
-        coordinator.pause(POLL_S)
+        await coordinator.transport.sleep(POLL_MS)
     if view is not None:
         raise ClusterError(
-            f"group {coordinator.name!r} was not stable with members within {AWAIT_MEMBERS_S:g} s: it is {view.state} "
-            f"with {len(view.members)} members"
+            f"group {coordinator.key!r} was not stable with members within {AWAIT_MEMBERS_MS / 1000:g} s: "
+            f"it is {view.state} with {len(view.members)} members"
         )
     known = sorted(list_groups(servers.split(",")).states)
-    hint, listed = nearest(coordinator.name, known), ", ".join(map(repr, known)) or "none"
-    raise ClusterError(f"the cluster has no consumer group {coordinator.name!r}{hint}; it has {listed}")
+    hint, listed = nearest(coordinator.key, known), ", ".join(map(repr, known)) or "none"
+    raise ClusterError(f"the cluster has no consumer group {coordinator.key!r}{hint}; it has {listed}")
 
 
 # ---------------------------------------------------------------------- the consumer protocol of classic groups

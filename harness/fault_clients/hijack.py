@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from harrow.cluster.errors import ClusterError, ErrorCode, error_name
-from harrow.cluster.wire import messages
+from harrow.cluster.errors import ClusterError, ErrorCode, KafkaError, error_name
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.faults.errors import nearest
 
+from ..requests.blocking import PATIENCE_MS, BlockingTransport
+from ..requests.coordinator import RETRIABLE, TRANSACTION, Coordinator, own_error
 from .background import BackgroundClient
-from .coordinator import TRANSACTION, Coordinator, refused
 
 INIT_VERSION, DESCRIBE_VERSION, LIST_VERSION = 4, 0, 0
-AWAIT_ID_S = 5.0
-POLL_S = 0.1
+AWAIT_ID_MS, POLL_MS = 5_000, 100
 NO_PRODUCER_ID, NO_EPOCH = -1, -1
 
 
@@ -27,32 +27,32 @@ class HijackingProducer(BackgroundClient):
     """`fired` is 1 when the coordinator has given this producer an id and an epoch."""
 
     def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
-        super().__init__("hijack")
+        super().__init__("hijack", bootstrap_servers)
         self._id = transactional_id
-        self._coordinator = Coordinator(bootstrap_servers, TRANSACTION, transactional_id, self.stopped)
+        self._coordinator = self._reached_by(self.transport)
 
-    def act(self) -> None:
+    def _reached_by(self, transport: BlockingTransport) -> Coordinator:
+        return Coordinator(transport, TRANSACTION, self._id, patience_ms=PATIENCE_MS)
+
+    async def act(self) -> None:
         """Fence the user's producer."""
-        before = self._await_use()
+        before = await self._await_use()
         tried_again: list[str] = []
 
-        def send() -> Any:
-            response = self._coordinator.ask(
-                ApiKey.INIT_PRODUCER_ID,
-                INIT_VERSION,
-                "InitProducerIdRequest",
-                transactional_id=self._id,
-                transaction_timeout=before.transaction_timeout,
-                producer_id=NO_PRODUCER_ID,
-                producer_epoch=NO_EPOCH,
-            )
-            if response.error_code is not ErrorCode.none:
+        def error_of(response: Any) -> ErrorCode:
+            if response.error_code in RETRIABLE:
                 tried_again.append(error_name(int(response.error_code)))
-            return response
+            return own_error(response)
 
-        response = self._coordinator.patiently(send, lambda row: row.error_code)
-        if response.error_code is not ErrorCode.none:
-            raise refused(f"InitProducerId of {self._id!r}", response.error_code)
+        request = client_request(
+            ApiKey.INIT_PRODUCER_ID,
+            INIT_VERSION,
+            transactional_id=self._id,
+            transaction_timeout=before.transaction_timeout,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_EPOCH,
+        )
+        response = await self._coordinator.ask(request, error_of=error_of)
         self.facts |= {
             "transactional_id": self._id,
             "before": {"producer_id": before.producer_id, "epoch": before.producer_epoch},
@@ -63,43 +63,32 @@ class HijackingProducer(BackgroundClient):
         was = (before.producer_id, before.producer_epoch)
         self.fired = int((response.producer_id, response.producer_epoch) != was)
 
-    def leave(self) -> None:
+    async def leave(self, transport: BlockingTransport) -> None:
         """Observe that no transaction of this producer is open: it has begun none."""
         after = self.facts.get("after")
         if after is None:
             return
-        now = self._describe(self._coordinator.unstopped())
+        now = await self._describe(self._reached_by(transport))
         ours = (now.producer_id, now.producer_epoch) == (after["producer_id"], after["epoch"])
         if ours and now.transaction_state == "Ongoing":
             raise ClusterError(f"a transaction of {self._id!r} with Harrow's epoch is open")
         self.facts["transaction_after"] = now.transaction_state
 
-    def _await_use(self) -> Any:
+    async def _await_use(self) -> Any:
         """Return the state of the id, once a producer has used it."""
-        for _ in range(round(AWAIT_ID_S / POLL_S)):
-            found = self._describe(self._coordinator)
-            if found.error_code is ErrorCode.none:
-                return found
-            if found.error_code is not ErrorCode.transactional_id_not_found:
-                raise refused(f"DescribeTransactions of {self._id!r}", found.error_code)
-            self._coordinator.pause(POLL_S)
-        known = self._known_ids()
+        for _ in range(round(AWAIT_ID_MS / POLL_MS)):
+            try:
+                return await self._describe(self._coordinator)
+            except KafkaError as error:
+                if error.code is not ErrorCode.transactional_id_not_found:
+                    raise
+            await self.transport.sleep(POLL_MS)
+        found = await self.transport.ask_every_broker(client_request(ApiKey.LIST_TRANSACTIONS, LIST_VERSION))
+        known = sorted({row.transactional_id for response in found for row in response.transaction_states})
         hint, listed = nearest(self._id, known), ", ".join(map(repr, known)) or "none"
         raise ClusterError(f"no producer has used the transactional id {self._id!r}{hint}; used: {listed}")
 
-    def _describe(self, coordinator: Coordinator) -> Any:
-        def send() -> Any:
-            return coordinator.ask(
-                ApiKey.DESCRIBE_TRANSACTIONS,
-                DESCRIBE_VERSION,
-                "DescribeTransactionsRequest",
-                transactional_ids=(self._id,),
-            ).transaction_states[0]
-
-        return coordinator.patiently(send, lambda row: row.error_code)
-
-    def _known_ids(self) -> list[str]:
-        schema = messages.schema(ApiKey.LIST_TRANSACTIONS, LIST_VERSION, "request")
-        entity = schema.ListTransactionsRequest(state_filters=(), producer_id_filters=())
-        found = self._coordinator.every_broker(ApiKey.LIST_TRANSACTIONS, LIST_VERSION, entity)
-        return sorted({row.transactional_id for reply in found for row in reply.transaction_states})
+    async def _describe(self, coordinator: Coordinator) -> Any:
+        request = client_request(ApiKey.DESCRIBE_TRANSACTIONS, DESCRIBE_VERSION, transactional_ids=[self._id])
+        response = await coordinator.ask(request, error_of=lambda found: own_error(found.transaction_states[0]))
+        return response.transaction_states[0]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from harrow.cluster.errors import ErrorCode, HarrowError
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from ..histories.group_states import AT_REST, GroupsAtTheEnd, read_group_rows, write_groups
 from .raw import TIMEOUT_S, ask
@@ -47,13 +47,11 @@ def list_groups(servers: Iterable[str], timeout_s: float = TIMEOUT_S) -> GroupsA
     states: dict[str, str] = {}
     problems: list[str] = []
     asked_ns = time.monotonic_ns()
-    entity = messages.schema(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, "request").root()
+    request = client_request(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION)
     for server in servers:
         host, _, port = server.rpartition(":")
         try:
-            response = ask(
-                Address(host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity, timeout_s=timeout_s
-            )
+            response = ask(Address(host, int(port)), request, timeout_s=timeout_s)
         except HarrowError as error:
             problems.append(str(error))
             continue

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from harrow.cluster.errors import ErrorCode, HarrowError
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
 from .raw import ask
 
@@ -26,41 +26,28 @@ CONTROLLER_MS = 1_000
 PREFERRED, UNCLEAN = 0, 1
 
 
-class OperatorRequest(NamedTuple):
-    """One request; a broker that is not the controller forwards it, or refuses it (Kafka before KRaft)."""
-
-    api_key: int
-    version: int
-    entity: Any
-
-
 Moves = Sequence[tuple[str, int, Sequence[int]]]
 """Topic, partition, and its new replicas."""
 
 
-def reassignment(moves: Moves) -> OperatorRequest:
-    """AlterPartitionReassignments."""
-    schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
-    topics: dict[str, list[Any]] = {}
+def reassignment(moves: Moves) -> ClientRequest:
+    """AlterPartitionReassignments; a broker that is not the controller forwards it, or refuses it (before KRaft)."""
+    topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition, replicas in moves:
-        row = schema.ReassignablePartition(partition_index=partition, replicas=tuple(replicas))
-        topics.setdefault(topic, []).append(row)
-    entity = schema.AlterPartitionReassignmentsRequest(
-        topics=tuple(schema.ReassignableTopic(name=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
-        timeout=messages.milliseconds(CONTROLLER_MS),
-    )
-    return OperatorRequest(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
+        topics.setdefault(topic, []).append({"partition_index": partition, "replicas": replicas})
+    rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    return client_request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, topics=rows, timeout=CONTROLLER_MS)
 
 
-def election(topic: str, partition: int, election_type: int = PREFERRED) -> OperatorRequest:
-    """ElectLeaders of one partition."""
-    schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
-    entity = schema.ElectLeadersRequest(
+def election(topic: str, partition: int, election_type: int = PREFERRED) -> ClientRequest:
+    """ElectLeaders of one partition; forwarded or refused as a reassignment."""
+    return client_request(
+        ApiKey.ELECT_LEADERS,
+        ELECT_VERSION,
         election_type=election_type,
-        timeout=messages.milliseconds(CONTROLLER_MS),
-        topic_partitions=(schema.TopicPartitions(topic=topic, partitions=(partition,)),),
+        timeout=CONTROLLER_MS,
+        topic_partitions=[{"topic": topic, "partitions": [partition]}],
     )
-    return OperatorRequest(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
 
 
 def is_final(response: Any) -> bool:
@@ -78,14 +65,14 @@ def addresses_of(bootstrap_servers: str) -> list[Address]:
     return [Address(host.strip("[]"), int(port)) for host, _, port in pairs]
 
 
-def sent_in_thread(bootstrap_servers: str, *requests: OperatorRequest) -> threading.Thread:
+def sent_in_thread(bootstrap_servers: str, *requests: ClientRequest) -> threading.Thread:
     """Begin to send the requests, one after the other."""
 
     def send() -> None:
         for request in requests:
             for address in addresses_of(bootstrap_servers):
                 with contextlib.suppress(HarrowError, OSError):
-                    if is_final(ask(address, *request, timeout_s=TIMEOUT_MS / 1000)):
+                    if is_final(ask(address, request, timeout_s=TIMEOUT_MS / 1000)):
                         break
 
     thread = threading.Thread(target=send, name="harrow-operator", daemon=True)

@@ -1,34 +1,35 @@
-"""Single requests of the Kafka protocol to one broker, each on a connection of its own.
+"""Requests of the Kafka protocol to one broker, over a blocking connection.
 
-For questions that no client library asks: open transactions, leader epochs, the log end offset of a follower. Blocking;
-ClusterError when the broker does not respond in time. A caller with an event `stopped` gets StoppedError soon after it
-is set: some requests, such as JoinGroup, are answered late.
+For questions that no client library asks: open transactions, leader epochs, the log end offset of a follower.
+`Connection` is a client's end with its requests in flight; `ask` sends one request over a connection of its own.
+Each wait has a deadline, and ends soon after an event `stopped` of the caller is set (StoppedError): some requests,
+such as JoinGroup, are answered late.
+What may fail: OSError of a connection, NoResponseError of `ask`; WireError.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
 import socket
-import struct
 import threading
 import time
-from collections.abc import Generator
-from typing import Any
+from typing import Any, Self
 
-from harrow.cluster.errors import ClusterError
+from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
-from harrow.cluster.wire.headers import encode_request_header, parse_response_header
+from harrow.cluster.wire.client_requests import SIZE, ClientRequest
 
 CLIENT_ID = "harrow"
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 """A response may be late by the rules of the protocol; a connection is not."""
-SIZE = struct.Struct(">i")
 STOP_POLL_MS = 20
+
+
+class NoResponseError(ClusterError, OSError):
+    """A broker could not be reached, or did not respond in time."""
 
 
 class StoppedError(ClusterError):
@@ -37,84 +38,119 @@ class StoppedError(ClusterError):
 
 def ask(
     address: Address,
-    api_key: int,
-    version: int,
-    entity: Any,
+    request: ClientRequest,
     *,
     timeout_s: float = TIMEOUT_S,
     client_id: str = CLIENT_ID,
     stopped: threading.Event | None = None,
 ) -> Any:
-    """Send one request and return the response, as entities of `cluster.wire.messages`."""
-    body = messages.encode_request(api_key, version, entity)
-    header = encode_request_header(api_key, version, 1, client_id)
+    """Send one request and return the response, as an entity of `cluster.wire.messages`."""
     try:
-        with _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), stopped) as connection:
-            waiter = _Waiter(connection, timeout_s, stopped)
-            waiter.send(SIZE.pack(len(header) + len(body)) + header + body)
-            frame = waiter.receive(SIZE.unpack(waiter.receive(SIZE.size))[0])
+        with Connection(address, client_id, min(timeout_s, CONNECT_TIMEOUT_S), stopped) as connection:
+            return connection.ask(request, timeout_s)
     except OSError as error:
-        raise ClusterError(f"{address} did not answer API {api_key}: {error}") from error
-    _, at = parse_response_header(api_key, version, frame)
-    return messages.decode_response(api_key, version, frame, at)
+        raise NoResponseError(f"{address} did not answer API {request.api_key}: {error}") from error
 
 
-class _Waiter:
-    """Waits on one socket that does not block, until a deadline, and until the caller is stopped."""
+class Connection:
+    """A connection to the first of the host's addresses that accepts; requests and responses in their order."""
 
-    def __init__(self, connection: socket.socket, timeout_s: float, stopped: threading.Event | None) -> None:
-        self._connection = connection
-        self._deadline = time.monotonic() + timeout_s
+    def __init__(
+        self,
+        address: Address,
+        client_id: str = CLIENT_ID,
+        timeout_s: float = CONNECT_TIMEOUT_S,
+        stopped: threading.Event | None = None,
+    ) -> None:
+        """`timeout_s`: until each address must have accepted."""
+        self._client_id = client_id
         self._stopped = stopped
+        self._in_flight: dict[int, ClientRequest] = {}
+        self._correlation_id = 0
+        refused: OSError = ConnectionError("its host has no address")
+        for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            self._socket = socket.socket(family, kind, protocol)
+            try:
+                self._connect(where, time.monotonic() + timeout_s)
+            except BaseException as error:
+                self._socket.close()
+                if not isinstance(error, OSError):
+                    raise
+                refused = error
+            else:
+                return
+        raise refused
 
-    def wait(self, events: int) -> None:
-        """Wait for one of the events of `select.poll`; StoppedError, TimeoutError."""
-        watched = select.poll()
-        watched.register(self._connection, events)
-        while not watched.poll(STOP_POLL_MS):
-            if self._stopped is not None and self._stopped.is_set():
-                raise StoppedError("the request was given up: its client was stopped")
-            if time.monotonic() > self._deadline:
-                raise TimeoutError("timed out")
+    def _connect(self, where: Any, deadline: float) -> None:
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = self._socket.connect_ex(where)
+        if code == errno.EINPROGRESS:
+            self._wait(select.POLLOUT, deadline)
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
 
-    def send(self, data: bytes) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def ask(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> Any:
+        """Send a request and return its response."""
+        deadline = time.monotonic() + timeout_s
+        sent = self.send(request, timeout_s)
+        correlation_id, response = self.receive(deadline - time.monotonic())
+        if correlation_id != sent:
+            raise WireError(f"response #{correlation_id} to request #{sent}")
+        return response
+
+    def send(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> int:
+        """Send a request without waiting for its response; return its correlation id."""
+        self._correlation_id += 1
+        self._in_flight[self._correlation_id] = request
+        self.send_bytes(request.frame(self._correlation_id, self._client_id), timeout_s)
+        return self._correlation_id
+
+    def receive(self, timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:
+        """Return the next response with its correlation id."""
+        deadline = time.monotonic() + timeout_s
+        frame = self._exactly(SIZE.unpack(self._exactly(SIZE.size, deadline))[0], deadline)
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        request = self._in_flight.pop(correlation_id, None)
+        if request is None:
+            raise WireError(f"a response #{correlation_id} to a request that was never sent")
+        return correlation_id, request.response(frame)
+
+    def send_bytes(self, data: bytes, timeout_s: float = TIMEOUT_S) -> None:
+        """Send bytes as they are."""
+        deadline = time.monotonic() + timeout_s
         left = memoryview(data)
         while left:
-            self.wait(select.POLLOUT)
-            left = left[self._connection.send(left) :]
+            self._wait(select.POLLOUT, deadline)
+            left = left[self._socket.send(left) :]
 
-    def receive(self, size: int) -> bytes:
+    def _exactly(self, size: int, deadline: float) -> bytes:
         data = bytearray()
         while len(data) < size:
-            self.wait(select.POLLIN)
-            chunk = self._connection.recv(size - len(data))
+            self._wait(select.POLLIN, deadline)
+            chunk = self._socket.recv(size - len(data))
             if not chunk:
                 raise ConnectionResetError("the broker closed the connection before its response")
             data += chunk
         return bytes(data)
 
-
-@contextlib.contextmanager
-def _connected(address: Address, timeout_s: float, stopped: threading.Event | None) -> Generator[socket.socket]:
-    """Yield a socket that does not block, connected to the first of the host's addresses that accepts."""
-    refused: OSError = ConnectionError("its host has no address")
-    for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        with socket.socket(family, kind, protocol) as connection:
-            connection.setblocking(False)
-            try:
-                _connect(connection, where, _Waiter(connection, timeout_s, stopped))
-            except OSError as error:
-                refused = error
-                continue
-            yield connection
-            return
-    raise refused
-
-
-def _connect(connection: socket.socket, where: Any, waiter: _Waiter) -> None:
-    code = connection.connect_ex(where)
-    if code == errno.EINPROGRESS:
-        waiter.wait(select.POLLOUT)
-        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
+    def _wait(self, events: int, deadline: float) -> None:
+        """Wait for one of the events of `select.poll`; StoppedError, TimeoutError."""
+        watched = select.poll()
+        watched.register(self._socket, events)
+        while not watched.poll(STOP_POLL_MS):
+            if self._stopped is not None and self._stopped.is_set():
+                raise StoppedError("the request was given up: its client was stopped")
+            if time.monotonic() > deadline:
+                raise TimeoutError("timed out")

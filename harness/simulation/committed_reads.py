@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harrow.cluster.errors import WireError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batch_header import BatchHeader, headers
-from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
-from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
+from harrow.cluster.wire.fetch_response import FetchedPartition
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
-from .consumer import FETCH, FETCH_VERSION, MOST_BYTES, REQUEST_MS
 from .wire import WireClient
 
 Record = tuple[int, bytes]
@@ -29,15 +26,7 @@ READ_COMMITTED = 1
 async def fetch_committed(client: WireClient, tp: TopicPartition, offset: int, wait_ms: int) -> FetchedPartition | None:
     """Fetch committed data from the leader; None without a response, whose error code the caller checks."""
     leader = await client.leader(tp)
-    part = FetchPartition(tp.topic, tp.partition, leader.epoch, offset, -1, -1, MOST_BYTES)
-    fetch = FetchRequest(-1, -1, wait_ms, 1, MOST_BYTES, READ_COMMITTED, 0, -1, [part], [], "")
-    body = encode_fetch_request(FETCH_VERSION, fetch)
-    try:
-        view = await client.request(leader.address, FETCH, FETCH_VERSION, body, REQUEST_MS)
-        response = decode_fetch_response(FETCH_VERSION, bytes(view))
-    except (OSError, TimeoutError, WireError):
-        return None
-    return response.partitions[0] if response.partitions else None
+    return await client.fetch(tp, leader, offset, wait_ms, isolation=READ_COMMITTED, epoch=leader.epoch)
 
 
 def committed_records(data: memoryview | bytes, aborted: Iterable[tuple[int, int]]) -> tuple[list[Record], int | None]:

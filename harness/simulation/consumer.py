@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harrow.cluster.errors import ErrorCode, WireError
+from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batch_header import headers
-from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
-from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
+from harrow.cluster.wire.fetch_response import FetchedPartition
 from harrow.cluster.wire.records import Record, decode_records
 from harrow.faults.runs import SAME_BROKER
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from .wire import KnownLeader, WireClient, pause_ms
+from .wire import KnownLeader, WireClient
 
-FETCH, FETCH_VERSION = 1, 12
 WAIT_MS = 400
-REQUEST_MS = 1_200
-MOST_BYTES = 1 << 20
+READ_UNCOMMITTED = 0
 
 
 class SimulatedConsumer:
@@ -75,21 +72,14 @@ class SimulatedConsumer:
                 return
             self._brokers.pop(tp, None)
             await self._client.refresh(tp.topic)
-            await self._host.tasks.sleep(pause_ms(self._host))
+            await self._client.pause()
 
     async def _fetch(self, tp: TopicPartition, broker: KnownLeader) -> FetchedPartition | None:
         epoch = broker.epoch
         if self._stays:
             self._brokers[tp], epoch = broker, -1
-        part = FetchPartition(tp.topic, tp.partition, epoch, self.positions[tp], -1, -1, MOST_BYTES)
-        fetch = FetchRequest(-1, -1, WAIT_MS, 1, MOST_BYTES, 0, 0, -1, [part], [], "")
-        body = encode_fetch_request(FETCH_VERSION, fetch)
-        try:
-            view = await self._client.request(broker.address, FETCH, FETCH_VERSION, body, REQUEST_MS)
-            response = decode_fetch_response(FETCH_VERSION, bytes(view))
-        except (OSError, TimeoutError, WireError):
-            return None
-        return response.partitions[0] if response.partitions else None
+        offset = self.positions[tp]
+        return await self._client.fetch(tp, broker, offset, WAIT_MS, isolation=READ_UNCOMMITTED, epoch=epoch)
 
     def _take(self, tp: TopicPartition, row: FetchedPartition) -> None:
         position = self.positions[tp]

@@ -14,12 +14,12 @@ from typing import Any
 
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
-from .coordinator_client import GROUP, CoordinatorClient
+from ..requests.coordinator import GROUP, Coordinator
 from .group_member import HEARTBEAT_MS, REBALANCE_MS, CommittedOffsets, Membership, committed_offsets
-from .wire import WireClient, pause_ms
+from .wire import WireClient
 
 VERSION = 1
 JOINING = 0
@@ -33,9 +33,10 @@ class ConsumerMember:
 
     def __init__(self, client: WireClient, group: str, topic: str, partitions: int) -> None:
         assert partitions > 0, "a member without partitions reads nothing"
+        self._client = client
         self._host = client.host
-        self._coordinator = CoordinatorClient(client, GROUP, group)
-        self._group, self._topic = group, topic
+        self._coordinator = Coordinator(client, GROUP, group)
+        self._topic = topic
         self._member_id = f"member-{client.host.random.getrandbits(64):016x}"
         self._epoch = JOINING
         self._topic_id: Any = None
@@ -52,7 +53,7 @@ class ConsumerMember:
                 await self._heartbeat(self._assigned)
             except KafkaError as error:
                 self._failed(error)
-                await self._host.tasks.sleep(pause_ms(self._host))
+                await self._client.pause()
                 continue
             if self._owned == self._assigned:
                 break
@@ -67,7 +68,7 @@ class ConsumerMember:
 
     async def committed(self, membership: Membership) -> CommittedOffsets:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
-        return await committed_offsets(self._coordinator, self._group, membership)
+        return await committed_offsets(self._coordinator, membership)
 
     async def _send_heartbeats(self, membership: Membership) -> None:
         while not membership.over:
@@ -93,17 +94,17 @@ class ConsumerMember:
 
     async def _heartbeat(self, owned: tuple[int, ...]) -> None:
         """One heartbeat with all fields; KafkaError for an error that is not retriable."""
-        schema = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, "request")
-        rows = (schema.TopicPartitions(topic_id=self._topic_id, partitions=owned),) if owned else ()
-        entity = schema.ConsumerGroupHeartbeatRequest(
-            group_id=self._group,
+        request = client_request(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            VERSION,
+            group_id=self._coordinator.key,
             member_id=self._member_id,
             member_epoch=self._epoch,
-            topic_partitions=rows,
-            rebalance_timeout=messages.milliseconds(REBALANCE_MS),
-            subscribed_topic_names=(self._topic,),
+            topic_partitions=[{"topic_id": self._topic_id, "partitions": owned}] if owned else [],
+            rebalance_timeout=REBALANCE_MS,
+            subscribed_topic_names=[self._topic],
         )
-        response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, entity)
+        response = await self._coordinator.ask(request)
         self._epoch, self._owned = response.member_epoch, owned
         if response.assignment is not None:
             rows = response.assignment.topic_partitions

@@ -15,8 +15,8 @@ from typing import Any
 
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from .wire import WireClient
 
@@ -49,19 +49,14 @@ class HangingTransactions:
             for tp in self._partitions():
                 try:
                     await self._look(tp)
-                except (OSError, TimeoutError, WireError):
+                except (OSError, WireError):
                     await self._client.refresh(tp.topic)
 
     async def _look(self, tp: TopicPartition) -> None:
         leader = await self._client.leader(tp)
-        schema = messages.schema(ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION, "request")
-        topic = schema.TopicRequest(name=tp.topic, partition_indexes=(tp.partition,))
-        response = await self._client.ask(
-            leader.address,
-            ApiKey.DESCRIBE_PRODUCERS,
-            DESCRIBE_VERSION,
-            schema.DescribeProducersRequest(topics=(topic,)),
-        )
+        topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
+        request = client_request(ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION, topics=[topic])
+        response = await self._client.ask(leader.address, request)
         row = response.topics[0].partitions[0]
         if row.error_code:
             await self._client.refresh(tp.topic)
@@ -74,17 +69,15 @@ class HangingTransactions:
                 await self._abort(tp, leader.address, producer)
 
     async def _abort(self, tp: TopicPartition, address: tuple[str, int], producer: Any) -> None:
-        schema = messages.schema(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, "request")
-        topic = schema.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=(tp.partition,))
-        marker = schema.WritableTxnMarker(
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            transaction_result=False,
-            topics=(topic,),
-            coordinator_epoch=max(0, producer.coordinator_epoch),
-        )
-        entity = schema.WriteTxnMarkersRequest(markers=(marker,))
-        response = await self._client.ask(address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity)
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "transaction_result": False,
+            "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}],
+            "coordinator_epoch": max(0, producer.coordinator_epoch),
+        }
+        request = client_request(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, markers=[marker])
+        response = await self._client.ask(address, request)
         error: ErrorCode = response.markers[0].topics[0].partitions[0].error_code
         self._host.trace.emit(
             "client.operator.abort-hanging",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import Any
 
 from harrow.cluster.errors import WireError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
 from .wire import WireClient
 
@@ -91,18 +90,16 @@ class SimulatedOperator:
             await self._client.host.tasks.sleep(self._random.uniform(0, 2 * self._pause_ms))
             try:
                 await self._random.choice(self._steps)()
-            except (OSError, TimeoutError, WireError):
+            except (OSError, WireError):
                 self.done["without response"] += 1
 
     async def _alter(self) -> None:
         topic = self._random.choice((self._source, self._sink, self._sink))
         name = self._random.choice(OF_SOURCE if topic == self._source else tuple(SETTINGS))
         value = self._random.choice(SETTINGS[name])
-        schema = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, "request")
-        change = schema.AlterableConfig(name=name, config_operation=SET, value=value)
-        resource = schema.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=(change,))
-        entity = schema.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-        await self._ask_any(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, entity)
+        change = {"name": name, "config_operation": SET, "value": value}
+        resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": [change]}
+        await self._ask_any(client_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, resources=[resource]))
         self._note("alter", topic=topic, name=name, value=value)
 
     async def _delete_records(self) -> None:
@@ -118,53 +115,56 @@ class SimulatedOperator:
         tp, end = self._random.choice(deletable)
         offset = self._random.randint(0, end)
         leader = await self._client.leader(tp)
-        schema = messages.schema(ApiKey.DELETE_RECORDS, DELETE_VERSION, "request")
-        row = schema.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
-        entity = schema.DeleteRecordsRequest(
-            topics=(schema.DeleteRecordsTopic(name=tp.topic, partitions=(row,)),),
-            timeout=messages.milliseconds(TIMEOUT_MS),
+        row = {"partition_index": tp.partition, "offset": offset}
+        request = client_request(
+            ApiKey.DELETE_RECORDS,
+            DELETE_VERSION,
+            topics=[{"name": tp.topic, "partitions": [row]}],
+            timeout=TIMEOUT_MS,
         )
-        await self._client.ask(leader.address, ApiKey.DELETE_RECORDS, DELETE_VERSION, entity, TIMEOUT_MS)
+        await self._client.ask(leader.address, request, TIMEOUT_MS)
         self._note("delete-records", topic=tp.topic, partition=tp.partition, offset=offset)
 
     async def _elect(self) -> None:
         """Preferred elections of all partitions."""
-        schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
-        entity = schema.ElectLeadersRequest(
-            election_type=PREFERRED, topic_partitions=None, timeout=messages.milliseconds(TIMEOUT_MS)
+        await self._ask_any(
+            client_request(
+                ApiKey.ELECT_LEADERS, ELECT_VERSION, election_type=PREFERRED, topic_partitions=None, timeout=TIMEOUT_MS
+            )
         )
-        await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
         self._note("elect")
 
     async def _elect_unclean(self) -> None:
         """Unclean elections of the sink, where a partition has no leader."""
-        schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
-        numbers = tuple(tp.partition for tp in self._movable if tp.topic == self._sink)
-        entity = schema.ElectLeadersRequest(
+        numbers = [tp.partition for tp in self._movable if tp.topic == self._sink]
+        request = client_request(
+            ApiKey.ELECT_LEADERS,
+            ELECT_VERSION,
             election_type=UNCLEAN,
-            timeout=messages.milliseconds(TIMEOUT_MS),
-            topic_partitions=(schema.TopicPartitions(topic=self._sink, partitions=numbers),),
+            timeout=TIMEOUT_MS,
+            topic_partitions=[{"topic": self._sink, "partitions": numbers}],
         )
-        await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
+        await self._ask_any(request)
         self._note("elect-unclean")
 
     async def _reassign(self) -> None:
         """Move a partition to drawn brokers; refused where one of them is not live."""
         tp = self._random.choice(self._movable)
         replicas = tuple(self._random.sample(self._brokers, min(REPLICAS, len(self._brokers))))
-        schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
-        row = schema.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
-        entity = schema.AlterPartitionReassignmentsRequest(
-            topics=(schema.ReassignableTopic(name=tp.topic, partitions=(row,)),),
-            timeout=messages.milliseconds(TIMEOUT_MS),
+        row = {"partition_index": tp.partition, "replicas": replicas}
+        request = client_request(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            REASSIGN_VERSION,
+            topics=[{"name": tp.topic, "partitions": [row]}],
+            timeout=TIMEOUT_MS,
         )
-        await self._ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
+        await self._ask_any(request)
         self._note("reassign", topic=tp.topic, partition=tp.partition, replicas=list(replicas))
 
-    async def _ask_any(self, api_key: int, version: int, entity: Any) -> None:
+    async def _ask_any(self, request: ClientRequest) -> None:
         """Send it to a drawn broker, which forwards it to the controller or refuses it."""
         address = self._random.choice(self._client.bootstrap)
-        await self._client.ask(address, api_key, version, entity, TIMEOUT_MS)
+        await self._client.ask(address, request, TIMEOUT_MS)
 
     def _note(self, what: str, **fields: object) -> None:
         self.done[what] += 1

@@ -19,21 +19,20 @@ Whether the cluster lost something acknowledged is the oracle's question.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.records import NewRecord, build_batch
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
-from .wire import WireClient, pause_ms
+from .wire import WireClient
 
-PRODUCE, PRODUCE_VERSION = 0, 8
-INIT_PRODUCER_ID, INIT_VERSION = 22, 4
+PRODUCE_VERSION, INIT_VERSION = 8, 4
 REQUEST_MS = 900
 PRODUCE_TIMEOUT_MS = 700
 VALUES_OF_KEY = 4
@@ -101,11 +100,18 @@ def key_of(value: bytes, keys: int) -> bytes | None:
     return f"key {number // (keys * VALUES_OF_KEY) * keys + number % keys}".encode()
 
 
-def produce_body(tp: TopicPartition, batch: bytes, acks: int) -> bytes:
-    """A Produce v8 request for one batch."""
-    topic = tp.topic.encode()
-    head = struct.pack(">hhiih", -1, acks, PRODUCE_TIMEOUT_MS, 1, len(topic))
-    return head + topic + struct.pack(">iii", 1, tp.partition, len(batch)) + batch
+def produce_request(
+    tp: TopicPartition, batch: bytes, version: int, *, acks: int, transactional_id: str | None = None
+) -> ClientRequest:
+    """Return the Produce request with one batch."""
+    return client_request(
+        ApiKey.PRODUCE,
+        version,
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout=PRODUCE_TIMEOUT_MS,
+        topic_data=[{"name": tp.topic, "partition_data": [{"index": tp.partition, "records": batch}]}],
+    )
 
 
 class SimulatedProducer:
@@ -160,12 +166,11 @@ class SimulatedProducer:
         self.started = True
 
     async def _new_identity(self) -> tuple[int, int]:
-        schema = messages.schema(INIT_PRODUCER_ID, INIT_VERSION, "request")
-        entity = schema.InitProducerIdRequest(
-            transactional_id=None, transaction_timeout=messages.milliseconds(60_000), producer_id=-1, producer_epoch=-1
+        request = client_request(
+            ApiKey.INIT_PRODUCER_ID, INIT_VERSION, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
         )
         while True:
-            answer = await self._client.ask_any_broker(INIT_PRODUCER_ID, INIT_VERSION, entity)
+            answer = await self._client.ask_any_broker(request)
             if answer.error_code is ErrorCode.none:
                 return int(answer.producer_id), int(answer.producer_epoch)
             await self._host.tasks.sleep(50)
@@ -233,7 +238,7 @@ class SimulatedProducer:
 
     async def _send(self, queue: PartitionBatches, batch: Batch) -> None:
         if batch.attempts:
-            await self._host.tasks.sleep(pause_ms(self._host))
+            await self._client.pause()
         batch.attempts += 1
         if batch not in queue.pending:
             return
@@ -287,11 +292,10 @@ class SimulatedProducer:
             producer_epoch=queue.identity[1],
             base_sequence=batch.sequence,
         )
-        body = produce_body(tp, data, self._acks)
+        request = produce_request(tp, data, PRODUCE_VERSION, acks=self._acks)
         try:
-            view = await self._client.request(leader.address, PRODUCE, PRODUCE_VERSION, body, REQUEST_MS)
-            answer = messages.decode_response(PRODUCE, PRODUCE_VERSION, view)
-        except (OSError, TimeoutError, WireError):
+            answer = await self._client.ask(leader.address, request, REQUEST_MS)
+        except (OSError, WireError):
             await self._client.refresh(tp.topic)
             return None, -1
         row = answer.responses[0].partition_responses[0]

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import headers
+from harrow.cluster.wire.client_requests import client_request
 
 from .committed_reads import committed_records, fetch_committed, records_of_log
-from .wire import WireClient, pause_ms
+from .wire import WireClient
 
 READ_WAIT_MS = 400
 LIST_VERSION, EARLIEST = 7, -2
@@ -67,7 +67,7 @@ class SinkReader:
                 self._fetched[tp].clear()
             if self._begun[tp] < self._unclean_epoch(tp) or not await self._read(tp):
                 await self._client.refresh(tp.topic)
-                await self._host.tasks.sleep(pause_ms(self._host))
+                await self._client.pause()
 
     async def _read(self, tp: TopicPartition) -> bool:
         """One fetch; False when it had no response or an error."""
@@ -88,13 +88,18 @@ class SinkReader:
     async def _begin_at_log_start(self, tp: TopicPartition) -> None:
         """Skip what was deleted before the partition was begun again."""
         leader = await self._client.leader(tp)
-        schema = messages.schema(ApiKey.LIST_OFFSETS, LIST_VERSION, "request")
-        row = schema.ListOffsetsPartition(partition_index=tp.partition, timestamp=EARLIEST)
-        topic = schema.ListOffsetsTopic(name=tp.topic, partitions=(row,))
-        entity = schema.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(topic,))
+        request = client_request(
+            ApiKey.LIST_OFFSETS,
+            LIST_VERSION,
+            replica_id=-1,
+            isolation_level=1,
+            topics=[
+                {"name": tp.topic, "partitions": [{"partition_index": tp.partition, "timestamp": EARLIEST}]},
+            ],
+        )
         try:
-            response = await self._client.ask(leader.address, ApiKey.LIST_OFFSETS, LIST_VERSION, entity)
-        except (OSError, TimeoutError, WireError):
+            response = await self._client.ask(leader.address, request)
+        except (OSError, WireError):
             return
         found = response.topics[0].partitions[0]
         if not found.error_code:

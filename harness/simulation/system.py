@@ -33,11 +33,12 @@ from harrow.faults.system import Broker, HasTraffic, System
 from ..backends.disk_changes import DiskChanges, Make
 from ..backends.disk_damage import damaged
 from ..backends.knobs import HostLinks, HostRule, RuleTable, failpoint_handle, host_arms
-from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, OperatorRequest, election, is_final, reassignment
+from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, Moves, election, is_final, reassignment
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
+    from harrow.cluster.wire.client_requests import ClientRequest
     from harrow.faults.nemesis import Nemesis
 
     from .wire import WireClient
@@ -196,7 +197,7 @@ class SimulatedOperator:
         """Begin a preferred election, or an unclean one."""
         self._send(election(topic, partition, UNCLEAN if unclean else PREFERRED))
 
-    def _send(self, request: OperatorRequest) -> None:
+    def _send(self, request: ClientRequest) -> None:
         """Send it to the brokers in turn, until the controller responds."""
         from .wire import WireClient
 
@@ -207,8 +208,8 @@ class SimulatedOperator:
 
         async def send() -> None:
             for address in client.bootstrap:
-                with contextlib.suppress(OSError, TimeoutError, WireError):
-                    if is_final(await client.ask(address, *request, timeout_ms=TIMEOUT_MS)):
+                with contextlib.suppress(OSError, WireError):
+                    if is_final(await client.ask(address, request, TIMEOUT_MS)):
                         return
 
         client.host.tasks.spawn(send(), name="operator-of-faults")

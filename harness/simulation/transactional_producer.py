@@ -16,14 +16,14 @@ from typing import Any
 from harrow.cluster.errors import ErrorCode, KafkaError, WireError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.transactions.transaction import EPOCH_BUMP_FROM
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.records import NewRecord, build_batch
 
-from .coordinator_client import GROUP, TRANSACTION, CoordinatorClient, first_error
+from ..requests.coordinator import GROUP, TRANSACTION, Coordinator, first_error
 from .group_member import Membership
-from .producer import PRODUCE_TIMEOUT_MS, REQUEST_MS, RETRIABLE
-from .wire import WireClient, pause_ms
+from .producer import REQUEST_MS, RETRIABLE, produce_request
+from .wire import WireClient
 
 INIT_VERSION, PRODUCE_VERSION, COMMIT_VERSION, END_VERSION = 5, 12, 5, 5
 PRODUCE_VERSION_1, COMMIT_VERSION_1, END_VERSION_1 = 11, 4, 4
@@ -45,8 +45,8 @@ class SimulatedTransactionalProducer:
         self._client = client
         self._host = client.host
         self._name, self._group = name, group
-        self._coordinator = CoordinatorClient(client, TRANSACTION, name)
-        self._groups = CoordinatorClient(client, GROUP, group)
+        self._coordinator = Coordinator(client, TRANSACTION, name)
+        self._groups = Coordinator(client, GROUP, group)
         self._identity = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
 
@@ -55,15 +55,17 @@ class SimulatedTransactionalProducer:
         if self._added:
             with contextlib.suppress(KafkaError):
                 await self.end(commit=False)
-        schema = messages.schema(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, "request")
-        entity = schema.InitProducerIdRequest(
-            transactional_id=self._name, transaction_timeout=messages.milliseconds(self._timeout_ms)
+        request = client_request(
+            ApiKey.INIT_PRODUCER_ID,
+            INIT_VERSION,
+            transactional_id=self._name,
+            transaction_timeout=self._timeout_ms,
         )
         while True:
             try:
-                self._take(await self._coordinator.ask(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, entity))
+                self._take(await self._coordinator.ask(request))
             except KafkaError:
-                await self._host.tasks.sleep(pause_ms(self._host))
+                await self._client.pause()
             else:
                 return
 
@@ -78,7 +80,6 @@ class SimulatedTransactionalProducer:
         if self._adds:
             await self._add_partition(tp)
         version = PRODUCE_VERSION_1 if self._adds else PRODUCE_VERSION
-        schema = messages.schema(ApiKey.PRODUCE, version, "request")
         sequence = self._sequences.get(tp, 0)
         data = build_batch(
             list(records),
@@ -88,20 +89,12 @@ class SimulatedTransactionalProducer:
             base_sequence=sequence,
             is_transactional=True,
         )
-        row = schema.PartitionProduceData(index=tp.partition, records=data)
-        entity = schema.ProduceRequest(
-            transactional_id=self._name,
-            acks=-1,
-            timeout=messages.milliseconds(PRODUCE_TIMEOUT_MS),
-            topic_data=(schema.TopicProduceData(name=tp.topic, partition_data=(row,)),),
-        )
+        request = produce_request(tp, data, version, acks=-1, transactional_id=self._name)
         while True:
             leader = await self._client.leader(tp)
             try:
-                response = await self._client.ask(
-                    leader.address, ApiKey.PRODUCE, version, entity, DELIVERY_MS if self._adds else REQUEST_MS
-                )
-            except (OSError, TimeoutError, WireError):
+                response = await self._client.ask(leader.address, request, DELIVERY_MS if self._adds else REQUEST_MS)
+            except (OSError, WireError):
                 if self._adds:
                     raise KafkaError(ErrorCode.request_timed_out) from None
                 error = None
@@ -112,7 +105,7 @@ class SimulatedTransactionalProducer:
                 return
             if error is not None and error not in RETRIABLE_IN_PRODUCE:
                 raise KafkaError(error)
-            await self._host.tasks.sleep(pause_ms(self._host))
+            await self._client.pause()
             await self._client.refresh(tp.topic)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, int], membership: Membership) -> None:
@@ -120,36 +113,31 @@ class SimulatedTransactionalProducer:
         if self._adds:
             await self._add_group()
         version = COMMIT_VERSION_1 if self._adds else COMMIT_VERSION
-        schema = messages.schema(ApiKey.TXN_OFFSET_COMMIT, version, "request")
-        rows = tuple(
-            schema.TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition, committed_offset=offset, committed_metadata=""
-            )
+        rows = [
+            {"partition_index": tp.partition, "committed_offset": offset, "committed_metadata": ""}
             for tp, offset in offsets.items()
-        )
+        ]
         (topic,) = {tp.topic for tp in offsets}
-        entity = schema.TxnOffsetCommitRequest(
-            transactional_id=self._name,
+        request = self._request(
+            ApiKey.TXN_OFFSET_COMMIT,
+            version,
             group_id=self._group,
-            producer_id=self._identity[0],
-            producer_epoch=self._identity[1],
             generation_id=membership.generation,
             member_id=membership.member_id,
-            topics=(schema.TxnOffsetCommitRequestTopic(name=topic, partitions=rows),),
+            topics=[{"name": topic, "partitions": rows}],
         )
-        await self._groups.ask(ApiKey.TXN_OFFSET_COMMIT, version, entity, error_of=_offset_commit_error)
+        await self._groups.ask(request, error_of=_offset_commit_error)
+
+    def _request(self, api_key: ApiKey, version: int, **fields: Any) -> ClientRequest:
+        producer_id, epoch = self._identity
+        return client_request(
+            api_key, version, transactional_id=self._name, producer_id=producer_id, producer_epoch=epoch, **fields
+        )
 
     async def end(self, *, commit: bool) -> None:
         """End the open transaction."""
         version = END_VERSION_1 if self._adds else END_VERSION
-        schema = messages.schema(ApiKey.END_TXN, version, "request")
-        entity = schema.EndTxnRequest(
-            transactional_id=self._name,
-            producer_id=self._identity[0],
-            producer_epoch=self._identity[1],
-            committed=commit,
-        )
-        response = await self._coordinator.ask(ApiKey.END_TXN, version, entity)
+        response = await self._coordinator.ask(self._request(ApiKey.END_TXN, version, committed=commit))
         if self._adds:
             self._added.clear()
         else:
@@ -158,28 +146,19 @@ class SimulatedTransactionalProducer:
     async def _add_partition(self, tp: TopicPartition) -> None:
         if tp in self._added:
             return
-        schema = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, "request")
-        topic = schema.AddPartitionsToTxnTopic(name=tp.topic, partitions=(tp.partition,))
-        entity = schema.AddPartitionsToTxnRequest(
+        request = client_request(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ADD_PARTITIONS_VERSION,
             v3_and_below_transactional_id=self._name,
             v3_and_below_producer_id=self._identity[0],
             v3_and_below_producer_epoch=self._identity[1],
-            v3_and_below_topics=(topic,),
+            v3_and_below_topics=[{"name": tp.topic, "partitions": [tp.partition]}],
         )
-        await self._coordinator.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, entity, error_of=_add_partitions_error
-        )
+        await self._coordinator.ask(request, error_of=_add_partitions_error)
         self._added.add(tp)
 
     async def _add_group(self) -> None:
-        schema = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, "request")
-        entity = schema.AddOffsetsToTxnRequest(
-            transactional_id=self._name,
-            producer_id=self._identity[0],
-            producer_epoch=self._identity[1],
-            group_id=self._group,
-        )
-        await self._coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, entity)
+        await self._coordinator.ask(self._request(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, group_id=self._group))
         self._added.add(self._group)
 
 

@@ -20,7 +20,7 @@ from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
 from .group_member import CommittedOffsets, GroupMember, Membership
 from .transactional_producer import SimulatedTransactionalProducer
-from .wire import WireClient, pause_ms
+from .wire import WireClient
 
 GROUP = "billing"
 WAIT_MS = 50
@@ -129,7 +129,7 @@ class SimulatedJob:
         positions = await self._committed(membership)
         while not membership.over:
             if not positions:
-                await self._host.tasks.sleep(pause_ms(self._host))
+                await self._client.pause()
             for tp in sorted(positions):
                 if not membership.over:
                     await self._transact(tp, positions, membership)
@@ -173,7 +173,7 @@ class SimulatedJob:
         row = await fetch_committed(self._client, tp, position, WAIT_MS)
         if row is None or row.error:
             await self._client.refresh(tp.topic)
-            await self._host.tasks.sleep(pause_ms(self._host))
+            await self._client.pause()
             if row is not None and row.error == ErrorCode.offset_out_of_range.value:
                 raise KafkaError(ErrorCode.offset_out_of_range)
             return [], None

@@ -21,9 +21,9 @@ from harrow.cluster.transactions.states import TransactionState
 from harrow.faults.runs import SINK
 
 from ..checks.log_changes import LogChanges
+from ..requests.coordinator import NO_NODE
 from ..run_settings import RunSettings
 from .checks import ReplicaLog, current_leader
-from .coordinator_client import NO_NODE
 from .hanging_transactions import HangingTransactions
 from .operator import SimulatedOperator
 from .output_checks import Findings, OutputFacts, judge_output

@@ -1,4 +1,4 @@
-"""A small Kafka client on a simulated machine: requests to brokers, and the leaders from Metadata.
+"""A small Kafka client on a simulated machine: requests to brokers, waits, and the leaders from Metadata.
 
 Owns: a link to each broker, opened when needed; leaders by partition. It speaks the real protocol through the seam's
 network, as librdkafka does through sockets, and shares only codecs and bytes with the brokers.
@@ -9,26 +9,28 @@ What may fail: OSError and TimeoutError of a request; WireError of a malformed r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harrow.cluster.errors import WireError
+from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.host.seam import Buffer, Host, Link, Peer, Promise
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.network.peers import InFlightRequest, PeerConnection
 from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
+from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
+from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.headers import encode_request_header
 
-METADATA, METADATA_VERSION = 3, 12
+METADATA_VERSION, CREATE_VERSION, FETCH_VERSION = 12, 5, 12
 CONNECT_MS = 600
 METADATA_MS = 600
+CREATE_MS = 5_000
+FETCH_MS = 1_200
+MOST_BYTES = 1 << 20
 
 Address = tuple[str, int]
-
-
-def pause_ms(host: Host) -> float:
-    """How long a client waits before it tries again: around half of Kafka's `retry.backoff.ms`."""
-    return 30 + 60 * host.random.random()
 
 
 class KnownLeader(NamedTuple):
@@ -81,22 +83,65 @@ class WireClient:
         self._connections[address] = made[0]
         return made[0]
 
-    async def ask(
-        self, address: Address, api_key: int, version: int, entity: Any, timeout_ms: float = METADATA_MS
-    ) -> Any:
-        """Send one request, a kio entity, and decode its response."""
-        body = messages.encode_request(api_key, version, entity)
-        view = await self.request(address, api_key, version, body, timeout_ms)
-        return messages.decode_response(api_key, version, view)
+    async def ask(self, address: Address, request: ClientRequest, timeout_ms: float | None = None) -> Any:
+        """Send one request and decode its response."""
+        key, version, _ = request
+        view = await self.request(
+            address, key, version, request.body(), METADATA_MS if timeout_ms is None else timeout_ms
+        )
+        return messages.decode_response(key, version, view)
 
-    async def ask_any_broker(self, api_key: int, version: int, entity: Any) -> Any:
+    async def ask_any_broker(self, request: ClientRequest) -> Any:
         """Send the request to brokers in random order, until a broker responds."""
         while True:
             address = self.host.random.choice(self.bootstrap)
             try:
-                return await self.ask(address, api_key, version, entity)
-            except (OSError, TimeoutError, WireError):
-                await self.host.tasks.sleep(pause_ms(self.host))
+                return await self.ask(address, request)
+            except (OSError, WireError):
+                await self.pause()
+
+    async def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
+        """Send CreateTopics until the topic exists."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication,
+            "configs": [{"name": key, "value": value} for key, value in sorted(config.items())],
+        }
+        request = client_request(ApiKey.CREATE_TOPICS, CREATE_VERSION, topics=[topic], timeout=CREATE_MS)
+        while True:
+            response = await self.ask_any_broker(request)
+            if response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
+                return
+            await self.sleep(20)
+
+    async def fetch(
+        self, tp: TopicPartition, leader: KnownLeader, offset: int, wait_ms: int, *, isolation: int, epoch: int
+    ) -> FetchedPartition | None:
+        """Fetch from one partition; None without a response, whose error code the caller checks."""
+        part = FetchPartition(tp.topic, tp.partition, epoch, offset, -1, -1, MOST_BYTES)
+        fetch = FetchRequest(-1, -1, wait_ms, 1, MOST_BYTES, isolation, 0, -1, [part], [], "")
+        body = encode_fetch_request(FETCH_VERSION, fetch)
+        try:
+            view = await self.request(leader.address, ApiKey.FETCH, FETCH_VERSION, body, FETCH_MS)
+            response = decode_fetch_response(FETCH_VERSION, bytes(view))
+        except (OSError, WireError):
+            return None
+        return response.partitions[0] if response.partitions else None
+
+    # --------------------------------------------------------------- time
+
+    def now_ms(self) -> float:
+        """The machine's monotonic clock."""
+        return self.host.clock.monotonic_ms()
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Wait so long."""
+        await self.host.tasks.sleep(delay_ms)
+
+    async def pause(self) -> None:
+        """Wait before something is tried again: around half of Kafka's `retry.backoff.ms`."""
+        await self.host.tasks.sleep(30 + 60 * self.host.random.random())
 
     # --------------------------------------------------------------- metadata
 
@@ -108,14 +153,11 @@ class WireClient:
             await mine
             return
         self._refreshing = []
-        schema = messages.schema(METADATA, METADATA_VERSION, "request")
-        entity = schema.MetadataRequest(
-            topics=(schema.MetadataRequestTopic(topic_id=None, name=topic),),
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
+        request = client_request(
+            ApiKey.METADATA, METADATA_VERSION, topics=[{"name": topic}], allow_auto_topic_creation=False
         )
         try:
-            self._learn(await self.ask_any_broker(METADATA, METADATA_VERSION, entity))
+            self._learn(await self.ask_any_broker(request))
         finally:
             shared, self._refreshing = self._refreshing, None
             for promise in shared:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import Host
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.cluster.wire import messages
 
 from ..histories.memory import MemoryHistory
 from ..run_settings import RunSettings
@@ -20,8 +18,6 @@ from .checks import FoundAnomaly
 from .consumer import SimulatedConsumer
 from .producer import SimulatedProducer
 from .wire import WireClient
-
-CREATE_TOPICS, CREATE_VERSION = 19, 5
 
 
 class SimulatedWorkload:
@@ -119,23 +115,8 @@ class SimulatedWorkload:
         return self._settings.topic_config
 
     async def _create(self, name: str, config: Mapping[str, object]) -> None:
-        schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
-        settings = self._settings
-        topic = schema.CreatableTopic(
-            name=name,
-            num_partitions=settings.partitions,
-            replication_factor=settings.replication_factor,
-            assignments=(),
-            configs=tuple(
-                schema.CreatableTopicConfig(name=name, value=_text(value)) for name, value in sorted(config.items())
-            ),
-        )
-        entity = schema.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False)
-        while True:
-            response = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
-            if response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
-                return
-            await self._host.tasks.sleep(20)
+        settings, texts = self._settings, {key: _text(value) for key, value in config.items()}
+        await self._client.create_topic(name, settings.partitions, settings.replication_factor, texts)
 
     def begin(self) -> None:
         """Offer the first batch; the others follow at random moments, a little longer than the faults last."""

@@ -13,17 +13,19 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harrow.cluster.errors import ClusterError, ErrorCode
+from harrow.cluster.errors import ClusterError
 from harrow.cluster.ids import TopicPartition, by_topic
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
-from ..fault_clients.coordinator import GROUP, Coordinator, refused
+from ..fault_clients.background import CLIENT_ID
 from ..fault_clients.group_view import describe_group
 from ..histories.live_taps import GroupSeen
 from ..histories.request_rows import RequestCount, count_requests
+from ..requests.blocking import BlockingTransport, completed
+from ..requests.coordinator import GROUP, Coordinator, own_error
 from ..requests.final_groups import list_groups
 from .seen import OffsetsSeen, newest_leaders
 
@@ -64,7 +66,7 @@ class FromResponses:
 
     def group(self, name: str) -> GroupSeen | None:
         """One group as its coordinator describes it."""
-        found = describe_group(self._coordinator(name), for_s=PATIENCE_S)
+        found = completed(describe_group(self._coordinator(name)))
         if found is None:
             return None
         owners = {
@@ -76,36 +78,25 @@ class FromResponses:
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that OffsetFetch returns."""
-        s = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
-        topics = tuple(
-            s.OffsetFetchRequestTopics(name=name, partition_indexes=tuple(where.partition for where in found))
+        topics = [
+            {"name": name, "partition_indexes": [where.partition for where in found]}
             for name, found in by_topic(partitions).items()
+        ]
+        request = client_request(
+            ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, groups=[{"group_id": group, "topics": topics}]
         )
-        coordinator = self._coordinator(group)
-
-        def send() -> Any:
-            return coordinator.ask(
-                ApiKey.OFFSET_FETCH,
-                OFFSET_FETCH_VERSION,
-                "OffsetFetchRequest",
-                require_stable=False,
-                groups=(s.OffsetFetchRequestGroup(group_id=group, topics=topics),),
-            ).groups[0]
-
-        row = coordinator.patiently(send, lambda found: found.error_code, PATIENCE_S)
-        if row.error_code is not ErrorCode.none:
-            raise refused(f"OffsetFetch of group {group!r}", row.error_code)
+        asked = self._coordinator(group).ask(request, error_of=lambda found: own_error(found.groups[0]))
         return {
             TopicPartition(str(topic.name), int(place.partition_index)): int(place.committed_offset)
-            for topic in row.topics
+            for topic in completed(asked).groups[0].topics
             for place in topic.partitions
             if place.committed_offset >= 0
         }
 
     def _coordinator(self, group: str) -> Coordinator:
         if group not in self._coordinators:
-            servers = self._cluster.bootstrap_servers
-            self._coordinators[group] = Coordinator(servers, GROUP, group, self._stopped)
+            transport = BlockingTransport(self._cluster.bootstrap_servers, CLIENT_ID, self._stopped)
+            self._coordinators[group] = Coordinator(transport, GROUP, group, patience_ms=PATIENCE_S * 1000)
         return self._coordinators[group]
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OffsetsSeen]:

@@ -11,11 +11,10 @@ from typing import Any
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.cluster.wire import messages
-from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 from harrow.harness.simulation.hanging_transactions import HANGING_TIMEOUTS, HangingTransactions
-from harrow.harness.simulation.wire import KnownLeader, WireClient, pause_ms
+from harrow.harness.simulation.producer import produce_request
+from harrow.harness.simulation.wire import KnownLeader, WireClient
 
 TP = TopicPartition("sink", 0)
 CONFIG = {"transaction.partition.verification.enable": False, "default.replication.factor": 3}
@@ -24,21 +23,8 @@ WITHOUT_ADDITION = 11
 """A version of Produce that adds no partition to a transaction."""
 
 
-async def create(client: WireClient) -> None:
-    s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-    topic = s.CreatableTopic(name=TP.topic, num_partitions=1, replication_factor=3, assignments=(), configs=())
-    entity = s.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False)
-    done = (ErrorCode.none, ErrorCode.topic_already_exists)
-    while True:
-        response = await client.ask_any_broker(ApiKey.CREATE_TOPICS, 5, entity)
-        if response.topics[0].error_code in done:
-            return
-        await client.host.tasks.sleep(pause_ms(client.host))
-
-
 async def open_transaction(client: WireClient) -> KnownLeader:
     """Append a transactional batch that no coordinator knows; returns the leader."""
-    s = messages.schema(ApiKey.PRODUCE, WITHOUT_ADDITION, "request")
     data = build_batch(
         [(None, b"open", ())],
         timestamp_ms=client.host.clock.wall_ms(),
@@ -47,13 +33,9 @@ async def open_transaction(client: WireClient) -> KnownLeader:
         base_sequence=0,
         is_transactional=True,
     )
-    row = s.PartitionProduceData(index=TP.partition, records=data)
-    topic = s.TopicProduceData(name=TP.topic, partition_data=(row,))
-    entity = s.ProduceRequest(
-        transactional_id="gone", acks=-1, timeout=messages.milliseconds(3_000), topic_data=(topic,)
-    )
+    request = produce_request(TP, data, WITHOUT_ADDITION, acks=-1, transactional_id="gone")
     leader = await client.leader(TP)
-    response = await client.ask(leader.address, ApiKey.PRODUCE, WITHOUT_ADDITION, entity, 3_000)
+    response = await client.ask(leader.address, request, 3_000)
     assert response.responses[0].partition_responses[0].error_code is ErrorCode.none
     return leader
 
@@ -69,7 +51,7 @@ def test_an_operator_that_asks_a_follower_first_aborts_a_hanging_transaction() -
         found: list[KnownLeader] = []
 
         async def prepare() -> None:
-            await create(client)
+            await client.create_topic(TP.topic, 1, 3, {})
             found.append(await open_transaction(client))
 
         client.host.tasks.spawn(prepare(), name="prepare")

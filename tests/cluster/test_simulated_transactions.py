@@ -14,18 +14,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from harrow.cluster.errors import ErrorCode, KafkaError, WireError
+from harrow.cluster.errors import KafkaError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import TRANSACTIONS
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.cluster.wire import messages
-from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.batches import build_batch, decode_records, headers
+from harrow.cluster.wire.batches import decode_records, headers
 from harrow.cluster.wire.records import CONTROL_KEY
-from harrow.harness.simulation.wire import WireClient, pause_ms
+from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
+from harrow.harness.simulation.wire import WireClient
 from long_runs import seeds
 
-Code = ErrorCode
 PLACES = [TopicPartition("sink", number) for number in (0, 1)]
 CONFIG = {
     "transaction.state.log.num.partitions": 3,
@@ -40,16 +38,6 @@ CONFIG = {
     "request.timeout.ms": 3000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
-FATAL = frozenset(
-    {
-        Code.producer_fenced,
-        Code.invalid_producer_epoch,
-        Code.invalid_txn_state,
-        Code.invalid_producer_id_mapping,
-        Code.transaction_abortable,
-        Code.out_of_order_sequence_number,
-    }
-)
 
 
 @dataclass
@@ -58,114 +46,23 @@ class Application:
 
     client: WireClient
     count: int
-    name: str = "payments"
-    producer: tuple[int, int] = (-1, -1)
-    sequences: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     results: dict[str, str] = field(default_factory=dict[str, str])
-    fatal: list[ErrorCode] = field(default_factory=list[ErrorCode])
 
     async def run(self) -> None:
-        await self._create_topic()
-        await self._init()
+        await self.client.create_topic("sink", 2, 3, {})
+        producer = SimulatedTransactionalProducer(self.client, "payments", "", timeout_ms=20_000, version=2)
+        await producer.begin_again()
         for number in range(self.count):
             value, commit = str(number), number % 4 != 3
             self.results[value] = "unknown"
             try:
                 for tp in PLACES:
-                    await self._produce(tp, value)
-                    await self.client.host.tasks.sleep(self.client.host.random.uniform(0, 120))
-                await self._end(commit=commit)
+                    await producer.produce(tp, [(None, value.encode(), ())])
+                    await self.client.sleep(self.client.host.random.uniform(0, 120))
+                await producer.end(commit=commit)
                 self.results[value] = "committed" if commit else "aborted"
-            except KafkaError as error:
-                self.fatal.append(error.code)
-                await self._init()
-
-    async def _create_topic(self) -> None:
-        s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-        topic = s.CreatableTopic(name="sink", num_partitions=2, replication_factor=3, assignments=(), configs=())
-        entity = s.CreateTopicsRequest(topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False)
-        while True:
-            answer = await self.client.ask_any_broker(ApiKey.CREATE_TOPICS, 5, entity)
-            if answer.topics[0].error_code in (Code.none, Code.topic_already_exists):
-                return
-            await self._pause()
-
-    async def _pause(self) -> None:
-        await self.client.host.tasks.sleep(pause_ms(self.client.host))
-
-    async def _coordinator(self) -> tuple[str, int]:
-        s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
-        entity = s.FindCoordinatorRequest(key_type=1, coordinator_keys=(self.name,))
-        while True:
-            answer = await self.client.ask_any_broker(ApiKey.FIND_COORDINATOR, 4, entity)
-            row = answer.coordinators[0]
-            if row.error_code is Code.none:
-                return row.host, row.port
-            await self._pause()
-
-    async def _ask_coordinator(self, api_key: int, version: int, entity: Any) -> Any:
-        """The first answer that is no retriable error; KafkaError for a fatal one."""
-        while True:
-            try:
-                answer = await self.client.ask(await self._coordinator(), api_key, version, entity)
-            except (OSError, WireError):
-                await self._pause()
-                continue
-            if answer.error_code is Code.none:
-                return answer
-            if answer.error_code in FATAL:
-                raise KafkaError(answer.error_code)
-            await self._pause()
-
-    async def _init(self) -> None:
-        s = messages.schema(ApiKey.INIT_PRODUCER_ID, 5, "request")
-        entity = s.InitProducerIdRequest(transactional_id=self.name, transaction_timeout=messages.milliseconds(20_000))
-        answer = await self._ask_coordinator(ApiKey.INIT_PRODUCER_ID, 5, entity)
-        self._take(answer)
-
-    def _take(self, answer: Any) -> None:
-        self.producer = (answer.producer_id, answer.producer_epoch)
-        self.sequences = dict.fromkeys(PLACES, 0)
-
-    async def _produce(self, tp: TopicPartition, value: str) -> None:
-        s = messages.schema(ApiKey.PRODUCE, 12, "request")
-        data = build_batch(
-            [(None, value.encode(), ())],
-            timestamp_ms=self.client.host.clock.wall_ms(),
-            producer_id=self.producer[0],
-            producer_epoch=self.producer[1],
-            base_sequence=self.sequences[tp],
-            is_transactional=True,
-        )
-        row = s.PartitionProduceData(index=tp.partition, records=data)
-        entity = s.ProduceRequest(
-            transactional_id=self.name,
-            acks=-1,
-            timeout=messages.milliseconds(500),
-            topic_data=(s.TopicProduceData(name=tp.topic, partition_data=(row,)),),
-        )
-        while True:
-            leader = await self.client.leader(tp)
-            try:
-                answer = await self.client.ask(leader.address, ApiKey.PRODUCE, 12, entity)
-            except (OSError, WireError):
-                error = None
-            else:
-                error = answer.responses[0].partition_responses[0].error_code
-            if error in (Code.none, Code.duplicate_sequence_number):
-                self.sequences[tp] += 1
-                return
-            if error is not None and error in FATAL:
-                raise KafkaError(error)
-            await self._pause()
-            await self.client.refresh(tp.topic)
-
-    async def _end(self, *, commit: bool) -> None:
-        s = messages.schema(ApiKey.END_TXN, 5, "request")
-        entity = s.EndTxnRequest(
-            transactional_id=self.name, producer_id=self.producer[0], producer_epoch=self.producer[1], committed=commit
-        )
-        self._take(await self._ask_coordinator(ApiKey.END_TXN, 5, entity))
+            except KafkaError:
+                await producer.begin_again()
 
 
 def leader_log(cluster: SimulatedCluster, tp: TopicPartition) -> Any:

@@ -127,7 +127,7 @@ def test_an_id_that_no_producer_has_used_is_an_error_with_one_that_exists(harrow
 
 
 def test_a_group_that_does_not_exist_is_an_error(harrow: Harrow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_view, "AWAIT_MEMBERS_S", 1.0)
+    monkeypatch.setattr(group_view, "AWAIT_MEMBERS_MS", 1_000)
     topic = harrow.topic("orders")
     said = failure_of(harrow, topic, stuck_consumer("no-such-group"))
     assert "the cluster has no consumer group 'no-such-group'" in said

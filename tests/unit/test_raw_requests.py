@@ -11,13 +11,13 @@ import pytest
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import SIZE, client_request
 from harrow.harness.requests import raw as raw_requests
-from harrow.harness.requests.raw import SIZE, StoppedError, ask
-from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from harrow.harness.requests.raw import StoppedError, ask
 
 LATE_S = 60.0
 SOON_S = 20.0
-API = int(ApiKey.API_VERSIONS)
+REQUEST = client_request(ApiKey.API_VERSIONS, 0)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def fill(server: socket.socket) -> list[socket.socket]:
 
 def failure(address: Address, stopped: threading.Event | None, timeout_s: float = LATE_S) -> Exception:
     with pytest.raises(ClusterError) as raised:
-        ask(address, API, 0, ApiVersionsRequest(), stopped=stopped, timeout_s=timeout_s)
+        ask(address, REQUEST, stopped=stopped, timeout_s=timeout_s)
     return raised.value
 
 
@@ -114,7 +114,7 @@ def test_a_response_in_parts_is_read(listener: socket.socket) -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    response = ask(address_of(listener), API, 0, ApiVersionsRequest())
+    response = ask(address_of(listener), REQUEST)
     thread.join()
     (row,) = response.api_keys
     assert (int(response.error_code), row.api_key, row.max_version) == (0, 18, 3)

@@ -20,8 +20,8 @@ from harrow.cluster.broker_folder import TRACE
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from ...requests.raw import ask
 from .kafka_views import log_start_offsets
@@ -33,17 +33,13 @@ CLEANUP_POLICY = "cleanup.policy"
 
 def compacted_topics(address: Address, topics: Iterable[str]) -> frozenset[str]:
     """Return those of the topics whose `cleanup.policy` has `compact`."""
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, "request")
-    resources = tuple(
-        s.DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=(CLEANUP_POLICY,)
-        )
+    resources = [
+        {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": [CLEANUP_POLICY]}
         for name in topics
-    )
+    ]
     if not resources:
         return frozenset()
-    entity = s.DescribeConfigsRequest(resources=resources)
-    response = ask(address, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, entity)
+    response = ask(address, client_request(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, resources=resources))
     return frozenset(
         str(result.resource_name)
         for result in response.results

@@ -14,8 +14,8 @@ from harrow.cluster.errors import ClusterError, ErrorCode
 from harrow.cluster.ids import TopicPartition, by_topic
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView, PartitionView
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from ...requests.raw import ask
 
@@ -85,17 +85,15 @@ def _partition_views(topic: Any) -> dict[int, PartitionView]:
 
 def metadata(address: Address, *, topics: tuple[()] | None) -> Any:
     """Return the Metadata response of one broker; topics None: of all topics."""
-    s = messages.schema(ApiKey.METADATA, METADATA_VERSION, "request")
-    entity = s.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return ask(address, ApiKey.METADATA, METADATA_VERSION, entity, timeout_s=TIMEOUT_S)
+    request = client_request(ApiKey.METADATA, METADATA_VERSION, topics=topics, allow_auto_topic_creation=False)
+    return ask(address, request, timeout_s=TIMEOUT_S)
 
 
 def _quorum_leader(address: Address) -> tuple[int | None, int]:
     """Return the leader of the KRaft quorum and its epoch, as one broker knows them."""
-    s = messages.schema(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, "request")
-    partition = s.PartitionData(partition_index=0)
-    entity = s.DescribeQuorumRequest(topics=(s.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),))
-    response = ask(address, DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, entity, timeout_s=QUORUM_TIMEOUT_S)
+    topics = [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+    request = client_request(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, topics=topics)
+    response = ask(address, request, timeout_s=QUORUM_TIMEOUT_S)
     if response.error_code is not ErrorCode.none:
         raise ClusterError(f"{address} does not describe the quorum: {response.error_code.name}")
     row = response.topics[0].partitions[0]
@@ -149,21 +147,16 @@ def offsets(
 
     `replica`: CONSUMER, or DEBUGGER, which Kafka's brokers also answer for a follower; `timestamp`: LATEST or EARLIEST.
     """
-    s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
-    topics = tuple(
-        s.ListOffsetsTopic(
-            name=name,
-            partitions=tuple(
-                s.ListOffsetsPartition(partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp)
-                for where in found
-            ),
-        )
+    topics = [
+        {"name": name, "partitions": [{"partition_index": where.partition, "timestamp": timestamp} for where in found]}
         for name, found in by_topic(partitions).items()
-    )
+    ]
     if not topics:
         return {}
-    entity = s.ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=topics)
-    response = ask(address, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, timeout_s=TIMEOUT_S)
+    request = client_request(
+        ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, replica_id=replica, isolation_level=isolation, topics=topics
+    )
+    response = ask(address, request, timeout_s=TIMEOUT_S)
     return {
         TopicPartition(str(topic.name), int(row.partition_index)): int(row.offset)
         for topic in response.topics

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import PORT_MOST, Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.faults.errors import CapabilityError
 
 from ...requests.raw import ask
@@ -104,8 +104,7 @@ def _ask(address: Address) -> ExternalBrokers:
 
 
 def _api_versions(address: Address) -> dict[int, tuple[int, int]]:
-    s = messages.schema(ApiKey.API_VERSIONS, 0, "request")
-    response: Any = ask(address, ApiKey.API_VERSIONS, 0, s.ApiVersionsRequest(), timeout_s=TIMEOUT_S)
+    response: Any = ask(address, client_request(ApiKey.API_VERSIONS, 0), timeout_s=TIMEOUT_S)
     return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in response.api_keys}
 
 

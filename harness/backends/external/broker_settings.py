@@ -11,8 +11,8 @@ from typing import Any
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ConfigError, ErrorCode
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.faults.errors import CapabilityError
 
 from ...requests.raw import ask
@@ -29,12 +29,9 @@ SESSION_TIMEOUT_MS = 9_000
 
 def read_settings(node: int, address: Address) -> dict[str, str]:
     """Return the settings of one broker; empty where it does not permit that. ClusterError without a response."""
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, "request")
-    resource = s.DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=str(node), configuration_keys=None
-    )
-    entity = s.DescribeConfigsRequest(resources=(resource,))
-    response: Any = ask(address, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, entity)
+    resource = {"resource_type": BROKER_RESOURCE, "resource_name": str(node), "configuration_keys": None}
+    request = client_request(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, resources=[resource])
+    response: Any = ask(address, request)
     return {
         str(config.name): str(config.value)
         for result in response.results

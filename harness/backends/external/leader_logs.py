@@ -21,9 +21,9 @@ from harrow.cluster.broker_folder import BROKER_PREFIX, DATA, broker_name
 from harrow.cluster.errors import ClusterError, ErrorCode
 from harrow.cluster.ids import TopicPartition, by_topic
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import LOG_OVERHEAD, SPAN
+from harrow.cluster.wire.client_requests import client_request
 
 from ...requests.raw import ask
 from ..apache.kafka_views import CONSUMER, READ_UNCOMMITTED
@@ -84,27 +84,26 @@ def _whole_batches(records: bytes, offset: int) -> tuple[int, int]:
 
 
 def _fetch(address: Address, where: TopicPartition, offset: int) -> bytes:
-    s = messages.schema(ApiKey.FETCH, FETCH_VERSION, "request")
-    partition = s.FetchPartition(
-        partition=where.partition,
-        current_leader_epoch=-1,
-        fetch_offset=offset,
-        log_start_offset=-1,
-        partition_max_bytes=RESPONSE_BYTES,
-    )
-    entity = s.FetchRequest(
+    partition = {
+        "partition": where.partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": RESPONSE_BYTES,
+    }
+    request = client_request(
+        ApiKey.FETCH,
+        FETCH_VERSION,
         replica_id=CONSUMER,
-        max_wait=messages.milliseconds(MAX_WAIT_MS),
+        max_wait=MAX_WAIT_MS,
         min_bytes=1,
         max_bytes=RESPONSE_BYTES,
         isolation_level=READ_UNCOMMITTED,
         session_id=0,
         session_epoch=-1,
-        forgotten_topics_data=(),
-        rack_id="",
-        topics=(s.FetchTopic(topic=where.topic, partitions=(partition,)),),
+        topics=[{"topic": where.topic, "partitions": [partition]}],
     )
-    response = ask(address, ApiKey.FETCH, FETCH_VERSION, entity)
+    response = ask(address, request)
     row = response.responses[0].partitions[0]
     if row.error_code is not ErrorCode.none:
         raise ClusterError(f"{where} at {address}, offset {offset}: {row.error_code.name}")
@@ -116,24 +115,14 @@ def leader_ends(address: Address, epochs: Mapping[TopicPartition, int]) -> dict[
 
     OffsetForLeaderEpoch of the current epoch is the log end offset, also where it is above the high watermark.
     """
-    version = OFFSET_FOR_LEADER_EPOCH_VERSION
-    s = messages.schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, "request")
-    topics = tuple(
-        s.OffsetForLeaderTopic(
-            topic=name,
-            partitions=tuple(
-                s.OffsetForLeaderPartition(
-                    partition=where.partition, current_leader_epoch=-1, leader_epoch=epochs[where]
-                )
-                for where in found
-            ),
-        )
+    topics = [
+        {"topic": name, "partitions": [{"partition": row.partition, "leader_epoch": epochs[row]} for row in found]}
         for name, found in by_topic(epochs).items()
-    )
+    ]
     if not topics:
         return {}
-    entity = s.OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
-    response = ask(address, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, entity)
+    version = OFFSET_FOR_LEADER_EPOCH_VERSION
+    response = ask(address, client_request(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, replica_id=CONSUMER, topics=topics))
     return {
         TopicPartition(str(topic.topic), int(row.partition)): int(row.end_offset)
         for topic in response.topics

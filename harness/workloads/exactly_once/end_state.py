@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.listeners import Address
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from ...requests.raw import ask
 
@@ -55,6 +55,4 @@ def held_back(cluster: RunningCluster) -> list[str]:
 
 def list_transactions(host: str, port: int) -> Any:
     """Send ListTransactions to one broker and return its response."""
-    schema = messages.schema(ApiKey.LIST_TRANSACTIONS, VERSION, "request")
-    entity = schema.ListTransactionsRequest(state_filters=OPEN, producer_id_filters=())
-    return ask(Address(host, port), ApiKey.LIST_TRANSACTIONS, VERSION, entity)
+    return ask(Address(host, port), client_request(ApiKey.LIST_TRANSACTIONS, VERSION, state_filters=OPEN))

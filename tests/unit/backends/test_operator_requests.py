@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire.client_requests import ClientRequest
 from harrow.harness.requests import operator as operator_requests
-from harrow.harness.requests.operator import OperatorRequest, election, reassignment
+from harrow.harness.requests.operator import election, reassignment
 
 
 @pytest.mark.parametrize("request_", [election("t", 0), reassignment([("t", 0, (1, 2))])])
@@ -21,7 +22,7 @@ from harrow.harness.requests.operator import OperatorRequest, election, reassign
     ],
 )
 def test_the_next_broker_is_asked_where_the_first_has_no_controller(
-    monkeypatch: pytest.MonkeyPatch, request_: OperatorRequest, first: ErrorCode, asked: int
+    monkeypatch: pytest.MonkeyPatch, request_: ClientRequest, first: ErrorCode, asked: int
 ) -> None:
     answers = [first, ErrorCode.none]
     seen: list[str] = []
