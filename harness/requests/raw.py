@@ -47,7 +47,7 @@ def ask(
     """Send one request and return the response, as an entity of `cluster.wire.messages`."""
     try:
         with Connection(address, client_id, min(timeout_s, CONNECT_TIMEOUT_S), stopped) as connection:
-            return connection.ask(request, timeout_s)
+            return connection.exchange(request, timeout_s)
     except OSError as error:
         raise NoResponseError(f"{address} did not answer API {request.api_key}: {error}") from error
 
@@ -101,16 +101,16 @@ class Connection:
         """Close the socket."""
         self._socket.close()
 
-    def ask(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> Any:
+    def exchange(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> Any:
         """Send a request and return its response."""
         deadline = time.monotonic() + timeout_s
-        sent = self.send(request, timeout_s)
+        sent = self.send_request(request, timeout_s)
         correlation_id, response = self.receive(deadline - time.monotonic())
         if correlation_id != sent:
             raise WireError(f"response #{correlation_id} to request #{sent}")
         return response
 
-    def send(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> int:
+    def send_request(self, request: ClientRequest, timeout_s: float = TIMEOUT_S) -> int:
         """Send a request without waiting for its response; return its correlation id."""
         self._correlation_id += 1
         self._in_flight[self._correlation_id] = request

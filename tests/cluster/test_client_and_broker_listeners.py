@@ -11,9 +11,9 @@ from brokers_by_hand import PlacedTopic, ReplicaView, place
 from harrow import Cluster
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
-from harrow.cluster.wire import internal, messages
+from harrow.cluster.wire import internal
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
-from harrow.cluster.wire.headers import encode_request_header
+from harrow.cluster.wire.client_requests import SIZE, client_request
 from harrow.cluster.wire.topic_ids import topic_id_of
 from raw_kafka import RawKafka
 
@@ -83,14 +83,10 @@ def orders(running: Cluster, placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
 
 def deletion_in_envelope(topic: str) -> Any:
     """An Envelope with a DeleteTopics of a principal that the sender chose."""
-    s = messages.schema(ApiKey.DELETE_TOPICS, 5, "request")
-    entity = s.root(topic_names=(topic,), timeout=messages.milliseconds(10_000))
-    head = encode_request_header(ApiKey.DELETE_TOPICS, 5, 1, "admin")
-    return messages.schema(ApiKey.ENVELOPE, 0, "request").root(
-        request_data=head + messages.encode_request(ApiKey.DELETE_TOPICS, 5, entity),
-        request_principal=b"Broker:2",
-        client_host_address=b"",
-    )
+    frame = client_request(ApiKey.DELETE_TOPICS, 5, topic_names=[topic], timeout=10_000).frame(1, "admin")
+    return client_request(
+        ApiKey.ENVELOPE, 0, request_data=frame[SIZE.size :], request_principal=b"Broker:2", client_host_address=b""
+    ).entity
 
 
 def sight(placed: PlacedTopic) -> tuple[ReplicaView, ReplicaView, Any, int]:
@@ -131,12 +127,10 @@ def test_an_inter_broker_request_of_a_client_on_the_inter_broker_listener_is_not
 
 
 def test_only_the_inter_broker_listener_advertises_the_inter_broker_apis(cluster: Cluster) -> None:
-    s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
-    entity = s.ApiVersionsRequest(client_software_name="t", client_software_version="1")
-
     def advertised(port: int) -> set[int]:
         with RawKafka(port) as raw:
-            return {row.api_key for row in raw.ask(ApiKey.API_VERSIONS, 3, entity).api_keys}
+            answer = raw.ask(ApiKey.API_VERSIONS, 3, client_software_name="t", client_software_version="1")
+            return {row.api_key for row in answer.api_keys}
 
     of_clients, of_brokers = (advertised(cluster.brokers[1].port), advertised(broker_port(cluster, 1)))
     assert of_brokers - of_clients == INTER_BROKER_APIS
@@ -148,33 +142,24 @@ def follower_fetch(version: int, topic: str, offset: int, epoch: int) -> Any:
 
     Only v15 carries the broker epoch. A leader that knows the epoch refuses a fetch without it.
     """
-    s = messages.schema(ApiKey.FETCH, version, "request")
-    row = s.FetchPartition(
-        partition=0,
-        current_leader_epoch=-1,
-        fetch_offset=offset,
-        last_fetched_epoch=-1,
-        log_start_offset=0,
-        partition_max_bytes=1 << 20,
-    )
-    named = (
-        {"replica_id": NodeId(2)}
-        if version < 15
-        else {"replica_state": s.ReplicaState(replica_id=NodeId(2), replica_epoch=epoch)}
-    )
-    where = {"topic": topic} if version < 13 else {"topic_id": topic}
-    return s.FetchRequest(
-        **named,
-        max_wait=messages.milliseconds(0),
+    row = {
+        "partition": 0,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "last_fetched_epoch": -1,
+        "log_start_offset": 0,
+        "partition_max_bytes": 1 << 20,
+    }
+    return client_request(
+        ApiKey.FETCH,
+        version,
+        replica_id=2,
+        replica_state={"replica_id": 2, "replica_epoch": epoch},
         min_bytes=1,
         max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
         session_epoch=-1,
-        topics=(s.FetchTopic(partitions=(row,), **where),),
-        forgotten_topics_data=(),
-        rack_id="",
-    )
+        topics=[{"topic": topic, "topic_id": topic, "partitions": [row]}],
+    ).entity
 
 
 @pytest.mark.parametrize("version", [4, 12, 15])

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Cluster
-from harrow.cluster.wire import messages
-from harrow.cluster.wire.api_keys import ApiKey
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as Where
 from kafka_python_admin import SOCKETS, admin_of
@@ -48,24 +46,8 @@ def produce(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
 
 def preferred(cluster: Cluster, node: int, topic: str, rack: str, offset: int = 0) -> tuple[int, int, int, int]:
     """`(error, preferred read replica, bytes, high watermark)` of a consumer's fetch."""
-    s = messages.schema(ApiKey.FETCH, 11, "request")
-    row = s.FetchPartition(
-        partition=0, current_leader_epoch=-1, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=1 << 20
-    )
-    entity = s.FetchRequest(
-        replica_id=-1,
-        max_wait=messages.milliseconds(0),
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=(s.FetchTopic(topic=topic, partitions=(row,)),),
-        forgotten_topics_data=(),
-        rack_id=rack,
-    )
     with RawKafka(cluster.brokers[node].port) as raw:
-        found = raw.ask(ApiKey.FETCH, 11, entity).responses[0].partitions[0]
+        found = raw.fetch(topic, 0, offset, version=11, rack=rack)
     size = len(found.records or b"")
     return int(found.error_code), found.preferred_read_replica, size, found.high_watermark
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from harrow.cluster import Cluster
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from long_runs import long_run
 from raw_kafka import RawKafka
@@ -62,11 +61,8 @@ def test_brokers_that_may_open_few_files_refuse_partitions_and_live(few_files: C
     beside = {node: open_links.enter_context(RawKafka(port)) for node, port in ports.items()}
     controller = links[links[1].metadata().controller_id]
     assert controller.create_topic("before", partitions=3, replication=3).error_code == 0
-    schema = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-    many = schema.CreatableTopic(name="many", num_partitions=ASKED, replication_factor=1, assignments=(), configs=())
-    timeout = messages.milliseconds(30_000)
-    entity = schema.CreateTopicsRequest(topics=(many,), timeout=timeout, validate_only=False)
-    asked = controller.send(ApiKey.CREATE_TOPICS, 5, entity)
+    many = {"name": "many", "num_partitions": ASKED, "replication_factor": 1, "assignments": (), "configs": ()}
+    asked = controller.send(ApiKey.CREATE_TOPICS, 5, topics=(many,), timeout=30_000, validate_only=False)
     slowest = 0.0
     while not controller.ready():
         for link in beside.values():

@@ -22,7 +22,6 @@ from harrow.cluster.errors import ClusterError, ConfigError
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.tap.layouts import FLAG_LOST, PRODUCED
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.controls import PeerKind
 from harrow.harness.backends.knobs import HostLinks
@@ -76,12 +75,10 @@ def test_clients_get_the_addresses_of_the_proxy_in_every_response(proxy: Proxy) 
         for version in range(9, 14):
             brokers = client.metadata(version=version).brokers
             assert {row.node_id: (row.host, row.port) for row in brokers} == expected
-        s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
-        found = client.ask(ApiKey.FIND_COORDINATOR, 4, s.root(key_type=0, coordinator_keys=("a", "b")))
+        found = client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("a", "b"))
         for row in found.coordinators:
             assert row.error_code or (row.host, row.port) == expected[row.node_id]
-        s = messages.schema(ApiKey.DESCRIBE_CLUSTER, 0, "request")
-        answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 0, s.root(include_cluster_authorized_operations=False))
+        answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
         assert {row.broker_id: (row.host, row.port) for row in answer.brokers} == expected
 
 
@@ -170,8 +167,7 @@ def test_link_faults_of_hosts_work_on_the_links_of_clients(proxy: Proxy) -> None
         assert held.metadata().brokers
         assert free.metadata().brokers
         links.block(["client held"], "both")
-        s = messages.schema(ApiKey.METADATA, 9, "request")
-        held.send(ApiKey.METADATA, 9, s.root(topics=None))
+        held.send(ApiKey.METADATA, 9, topics=None)
         assert free.metadata().brokers
         until(lambda: links.status().held, "the request is held back")
         assert not held.ready()

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harrow.cluster.broker_folder import LOG, broker_name
@@ -15,6 +14,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.headers import encode_request_header, parse_request_header
 from listening_broker import ListeningBroker, behind_a_proxy, connected, frame, read_frame, response
 from raw_kafka import produce_request
@@ -24,6 +24,7 @@ FLOOD_BYTES = 100 * MIB
 MEMORY_MOST = 48 * MIB
 """More memory than the proxy may take for one connection whose peer does not read: its bounds are 4 and 32 MiB."""
 FETCH_VERSION = 12
+CLIENT_ID = "attacker"
 
 
 @pytest.fixture
@@ -33,14 +34,13 @@ def path(tmp_path: Path) -> Iterator[tuple[ListeningBroker, Proxy]]:
         yield both
 
 
-def request(api_key: int, version: int, correlation_id: int, entity: Any = None) -> bytes:
-    head = encode_request_header(api_key, version, correlation_id, "attacker")
-    return frame(head + (b"" if entity is None else messages.encode_request(api_key, version, entity)))
+def header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The frame of a request without a body."""
+    return frame(encode_request_header(api_key, version, correlation_id, CLIENT_ID))
 
 
 def metadata(correlation_id: int) -> bytes:
-    s = messages.schema(ApiKey.METADATA, 9, "request")
-    return request(ApiKey.METADATA, 9, correlation_id, s.root(topics=None))
+    return client_request(ApiKey.METADATA, 9, topics=None).frame(correlation_id, CLIENT_ID)
 
 
 def metadata_answer(correlation_id: int) -> bytes:
@@ -64,8 +64,8 @@ def answer(correlation_id: int, records: bytes = b"") -> bytes:
 
 
 def fetch(correlation_id: int) -> bytes:
-    s = messages.schema(ApiKey.FETCH, FETCH_VERSION, "request")
-    return request(ApiKey.FETCH, FETCH_VERSION, correlation_id, s.root(replica_id=-1, session_epoch=-1))
+    request = client_request(ApiKey.FETCH, FETCH_VERSION, replica_id=-1, session_epoch=-1)
+    return request.frame(correlation_id, CLIENT_ID)
 
 
 def serves(path: tuple[ListeningBroker, Proxy]) -> None:
@@ -99,11 +99,11 @@ def log_of(proxy: Proxy) -> str:
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (frame(b"\x00"), "no request header"),
         (frame(b"\x7f\x00\x00\x00\x00\x00\x00\x01\x00\x00"), "unknown API key"),
-        (request(17, 1, 1), "SASL"),
-        (request(52, 0, 1), "does not pass the proxy"),
-        (request(3, 99, 1), "0 to 13, not 99"),
-        (request(0, 13, 1) + bytes(5), "Produce v13 does not decode"),
-        (request(1, 12, 1), "Fetch v12 does not decode"),
+        (header(17, 1, 1), "SASL"),
+        (header(52, 0, 1), "does not pass the proxy"),
+        (header(3, 99, 1), "0 to 13, not 99"),
+        (header(0, 13, 1) + bytes(5), "Produce v13 does not decode"),
+        (header(1, 12, 1), "Fetch v12 does not decode"),
     ],
     ids=["http", "tls", "negative", "short", "api", "sasl", "controllers", "version", "produce", "fetch"],
 )
@@ -122,7 +122,7 @@ def test_an_unknown_version_of_api_versions_gets_the_known_range_and_is_not_forw
     path: tuple[ListeningBroker, Proxy],
 ) -> None:
     with connected(*path) as (client, broker):
-        client.sendall(request(ApiKey.API_VERSIONS, 77, 5) + metadata(6))
+        client.sendall(header(ApiKey.API_VERSIONS, 77, 5) + metadata(6))
         assert parse_request_header(read_frame(broker)).correlation_id == 6
         found = read_frame(client)
         assert found[:4] == b"\0\0\0\5"
@@ -258,8 +258,8 @@ def test_requests_to_a_broker_that_does_not_read_take_bounded_memory(tmp_path: P
     count = FLOOD_BYTES // MIB
     with behind_a_proxy(tmp_path) as path, connected(*path) as (client, broker):
         before = memory(path[1], "VmHWM")
-        entity = produce_request("t", 0, bytes(MIB), -1, 1000, 9)
-        requests = b"".join(request(ApiKey.PRODUCE, 9, number, entity) for number in range(count))
+        produce = ClientRequest(ApiKey.PRODUCE, 9, produce_request("t", 0, bytes(MIB), -1, 1000, 9))
+        requests = b"".join(produce.frame(number, CLIENT_ID) for number in range(count))
         sent = send_until_it_is_not_read(path, client, requests)
         assert sent < FLOOD_BYTES // 2
         sender = threading.Thread(target=client.sendall, args=(requests[sent:],))

@@ -148,24 +148,19 @@ def test_a_predicate_chooses_requests_by_topic_and_partition(served: Served) -> 
 
 
 def _coordinator(client: RawKafka, group: str) -> bool:
-    s = messages.schema(ApiKey.FIND_COORDINATOR, 2, "request")
-    return not client.ask(ApiKey.FIND_COORDINATOR, 2, s.root(key=group, key_type=0)).error_code
+    return not client.ask(ApiKey.FIND_COORDINATOR, 2, key=group, key_type=0).error_code
 
 
 def _commit(client: RawKafka, group: str, topic: str, offset: int) -> int:
-    s = messages.schema(ApiKey.OFFSET_COMMIT, 8, "request")
-    row = s.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_leader_epoch=-1)
-    entity = s.root(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=(s.OffsetCommitRequestTopic(name=topic, partitions=(row,)),),
+    row = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1}
+    topics = [{"name": topic, "partitions": [row]}]
+    answer = client.ask(
+        ApiKey.OFFSET_COMMIT, 8, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
     )
-    return int(client.ask(ApiKey.OFFSET_COMMIT, 8, entity).topics[0].partitions[0].error_code)
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 def _committed(client: RawKafka, group: str, topic: str) -> int:
-    s = messages.schema(ApiKey.OFFSET_FETCH, 7, "request")
-    asked = s.OffsetFetchRequestTopic(name=topic, partition_indexes=(0,))
-    answer = client.ask(ApiKey.OFFSET_FETCH, 7, s.root(group_id=group, topics=(asked,)))
+    asked = {"name": topic, "partition_indexes": (0,)}
+    answer = client.ask(ApiKey.OFFSET_FETCH, 7, group_id=group, topics=(asked,))
     return int(answer.topics[0].partitions[0].committed_offset)

@@ -65,11 +65,10 @@ def change(admin: Any, kind: str, name: str, **values: object) -> None:
 
 def change_all_brokers(cluster: Cluster, value: str | None) -> None:
     """Changes the cluster-wide default; neither kafka-python nor confluent-kafka can name all brokers."""
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    change = s.AlterableConfig(name="message.max.bytes", config_operation=0 if value else 1, value=value)
-    everyone = s.AlterConfigsResource(resource_type=4, resource_name="", configs=(change,))
+    change = {"name": "message.max.bytes", "config_operation": 0 if value else 1, "value": value}
+    everyone = {"resource_type": 4, "resource_name": "", "configs": (change,)}
     with RawKafka(cluster.brokers[1].port) as raw:
-        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, s.root(resources=(everyone,)))
+        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(everyone,))
     assert [row.error_code for row in answer.responses] == [ErrorCode.none]
 
 
@@ -145,12 +144,10 @@ def test_enabling_unclean_election_elects_the_live_replica(cluster: Cluster, adm
 
 def test_settings_of_a_group_are_known_to_a_broker_that_starts_later(cluster: Cluster) -> None:
     name = "late/readers"
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    row = s.AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="50000")
-    resource = s.AlterConfigsResource(resource_type=32, resource_name=name, configs=(row,))
-    entity = s.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    row = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "50000"}
+    resource = {"resource_type": 32, "resource_name": name, "configs": (row,)}
     with RawKafka(cluster.brokers[1].port) as raw:
-        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity)
+        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
     assert answer.responses[0].error_code is ErrorCode.none
     cluster.brokers[2].kill()
     cluster.brokers[2].start()

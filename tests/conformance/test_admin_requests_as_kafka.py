@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from waiting import until
 
@@ -27,14 +26,10 @@ class Pages:
         self.raw = kafka.raw(1)
         self.first, self.second = sorted(kafka.topic(name, 1, 2) for name in ("pages-a", "pages-b"))
         controller = kafka.raw(self.raw.metadata().controller_id)
-        s = messages.schema(ApiKey.CREATE_PARTITIONS, 3, "request")
         rows = tuple(
-            s.CreatePartitionsTopic(name=name, count=2, assignments=(s.CreatePartitionsAssignment(broker_ids=(2, 3)),))
-            for name in (self.first, self.second)
+            {"name": name, "count": 2, "assignments": ({"broker_ids": (2, 3)},)} for name in (self.first, self.second)
         )
-        timeout = messages.milliseconds(10_000)
-        entity = s.root(topics=rows, timeout=timeout, validate_only=False)
-        created = controller.ask(ApiKey.CREATE_PARTITIONS, 3, entity)
+        created = controller.ask(ApiKey.CREATE_PARTITIONS, 3, topics=rows, timeout=10_000, validate_only=False)
         assert [row.error_code for row in created.results] == [0, 0], created
         for name in (self.first, self.second):
             until(partial(self._has_two, name), "both partitions are known")
@@ -45,12 +40,14 @@ class Pages:
     def ask(
         self, *names: str, limit: int = 2_000, cursor: tuple[str, int] | None = None
     ) -> tuple[list[Row], tuple[str, int] | None]:
-        s = messages.schema(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "request")
-        at = None if cursor is None else s.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-        entity = s.root(
-            topics=tuple(s.TopicRequest(name=name) for name in names), response_partition_limit=limit, cursor=at
+        at = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
+        answer = self.raw.ask(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=tuple({"name": name} for name in names),
+            response_partition_limit=limit,
+            cursor=at,
         )
-        answer = self.raw.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, entity)
         rows = [
             (topic.name, topic.error_code.name, [row.partition_index for row in topic.partitions])
             for topic in answer.topics
@@ -97,8 +94,7 @@ def test_unknown_topics_and_cursors_get_the_errors_of_kafka(kafka: Any) -> None:
 
 
 def listed(kafka: Any, version: int, *kinds: int) -> tuple[str, set[tuple[int, str]]]:
-    s = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, version, "request")
-    answer = kafka.raw(1).ask(ApiKey.LIST_CONFIG_RESOURCES, version, s.root(resource_types=kinds))
+    answer = kafka.raw(1).ask(ApiKey.LIST_CONFIG_RESOURCES, version, resource_types=kinds)
     rows = {(getattr(row, "resource_type", 16), getattr(row, "resource_name", "")) for row in answer.config_resources}
     return answer.error_code.name, rows
 
@@ -129,23 +125,21 @@ def test_config_resources_are_listed_by_type_as_in_kafka(kafka: Any) -> None:
 def altered(
     kafka: Any, *entries: tuple[Parts, Sequence[tuple[str, float | None]]], dry: bool = False
 ) -> list[tuple[str, str | None]]:
-    s = messages.schema(ApiKey.ALTER_CLIENT_QUOTAS, 1, "request")
     rows = tuple(
-        s.EntryData(
-            entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in parts),
-            ops=tuple(s.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes),
-        )
+        {
+            "entity": tuple({"entity_type": kind, "entity_name": name} for kind, name in parts),
+            "ops": tuple({"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes),
+        }
         for parts, changes in entries
     )
-    answer = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=rows, validate_only=dry))
+    answer = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=rows, validate_only=dry)
     return [(row.error_code.name, row.error_message) for row in answer.entries]
 
 
 def described(kafka: Any, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1) -> Any:
     """The quotas by entity, or the name of the error."""
-    s = messages.schema(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, "request")
-    rows = tuple(s.ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in components)
-    answer = kafka.raw(2).ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, s.root(components=rows, strict=strict))
+    rows = tuple({"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components)
+    answer = kafka.raw(2).ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, components=rows, strict=strict)
     if answer.error_code:
         assert answer.error_message
         assert answer.entries is None
@@ -253,20 +247,17 @@ def test_quota_filters_that_are_not_valid_are_refused_as_by_kafka(
 
 def data_folder(kafka: Any, node: int) -> str:
     """The only data folder of a broker."""
-    s = messages.schema(ApiKey.DESCRIBE_LOG_DIRS, 4, "request")
-    (row,) = kafka.raw(node).ask(ApiKey.DESCRIBE_LOG_DIRS, 4, s.root(topics=None)).results
+    (row,) = kafka.raw(node).ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None).results
     return str(row.log_dir)
 
 
 def test_data_folders_of_replicas_are_chosen_with_the_errors_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("folders", 1, 2)
     folder, other = data_folder(kafka, 1), data_folder(kafka, 3)
-    s = messages.schema(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, "request")
 
     def altered(node: int, path: str, name: str, *numbers: int) -> list[str]:
-        row = s.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-        entity = s.root(dirs=(s.AlterReplicaLogDir(path=path, topics=(row,)),))
-        (result,) = kafka.raw(node).ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, entity).results
+        dirs = [{"path": path, "topics": [{"name": name, "partitions": numbers}]}]
+        (result,) = kafka.raw(node).ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs).results
         assert result.topic_name == name
         rows = sorted(result.partitions, key=lambda part: part.partition_index)
         return [part.error_code.name for part in rows]

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka_versions import KAFKA_VERSIONS
 
@@ -16,9 +15,7 @@ Ranges = dict[int, tuple[int, int]]
 
 
 def listed(kafka: Any) -> Ranges:
-    s = messages.schema(ApiKey.API_VERSIONS, 4, "request")
-    entity = s.root(client_software_name="t", client_software_version="1")
-    answer = kafka.raw().ask(ApiKey.API_VERSIONS, 4, entity)
+    answer = kafka.raw().ask(ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1")
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import Codec, headers
 from harrow.cluster.wire.compression import compress
@@ -41,13 +40,16 @@ def refused(kafka: Any, topic: str, data: bytes) -> ErrorCode:
 @pytest.mark.parametrize("version", [3, 5])
 def test_two_producers_that_name_the_same_id_get_two_ids_and_store_two_records(kafka: Any, version: int) -> None:
     topic, raw = kafka.topic("two-producers", 1), kafka.raw(1)
-    s = messages.schema(ApiKey.INIT_PRODUCER_ID, version, "request")
-    entity = s.InitProducerIdRequest(
-        transactional_id=None, transaction_timeout=messages.milliseconds(60_000), producer_id=0, producer_epoch=0
-    )
 
     def initialised() -> Any:
-        row = raw.ask(ApiKey.INIT_PRODUCER_ID, version, entity)
+        row = raw.ask(
+            ApiKey.INIT_PRODUCER_ID,
+            version,
+            transactional_id=None,
+            transaction_timeout=60_000,
+            producer_id=0,
+            producer_epoch=0,
+        )
         return None if row.error_code is Code.coordinator_load_in_progress else row
 
     producers = [until(initialised, "a producer id") for _ in range(2)]

@@ -19,14 +19,10 @@ from raw_transactions import RETRIABLE, RawProducer, coordinator_of
 from waiting import until
 
 Code = ErrorCode
-WAIT = messages.milliseconds(20_000)
+WAIT_MS = 20_000
 LEAST = -(2**31)
 Named = Sequence[tuple[str, Sequence[int]]]
 Rows = list[tuple[str, list[tuple[int, int]]]]
-
-
-def schema(api: ApiKey, version: int) -> Any:
-    return messages.schema(api, version, "request")
 
 
 def rows_of(topics: Iterable[Any], partitions: str, index: str, code: str) -> Rows:
@@ -39,20 +35,11 @@ def rows_of(topics: Iterable[Any], partitions: str, index: str, code: str) -> Ro
 
 def list_offsets(raw: RawKafka, version: int, *topics: tuple[str, Any], replica: int = -1) -> Any:
     """ListOffsets; a topic's rows are (index, timestamp)."""
-    s = schema(ApiKey.LIST_OFFSETS, version)
-    rows = tuple(
-        s.ListOffsetsTopic(
-            name=name,
-            partitions=tuple(
-                s.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
-                for index, timestamp in asked
-            ),
-        )
+    rows = [
+        {"name": name, "partitions": [{"partition_index": index, "timestamp": timestamp} for index, timestamp in asked]}
         for name, asked in topics
-    )
-    timeout = {"timeout": WAIT} if version >= 10 else {}
-    entity = s.ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=rows, **timeout)
-    return raw.ask(ApiKey.LIST_OFFSETS, version, entity).topics
+    ]
+    return raw.ask(ApiKey.LIST_OFFSETS, version, replica_id=replica, topics=rows, timeout=WAIT_MS).topics
 
 
 def test_only_minus_one_states_no_leader_epoch_except_in_a_fetch(kafka: Any) -> None:
@@ -102,27 +89,26 @@ def test_a_fetch_reads_a_partition_once_as_it_is_named_last(kafka: Any) -> None:
 
 def add(client: RawProducer, version: int, named: Named, *, verify: bool = False) -> Rows:
     """AddPartitionsToTxn in any version."""
-    s = schema(ApiKey.ADD_PARTITIONS_TO_TXN, version)
-    topics = tuple(s.AddPartitionsToTxnTopic(name=name, partitions=tuple(rows)) for name, rows in named)
+    topics = [{"name": name, "partitions": rows} for name, rows in named]
     if version < 4:
-        entity = s.AddPartitionsToTxnRequest(
+        answer = client.coordinator.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            version,
             v3_and_below_transactional_id=client.name,
             v3_and_below_producer_id=client.producer_id,
             v3_and_below_producer_epoch=client.epoch,
             v3_and_below_topics=topics,
         )
-        answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
         found = answer.results_by_topic_v3_and_below
     else:
-        transaction = s.AddPartitionsToTxnTransaction(
-            transactional_id=client.name,
-            producer_id=client.producer_id,
-            producer_epoch=client.epoch,
-            verify_only=verify,
-            topics=topics,
-        )
-        entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
-        answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
+        transaction = {
+            "transactional_id": client.name,
+            "producer_id": client.producer_id,
+            "producer_epoch": client.epoch,
+            "verify_only": verify,
+            "topics": topics,
+        }
+        answer = client.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=[transaction])
         found = answer.results_by_transaction[0].topic_results
     return rows_of(found, "results_by_partition", "partition_index", "partition_error_code")
 
@@ -167,22 +153,19 @@ def test_added_partitions_have_the_rows_of_the_request_and_refused_ones_a_row_ea
 
 def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
     topic, raw = kafka.topic("marked", 1, 2), kafka.raw(1)
-    s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
 
     def marked(*markers: tuple[int, Named], epochs: Sequence[int] = (0, 0)) -> list[tuple[int, Rows]]:
         rows = tuple(
-            s.WritableTxnMarker(
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                transaction_result=False,
-                coordinator_epoch=0,
-                topics=tuple(
-                    s.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes)) for name, indexes in named
-                ),
-            )
+            {
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "transaction_result": False,
+                "coordinator_epoch": 0,
+                "topics": tuple({"name": name, "partition_indexes": tuple(indexes)} for name, indexes in named),
+            }
             for (producer_id, named), epoch in zip(markers, epochs, strict=False)
         )
-        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=rows))
+        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=rows)
         return [
             (row.producer_id, rows_of(row.topics, "partitions", "partition_index", "error_code"))
             for row in answer.markers
@@ -205,26 +188,22 @@ def test_markers_have_a_row_for_each_producer_and_partition(kafka: Any) -> None:
 
 def test_names_that_no_topic_can_have_and_filters_that_are_named_twice(kafka: Any) -> None:
     raw = kafka.raw(1)
-    s = schema(ApiKey.DESCRIBE_PRODUCERS, 0)
     names = ("", "a b", "x" * 250, "no-such-topic")
-    topics = tuple(s.TopicRequest(name=name, partition_indexes=(0,)) for name in names)
-    answer = raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, s.DescribeProducersRequest(topics=topics))
+    topics = tuple({"name": name, "partition_indexes": (0,)} for name in names)
+    answer = raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
     found = {topic.name: int(topic.partitions[0].error_code) for topic in answer.topics}
     assert found == {"": 17, "a b": 17, "x" * 250: 17, "no-such-topic": 3}
-    s = schema(ApiKey.LIST_TRANSACTIONS, 0)
-    entity = s.ListTransactionsRequest(state_filters=("z", "a", "z"), producer_id_filters=())
-    answer = raw.ask(ApiKey.LIST_TRANSACTIONS, 0, entity)
+    answer = raw.ask(ApiKey.LIST_TRANSACTIONS, 0, state_filters=("z", "a", "z"), producer_id_filters=())
     assert sorted(answer.unknown_state_filters) == ["a", "z"]
 
 
 def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
     topic, raw = kafka.topic("folders", 1, 2), kafka.raw(1)
-    s = schema(ApiKey.ALTER_REPLICA_LOG_DIRS, 2)
 
     def chosen(*named: tuple[str, Sequence[int]]) -> Rows:
-        rows = tuple(s.AlterReplicaLogDirTopic(name=name, partitions=tuple(rows)) for name, rows in named)
-        dirs = tuple(s.AlterReplicaLogDir(path=path, topics=rows) for path in ("/not", "/there"))
-        found = raw.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, s.root(dirs=dirs)).results
+        rows = tuple({"name": name, "partitions": tuple(rows)} for name, rows in named)
+        dirs = tuple({"path": path, "topics": rows} for path in ("/not", "/there"))
+        found = raw.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs).results
         return sorted(
             (row.topic_name, [(part.partition_index, int(part.error_code)) for part in row.partitions]) for row in found
         )
@@ -241,12 +220,10 @@ def test_a_log_dir_is_chosen_once_for_each_partition(kafka: Any) -> None:
 
 def test_each_reassignment_of_a_partition_that_is_named_twice_has_its_own_result(kafka: Any) -> None:
     topic = kafka.topic("moved", 1, 2)
-    s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
 
     def moved(*targets: Sequence[int] | None) -> list[int]:
-        rows = tuple(s.ReassignablePartition(partition_index=0, replicas=nodes) for nodes in targets)
-        entity = s.root(timeout=WAIT, topics=(s.ReassignableTopic(name=topic, partitions=rows),))
-        answer = kafka.raw(1).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, entity)
+        topics = [{"name": topic, "partitions": [{"partition_index": 0, "replicas": nodes} for nodes in targets]}]
+        answer = kafka.raw(1).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, topics=topics, timeout=WAIT_MS)
         return [int(row.error_code) for row in answer.responses[0].partitions]
 
     none, bad = int(Code.no_reassignment_in_progress), int(Code.invalid_replica_assignment)
@@ -257,16 +234,12 @@ def test_each_reassignment_of_a_partition_that_is_named_twice_has_its_own_result
 
 @pytest.mark.parametrize("api", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
 def test_settings_of_an_unknown_topic_are_checked_before_the_topic(kafka: Any, api: ApiKey) -> None:
-    version = 1
-    s = schema(api, version)
     incremental = api is ApiKey.INCREMENTAL_ALTER_CONFIGS
 
     def altered(topic: str, name: str, value: str | None, operation: int = 0) -> int:
         given = {"config_operation": operation} if incremental else {}
-        config = s.AlterableConfig(name=name, value=value, **given)
-        row = s.AlterConfigsResource(resource_type=2, resource_name=topic, configs=(config,))
-        entity = s.root(resources=(row,), validate_only=False)
-        return int(kafka.raw(1).ask(api, version, entity).responses[0].error_code)
+        row = {"resource_type": 2, "resource_name": topic, "configs": [{"name": name, "value": value, **given}]}
+        return int(kafka.raw(1).ask(api, 1, resources=[row]).responses[0].error_code)
 
     assert altered("no-such", "retention.ms", "1") == Code.unknown_topic_or_partition
     assert altered("no-such", "", "1") == Code.invalid_config
@@ -282,12 +255,9 @@ def test_settings_of_an_unknown_topic_are_checked_before_the_topic(kafka: Any, a
 
 
 def test_resources_without_settings_are_described(kafka: Any) -> None:
-    s = schema(ApiKey.DESCRIBE_CONFIGS, 4)
-
     def described(kind: int, name: str) -> tuple[int, list[tuple[str, str, int]]]:
-        row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-        entity = s.DescribeConfigsRequest(resources=(row,), include_synonyms=False, include_documentation=False)
-        (found,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+        row = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        (found,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row]).results
         return int(found.error_code), [(c.name, c.value, c.config_type) for c in found.configs]
 
     defaults = [("interval.ms", "300000", 3), ("match", "", 7), ("metrics", "", 7)]
@@ -299,10 +269,9 @@ def test_resources_without_settings_are_described(kafka: Any) -> None:
 
 
 def test_a_quota_entity_has_the_last_name_of_each_type(kafka: Any) -> None:
-    s = schema(ApiKey.ALTER_CLIENT_QUOTAS, 1)
-    entity = tuple(s.EntityData(entity_type="user", entity_name=name) for name in ("a", "b"))
-    request = s.root(entries=(s.EntryData(entity=entity, ops=()),), validate_only=True)
-    (found,) = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries
+    entity = tuple({"entity_type": "user", "entity_name": name} for name in ("a", "b"))
+    answer = kafka.raw(1).ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity}], validate_only=True)
+    (found,) = answer.entries
     assert [(row.entity_type, row.entity_name) for row in found.entity] == [("user", "b")]
 
 
@@ -362,14 +331,17 @@ def test_rows_that_are_refused_before_a_read_have_an_empty_list_of_aborted_trans
 def test_markers_without_a_producer_are_refused(kafka: Any) -> None:
     """Apache Kafka fails with an exception (-1)."""
     topic, raw = kafka.topic("no-producer", 1, 2), kafka.raw(1)
-    s = schema(ApiKey.WRITE_TXN_MARKERS, 1)
 
     def marked(producer_id: int, epoch: int) -> int:
-        topics = (s.WritableTxnMarkerTopic(name=topic, partition_indexes=(0,)),)
-        marker = s.WritableTxnMarker(
-            producer_id=producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=0, topics=topics
-        )
-        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, s.WriteTxnMarkersRequest(markers=(marker,)))
+        topics = ({"name": topic, "partition_indexes": (0,)},)
+        marker = {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "transaction_result": False,
+            "coordinator_epoch": 0,
+            "topics": topics,
+        }
+        answer = raw.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=(marker,))
         return int(answer.markers[0].topics[0].partitions[0].error_code)
 
     is_harrow = kafka.name == "harrow"
@@ -379,73 +351,62 @@ def test_markers_without_a_producer_are_refused(kafka: Any) -> None:
 
 
 def test_a_member_has_the_group_instance_id_in_its_id_also_an_empty_one(kafka: Any) -> None:
-    s = schema(ApiKey.JOIN_GROUP, 7)
     group = f"instances-{uuid4().hex[:8]}"
     raw = kafka.raw(1)
-    protocol = s.JoinGroupRequestProtocol(name="range", metadata=b"")
-    entity = s.JoinGroupRequest(
-        group_id=group,
-        session_timeout=WAIT,
-        rebalance_timeout=WAIT,
-        member_id="",
-        group_instance_id="",
-        protocol_type="consumer",
-        protocols=(protocol,),
-    )
+    protocol = {"name": "range", "metadata": b""}
     coordinator = kafka.raw(coordinator_of(raw, group, kind=0))
 
     def joined() -> Any:
-        answer = coordinator.ask(ApiKey.JOIN_GROUP, 7, entity)
+        answer = coordinator.ask(
+            ApiKey.JOIN_GROUP,
+            7,
+            group_id=group,
+            session_timeout=WAIT_MS,
+            rebalance_timeout=WAIT_MS,
+            member_id="",
+            group_instance_id="",
+            protocol_type="consumer",
+            protocols=(protocol,),
+        )
         return None if answer.error_code in RETRIABLE else answer
 
     assert until(joined, "the coordinator is ready").member_id.startswith("-")
 
 
 def test_settings_of_a_new_topic_are_returned_as_they_were_given(kafka: Any) -> None:
-    s = schema(ApiKey.CREATE_TOPICS, 7)
     given = {"cleanup.policy": "delete, compact", "retention.ms": "+5"}
-    configs = tuple(s.CreatableTopicConfig(name=name, value=text) for name, text in given.items())
-    row = s.CreatableTopic(name="as-given", num_partitions=1, replication_factor=1, assignments=(), configs=configs)
-    entity = s.root(topics=(row,), timeout=WAIT, validate_only=True)
-    (found,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, entity).topics
+    configs = tuple({"name": name, "value": text} for name, text in given.items())
+    row = {"name": "as-given", "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": configs}
+    (found,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, topics=(row,), timeout=WAIT_MS, validate_only=True).topics
     assert {each.name: each.value for each in found.configs if each.name in given} == given
 
 
 def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None:
     topic = kafka.topic("more", 1, 2)
-    s = schema(ApiKey.CREATE_PARTITIONS, 3)
-    (placed,) = (s.CreatePartitionsAssignment(broker_ids=(2, 3)),)
 
-    def added(count: int, *names: str, wait: Any = WAIT) -> list[int]:
-        rows = tuple(s.CreatePartitionsTopic(name=name, count=count, assignments=(placed,)) for name in names)
-        entity = s.root(topics=rows, timeout=wait, validate_only=True)
-        answer = kafka.raw(1).ask(ApiKey.CREATE_PARTITIONS, 3, entity)
+    def added(count: int, *names: str, wait_ms: int = WAIT_MS) -> list[int]:
+        rows = [{"name": name, "count": count, "assignments": [{"broker_ids": (2, 3)}]} for name in names]
+        answer = kafka.raw(1).ask(ApiKey.CREATE_PARTITIONS, 3, topics=rows, timeout=wait_ms, validate_only=True)
         return [int(row.error_code) for row in answer.results]
 
     assert added(2, topic) == [Code.none]
     assert added(2**31 - 1, topic) == [Code.invalid_replica_assignment]
-    assert added(2, topic, topic, wait=messages.milliseconds(-1)) == [Code.invalid_request]
+    assert added(2, topic, topic, wait_ms=-1) == [Code.invalid_request]
 
 
 def test_requests_without_time_are_served_when_they_are_refused_as_they_are(kafka: Any) -> None:
-    raw, none = kafka.raw(1), messages.milliseconds(-1)
-    topic = kafka.topic("timeless", 1, 2)
-    s = schema(ApiKey.CREATE_TOPICS, 7)
-    row = s.CreatableTopic(name="twice", num_partitions=1, replication_factor=1, assignments=(), configs=())
-    entity = s.root(topics=(row, row), timeout=none, validate_only=False)
-    (found,) = raw.ask(ApiKey.CREATE_TOPICS, 7, entity).topics
+    raw, topic = kafka.raw(1), kafka.topic("timeless", 1, 2)
+    row = {"name": "twice", "num_partitions": 1, "replication_factor": 1}
+    (found,) = raw.ask(ApiKey.CREATE_TOPICS, 7, topics=[row, row], timeout=-1).topics
     assert found.error_code is Code.invalid_request
-    s = schema(ApiKey.DELETE_TOPICS, 6)
-    both = s.DeleteTopicState(name=topic, topic_id=uuid4())
-    rows = (both, both, s.DeleteTopicState(name=None, topic_id=None))
-    answer = raw.ask(ApiKey.DELETE_TOPICS, 6, s.root(topics=rows, timeout=none))
+    both = {"name": topic, "topic_id": uuid4()}
+    rows = (both, both, {"name": None, "topic_id": None})
+    answer = raw.ask(ApiKey.DELETE_TOPICS, 6, topics=rows, timeout=-1)
     assert [found.error_code for found in answer.responses] == [Code.invalid_request] * 3
-    s = schema(ApiKey.ELECT_LEADERS, 2)
-    for wait in (none, WAIT):
-        entity = s.root(election_type=8, topic_partitions=(), timeout=wait)
-        assert raw.ask(ApiKey.ELECT_LEADERS, 2, entity).error_code is Code.none
-    s = schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1)
-    answer = raw.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, s.root(topics=(), timeout=none))
+    for wait_ms in (-1, WAIT_MS):
+        answer = raw.ask(ApiKey.ELECT_LEADERS, 2, election_type=8, topic_partitions=(), timeout=wait_ms)
+        assert answer.error_code is Code.none
+    answer = raw.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, topics=(), timeout=-1)
     assert answer.error_code is Code.none
 
 

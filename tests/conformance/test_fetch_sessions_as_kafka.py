@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import RawKafka, batch
 from waiting import until
@@ -38,31 +37,31 @@ class Fetching:
         """`(error, session id, [(topic, error, bytes)])` of the response."""
         if version is None:
             version = 12 if self.ids is None else 13
-        s = messages.schema(ApiKey.FETCH, version, "request")
         rows: list[Any] = []
         for topic, offset in offsets.items():
-            row = s.FetchPartition(
-                partition=0,
-                current_leader_epoch=-1,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=partition_bytes,
-            )
-            rows.append(s.FetchTopic(partitions=(row,), **self._name(topic)))
-        entity = s.FetchRequest(
+            row = {
+                "partition": 0,
+                "current_leader_epoch": -1,
+                "fetch_offset": offset,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": partition_bytes,
+            }
+            rows.append({"partitions": (row,), **self._name(topic)})
+        answer = self.raw.ask(
+            ApiKey.FETCH,
+            version,
             replica_id=-1,
-            max_wait=messages.milliseconds(0),
+            max_wait=0,
             min_bytes=1,
             max_bytes=max_bytes,
             isolation_level=0,
             session_id=self.session,
             session_epoch=epoch,
             topics=tuple(rows),
-            forgotten_topics_data=tuple(s.ForgottenTopic(partitions=(0,), **self._name(topic)) for topic in forget),
+            forgotten_topics_data=tuple({"partitions": (0,), **self._name(topic)} for topic in forget),
             rack_id="",
         )
-        answer = self.raw.ask(ApiKey.FETCH, version, entity)
         found = [
             (self._topic(topic), row.error_code.name, len(row.records or b""))
             for topic in answer.responses
@@ -99,10 +98,13 @@ def filled(kafka: Any, name: str, batches: int) -> str:
 
 
 def topic_ids(raw: RawKafka, *topics: str) -> dict[str, Any]:
-    s = messages.schema(ApiKey.METADATA, 12, "request")
-    rows = tuple(s.MetadataRequestTopic(name=name, topic_id=None) for name in topics)
-    entity = s.root(topics=rows, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    return {row.name: row.topic_id for row in raw.ask(ApiKey.METADATA, 12, entity).topics}
+    rows = tuple({"name": name, "topic_id": None} for name in topics)
+    return {
+        row.name: row.topic_id
+        for row in raw.ask(
+            ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        ).topics
+    }
 
 
 @pytest.mark.parametrize("by_id", [False, True])
@@ -178,9 +180,7 @@ def test_a_session_survives_the_deletion_and_the_recreation_of_its_topic(kafka: 
     ids = topic_ids(raw, kept, topic)
     consumer = Fetching(raw, ids)
     consumer.begin(**{kept: 1, topic: 1})
-    s = messages.schema(ApiKey.DELETE_TOPICS, 5, "request")
-    entity = s.root(topic_names=(topic,), timeout=messages.milliseconds(10_000))
-    assert controller.ask(ApiKey.DELETE_TOPICS, 5, entity).responses[0].error_code == 0
+    assert controller.ask(ApiKey.DELETE_TOPICS, 5, topic_names=(topic,), timeout=10_000).responses[0].error_code == 0
     gone = {"harrow": "unknown_topic_id", "apache": "unknown_topic_or_partition"}[kafka.name]
     epoch = 0
 

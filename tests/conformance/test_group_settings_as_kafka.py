@@ -19,22 +19,16 @@ Code = ErrorCode
 
 
 def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> ErrorCode:
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    rows = tuple(
-        s.AlterableConfig(name=name, config_operation=operation, value=value) for name, operation, value in given
-    )
-    resource = s.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=rows)
-    entity = s.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    answer = kafka.raw().ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity)
+    rows = tuple({"name": name, "config_operation": operation, "value": value} for name, operation, value in given)
+    resource = {"resource_type": GROUP, "resource_name": group, "configs": rows}
+    answer = kafka.raw().ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
     return ErrorCode(answer.responses[0].error_code)
 
 
 def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
     """The settings of consumers; Kafka also has those of share and streams groups."""
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
-    resource = s.DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=None)
-    entity = s.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
-    answer = kafka.raw().ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results[0]
+    resource = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
+    answer = kafka.raw().ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(resource,), include_synonyms=True).results[0]
     rows = {
         row.name: (
             row.value,
@@ -50,8 +44,7 @@ def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, .
 
 
 def listed(kafka: Any) -> set[str]:
-    s = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, 1, "request")
-    answer = kafka.raw().ask(ApiKey.LIST_CONFIG_RESOURCES, 1, s.root(resource_types=(GROUP,)))
+    answer = kafka.raw().ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=(GROUP,))
     return {row.resource_name for row in answer.config_resources}
 
 
@@ -101,11 +94,10 @@ def test_the_coordinator_uses_a_changed_interval_at_once(kafka: Any) -> None:
         return group.ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             1,
-            "ConsumerGroupHeartbeatRequest",
             group_id=group.name,
             member_id="a-member",
             member_epoch=epoch,
-            rebalance_timeout=messages.milliseconds(30_000 if joins else -1),
+            rebalance_timeout=30_000 if joins else -1,
             subscribed_topic_names=(topic,) if joins else None,
             topic_partitions=() if joins else None,
         )

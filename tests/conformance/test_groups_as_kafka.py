@@ -13,7 +13,6 @@ from uuid import uuid4
 import pytest
 from group_scripts import Script, check_answers
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka.admin import KafkaAdminClient
 from raw_groups import RANGE, SUBSCRIBES_NOTHING, RawGroup
@@ -277,18 +276,16 @@ def offsets_that_are_pending_in_a_transaction(script: Script[RawGroup]) -> None:
     client.init()
 
     def commit(offset: int) -> ErrorCode:
-        s = messages.schema(ApiKey.TXN_OFFSET_COMMIT, 5, "request")
-        row = s.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         answer = group.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             5,
-            "TxnOffsetCommitRequest",
             transactional_id=client.name,
             group_id=group.name,
             producer_id=client.producer_id,
             producer_epoch=client.epoch,
             generation_id=-1,
-            topics=(s.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
+            topics=({"name": topic, "partitions": (row,)},),
         )
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 

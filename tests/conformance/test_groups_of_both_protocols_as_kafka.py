@@ -173,19 +173,17 @@ def transactional_offsets_of_a_consumer_group(script: Groups) -> None:
     group.enter("b")
 
     def commit(member: str, epoch: int, version: int, name: str = group.name) -> Any:
-        s = group.schema(ApiKey.TXN_OFFSET_COMMIT, version)
-        row = s.TxnOffsetCommitRequestPartition(partition_index=0, **ROW)
+        row = {"partition_index": 0, **ROW}
         answer = group.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             version,
-            "TxnOffsetCommitRequest",
             transactional_id=client.name,
             group_id=name,
             producer_id=client.producer_id,
             producer_epoch=client.epoch,
             generation_id=epoch,
             member_id=member,
-            topics=(s.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
+            topics=[{"name": topic, "partitions": [row]}],
         )
         return answer.topics[0].partitions[0].error_code
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka_tools import Tools
 from kafka_versions import KAFKA_VERSIONS
@@ -354,12 +353,12 @@ def test_a_reassignment_with_data_folders_is_executed_and_verified(kafka: Any, t
 
 def begin_move(kafka: Any, topic: str, *replicas: int) -> None:
     """Asks the controller to reassign partition 0."""
-    s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, "request")
-    row = s.ReassignablePartition(partition_index=0, replicas=replicas)
-    entity = s.root(timeout=messages.milliseconds(10_000), topics=(s.ReassignableTopic(name=topic, partitions=(row,)),))
+    row = {"partition_index": 0, "replicas": replicas}
     controller = kafka.raw(1).metadata().controller_id
     node = 1 if kafka.name == "apache" else controller  # brokers of Apache Kafka forward it
-    answer = kafka.raw(node).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, entity)
+    answer = kafka.raw(node).ask(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=10_000, topics=({"name": topic, "partitions": (row,)},)
+    )
     assert answer.responses[0].partitions[0].error_code == 0, answer
 
 

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
 Code = ErrorCode
@@ -23,26 +22,24 @@ def controller(kafka: Any) -> Any:
 
 def created(kafka: Any, *counts: int, dry: bool, factor: int = 1) -> list[ErrorCode]:
     """The error of each of several new topics."""
-    s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
     rows = tuple(
-        s.CreatableTopic(
-            name=f"many-{uuid4().hex}", num_partitions=count, replication_factor=factor, assignments=(), configs=()
-        )
+        {
+            "name": f"many-{uuid4().hex}",
+            "num_partitions": count,
+            "replication_factor": factor,
+            "assignments": (),
+            "configs": (),
+        }
         for count in counts
     )
-    timeout = messages.milliseconds(30_000)
-    entity = s.CreateTopicsRequest(topics=rows, timeout=timeout, validate_only=dry)
-    answer = controller(kafka).ask(ApiKey.CREATE_TOPICS, 5, entity)
+    answer = controller(kafka).ask(ApiKey.CREATE_TOPICS, 5, topics=rows, timeout=30_000, validate_only=dry)
     return [ErrorCode(row.error_code) for row in answer.topics]
 
 
 def grown(kafka: Any, counts: dict[str, int], *, dry: bool) -> list[ErrorCode]:
     """The error of each topic that gets more partitions."""
-    s = messages.schema(ApiKey.CREATE_PARTITIONS, 2, "request")
-    rows = tuple(s.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items())
-    timeout = messages.milliseconds(30_000)
-    entity = s.CreatePartitionsRequest(topics=rows, timeout=timeout, validate_only=dry)
-    answer = controller(kafka).ask(ApiKey.CREATE_PARTITIONS, 2, entity)
+    rows = tuple({"name": name, "count": count, "assignments": None} for name, count in counts.items())
+    answer = controller(kafka).ask(ApiKey.CREATE_PARTITIONS, 2, topics=rows, timeout=30_000, validate_only=dry)
     return [ErrorCode(row.error_code) for row in answer.results]
 
 

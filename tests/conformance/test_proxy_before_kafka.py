@@ -16,7 +16,6 @@ from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, PREPARE_ABOR
 from harrow.cluster.proxy.apis import passing_versions
 from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.tap.layouts import FETCHED, FLAG_FILTERED, PRODUCED
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from proxied_cluster import batch_rows, offset_rows, transaction_rows, where
 from raw_kafka import RawKafka
@@ -40,9 +39,7 @@ def proxy(kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def api_versions(client: RawKafka) -> dict[int, range]:
-    s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
-    body = s.root(client_software_name="raw", client_software_version="1")
-    rows = client.ask(ApiKey.API_VERSIONS, 3, body).api_keys
+    rows = client.ask(ApiKey.API_VERSIONS, 3, client_software_name="raw", client_software_version="1").api_keys
     return {row.api_key: range(row.min_version, row.max_version + 1) for row in rows}
 
 
@@ -59,20 +56,17 @@ def test_responses_have_the_addresses_of_the_proxy_at_every_version(proxy: Proxy
     expected = {node: tuple(address) for node, address in proxy.addresses.items()}
     with RawKafka(proxy.addresses[2].port) as client:
         for version in passing_versions(ApiKey.METADATA):
-            s = messages.schema(ApiKey.METADATA, version, "request")
-            rows = client.ask(ApiKey.METADATA, version, s.root(topics=())).brokers
+            rows = client.ask(ApiKey.METADATA, version, topics=()).brokers
             assert {row.node_id: (row.host, row.port) for row in rows} == expected, version
         for version in passing_versions(ApiKey.DESCRIBE_CLUSTER):
-            s = messages.schema(ApiKey.DESCRIBE_CLUSTER, version, "request")
-            found = client.ask(ApiKey.DESCRIBE_CLUSTER, version, s.root(endpoint_type=1))
+            found = client.ask(ApiKey.DESCRIBE_CLUSTER, version, endpoint_type=1)
             assert {row.broker_id: (row.host, row.port) for row in found.brokers} == expected, version
         for version in passing_versions(ApiKey.FIND_COORDINATOR):
             until(partial(_finds, client, version, expected), f"a coordinator, v{version}")
 
 
 def _finds(client: RawKafka, version: int, expected: dict[int, Any]) -> bool:
-    s = messages.schema(ApiKey.FIND_COORDINATOR, version, "request")
-    found = client.ask(ApiKey.FIND_COORDINATOR, version, s.root(key="g", coordinator_keys=("g",), key_type=0))
+    found = client.ask(ApiKey.FIND_COORDINATOR, version, key="g", coordinator_keys=("g",), key_type=0)
     row = found.coordinators[0] if hasattr(found, "coordinators") else found
     if row.error_code:
         return False

@@ -8,7 +8,6 @@ from typing import Any
 from harrow.cluster.config import BROKER_SETTINGS, BrokerConfig, Change
 from harrow.cluster.metadata.config_entries import broker_entries
 from harrow.cluster.metadata.java_order import BROKER_CAPACITY, hash_order
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import RawKafka
 from waiting import until
@@ -19,10 +18,10 @@ Described = tuple[Any, ...]
 
 
 def described(raw: RawKafka, kind: int, name: str, keys: tuple[str, ...] | None = None) -> Any:
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
-    row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-    entity = s.root(resources=(row,), include_synonyms=True, include_documentation=False)
-    (result,) = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+    row = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (result,) = raw.ask(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=(row,), include_synonyms=True, include_documentation=False
+    ).results
     return result
 
 
@@ -35,13 +34,11 @@ def value(raw: RawKafka, kind: int, name: str, key: str) -> Described | None:
 
 
 def altered(raw: RawKafka, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    rows = tuple(
-        s.AlterableConfig(name=key, config_operation=operation, value=text) for key, operation, text in changes
+    rows = tuple({"name": key, "config_operation": operation, "value": text} for key, operation, text in changes)
+    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
+    return int(
+        raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False).responses[0].error_code
     )
-    resource = s.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
-    entity = s.root(resources=(resource,), validate_only=False)
-    return int(raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity).responses[0].error_code)
 
 
 TOPIC_CHANGES: tuple[tuple[str, int, str | None, int, str | None], ...] = (
@@ -248,21 +245,19 @@ KEYS = ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", 
 
 
 def change_quotas(raw: RawKafka, *, remove: bool) -> None:
-    s = messages.schema(ApiKey.ALTER_CLIENT_QUOTAS, 1, "request")
     entries = tuple(
-        s.EntryData(
-            entity=tuple(s.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
-            ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in reversed(KEYS)),
-        )
+        {
+            "entity": tuple({"entity_type": kind, "entity_name": name} for kind, name in entity),
+            "ops": tuple({"key": key, "value": 5.0, "remove": remove} for key in reversed(KEYS)),
+        }
         for entity in sorted(QUOTAS, key=str)
     )
-    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=entries, validate_only=False))
+    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
     assert {row.error_code for row in result.entries} == {0}
 
 
 def quotas(raw: RawKafka) -> list[tuple[tuple[tuple[str, str | None], ...], list[str]]]:
-    s = messages.schema(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, "request")
-    result = raw.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, s.root(components=(), strict=False))
+    result = raw.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=(), strict=False)
     return [
         (tuple((part.entity_type, part.entity_name) for part in row.entity), [pair.key for pair in row.values])
         for row in result.entries
@@ -283,13 +278,13 @@ def test_quotas_are_listed_in_the_order_of_kafka(kafka: Any) -> None:
 
 def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synonyms(kafka: Any) -> None:
     raw = kafka.raw(1)
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
     rows = tuple(
-        s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
         for kind, name in ((BROKER, "1"), (0, ""))
     )
-    entity = s.root(resources=rows, include_synonyms=True, include_documentation=False)
-    found = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+    found = raw.ask(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=rows, include_synonyms=True, include_documentation=False
+    ).results
     assert sorted((row.resource_type, int(row.error_code)) for row in found) == [(0, 42), (BROKER, 42)]
     assert [row.synonyms for row in described(raw, 16, "any").configs] == [()] * 3
 
@@ -312,17 +307,16 @@ def altered_quotas(
     raw: RawKafka, *keys: str, remove: bool = False, more: tuple[str, ...] = ()
 ) -> list[list[tuple[str, str | None]]]:
     """Set or remove quotas of a user with a client id, and of other users; return the entities as responded."""
-    s = messages.schema(ApiKey.ALTER_CLIENT_QUOTAS, 1, "request")
     pair = (
-        s.EntityData(entity_type="user", entity_name="order"),
-        s.EntityData(entity_type="client-id", entity_name="order"),
+        {"entity_type": "user", "entity_name": "order"},
+        {"entity_type": "client-id", "entity_name": "order"},
     )
-    others = ((s.EntityData(entity_type="user", entity_name=name),) for name in more)
+    others = (({"entity_type": "user", "entity_name": name},) for name in more)
     entries = tuple(
-        s.EntryData(entity=entity, ops=tuple(s.OpData(key=key, value=5.0, remove=remove) for key in keys))
+        {"entity": entity, "ops": tuple({"key": key, "value": 5.0, "remove": remove} for key in keys)}
         for entity in (pair, *others)
     )
-    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, s.root(entries=entries, validate_only=False))
+    result = raw.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
     assert {row.error_code for row in result.entries} == {0}
     return [[(part.entity_type, part.entity_name) for part in row.entity] for row in result.entries]
 

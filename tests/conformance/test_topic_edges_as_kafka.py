@@ -6,33 +6,27 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from waiting import until
 
-WAIT = messages.milliseconds(20_000)
+WAIT_MS = 20_000
 ASSIGNED = -1
 EXISTS, INVALID_NAME, PARTITIONS, FACTOR, ASSIGNMENT, REQUEST = 36, 17, 37, 38, 39, 42
 Placed = Sequence[tuple[int, Sequence[int]]]
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, placed: Placed = (), version: int = 5) -> Any:
-    s = messages.schema(ApiKey.CREATE_TOPICS, version, "request")
-    return s.CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=factor,
-        assignments=tuple(
-            s.CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(nodes)) for index, nodes in placed
-        ),
-    )
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": factor,
+        "assignments": tuple({"partition_index": index, "broker_ids": tuple(nodes)} for index, nodes in placed),
+    }
 
 
 def validated(kafka: Any, *topics: Any, version: int = 5) -> list[tuple[str, int]]:
     """Name and error of each result of a CreateTopics that only validates."""
-    s = messages.schema(ApiKey.CREATE_TOPICS, version, "request")
-    entity = s.root(topics=topics, timeout=WAIT, validate_only=True)
-    answer = kafka.raw(2).ask(ApiKey.CREATE_TOPICS, version, entity)
+    answer = kafka.raw(2).ask(ApiKey.CREATE_TOPICS, version, topics=topics, timeout=WAIT_MS, validate_only=True)
     return [(row.name, int(row.error_code)) for row in answer.topics]
 
 
@@ -94,9 +88,8 @@ def test_results_of_topics_that_are_named_twice_are_the_last(kafka: Any) -> None
 
 
 def test_a_topic_that_is_only_validated_has_an_id(kafka: Any) -> None:
-    s = messages.schema(ApiKey.CREATE_TOPICS, 7, "request")
-    entity = s.root(topics=(topic("validated", version=7),), timeout=WAIT, validate_only=True)
-    (row,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, entity).topics
+    topics = [topic("validated", version=7)]
+    (row,) = kafka.raw(1).ask(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=WAIT_MS, validate_only=True).topics
     assert (row.error_code, row.topic_id is None) == (0, False)
     assert kafka.raw(1).metadata("validated").topics[0].error_code == 3
 
@@ -105,11 +98,10 @@ def test_topics_to_delete_are_named_once_by_name_or_by_id(kafka: Any) -> None:
     name = kafka.topic("kept", 1)
     own = kafka.raw(1).metadata(name, version=12).topics[0].topic_id
     strange = uuid.UUID(int=1 << 90)
-    s = messages.schema(ApiKey.DELETE_TOPICS, 6, "request")
 
     def deleted(*rows: tuple[str | None, Any]) -> list[tuple[str | None, Any, int]]:
-        states = tuple(s.DeleteTopicState(name=text, topic_id=number) for text, number in rows)
-        answer = kafka.raw(3).ask(ApiKey.DELETE_TOPICS, 6, s.root(topics=states, timeout=WAIT))
+        states = tuple({"name": text, "topic_id": number} for text, number in rows)
+        answer = kafka.raw(3).ask(ApiKey.DELETE_TOPICS, 6, topics=states, timeout=WAIT_MS)
         found = [(row.name, row.topic_id, int(row.error_code)) for row in answer.responses]
         return sorted(found, key=str)  # Kafka draws their order
 
@@ -126,25 +118,23 @@ def test_topics_to_delete_are_named_once_by_name_or_by_id(kafka: Any) -> None:
 
 def test_results_of_partitions_mirror_the_request(kafka: Any) -> None:
     name = kafka.topic("mirrored", 1)
-    s = messages.schema(ApiKey.ELECT_LEADERS, 2, "request")
     rows = ((name, (0, 0)), (name, (0, 7)), (name, ()), ("nowhere", (0,)))
-    entity = s.root(
-        election_type=0, timeout=WAIT, topic_partitions=tuple(s.TopicPartitions(topic=t, partitions=p) for t, p in rows)
+    answer = kafka.raw(2).ask(
+        ApiKey.ELECT_LEADERS,
+        2,
+        election_type=0,
+        timeout=WAIT_MS,
+        topic_partitions=tuple({"topic": t, "partitions": p} for t, p in rows),
     )
-    answer = kafka.raw(2).ask(ApiKey.ELECT_LEADERS, 2, entity)
     assert [
         (row.topic, [(item.partition_id, int(item.error_code)) for item in row.partition_result])
         for row in answer.replica_election_results
     ] == [(name, [(0, 84), (0, 84)]), (name, [(0, 84), (7, 3)]), (name, []), ("nowhere", [(0, 3)])]
-    s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, "request")
     topics = tuple(
-        s.ReassignableTopic(
-            name=topic,
-            partitions=tuple(s.ReassignablePartition(partition_index=index, replicas=None) for index in indexes),
-        )
+        {"name": topic, "partitions": tuple({"partition_index": index, "replicas": None} for index in indexes)}
         for topic, indexes in rows
     )
-    answer = kafka.raw(2).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, s.root(topics=topics, timeout=WAIT))
+    answer = kafka.raw(2).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics, timeout=WAIT_MS)
     assert [
         (row.name, [(item.partition_index, int(item.error_code)) for item in row.partitions])
         for row in answer.responses
@@ -152,12 +142,11 @@ def test_results_of_partitions_mirror_the_request(kafka: Any) -> None:
 
 
 def test_operations_are_described_for_topics_that_do_not_exist(kafka: Any) -> None:
-    s = messages.schema(ApiKey.METADATA, 12, "request")
     names, strange = ("nowhere", "a b"), uuid.UUID(int=1 << 90)
     for rows, expected in (([(name, None) for name in names], 3576), ([(None, strange)], -(2**31))):
-        topics = tuple(s.MetadataRequestTopic(name=text, topic_id=number) for text, number in rows)
-        entity = s.root(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
-        answer = kafka.raw(2).ask(ApiKey.METADATA, 12, entity)
+        topics = [{"name": text, "topic_id": number} for text, number in rows]
+        fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
+        answer = kafka.raw(2).ask(ApiKey.METADATA, 12, topics=topics, **fields)
         assert {row.topic_authorized_operations for row in answer.topics} == {expected}
 
 
@@ -165,9 +154,8 @@ def test_records_are_deleted_up_to_the_offset_that_is_named_last(kafka: Any) -> 
     name, raw = kafka.topic("deleted", 1, 2), kafka.raw(1)
     for text in ("a", "b"):
         assert raw.produce(name, 0, [text]).error_code == 0
-    s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
-    rows = tuple(s.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (1, -4))
-    entity = s.root(topics=(s.DeleteRecordsTopic(name=name, partitions=rows),), timeout=WAIT)
-    (found,) = raw.ask(ApiKey.DELETE_RECORDS, 2, entity).topics[0].partitions
+    rows = tuple({"partition_index": 0, "offset": offset} for offset in (1, -4))
+    answer = raw.ask(ApiKey.DELETE_RECORDS, 2, topics=[{"name": name, "partitions": rows}], timeout=WAIT_MS)
+    (found,) = answer.topics[0].partitions
     assert int(found.error_code) == 1, "an offset out of range"
     assert raw.list_offset(name, 0, -2).offset == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from waiting import until
 
@@ -24,10 +23,8 @@ CHANGED = {
 
 def described(kafka: Any, topic: str) -> dict[str, tuple[Any, ...]]:
     """Value, type, source, read-only and number of synonyms of each setting."""
-    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
-    row = s.DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=None)
-    entity = s.root(resources=(row,), include_synonyms=True, include_documentation=False)
-    (result,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results
+    row = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
+    (result,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row], include_synonyms=True).results
     assert result.error_code == 0, result
     return {
         row.name: (row.value, row.config_type, row.config_source, row.read_only, row.is_sensitive)
@@ -36,14 +33,12 @@ def described(kafka: Any, topic: str) -> dict[str, tuple[Any, ...]]:
 
 
 def altered(kafka: Any, topic: str, *changes: tuple[str, int, str | None]) -> str:
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
-    rows = tuple(
-        s.AlterableConfig(name=name, config_operation=operation, value=value) for name, operation, value in changes
-    )
-    resource = s.AlterConfigsResource(resource_type=2, resource_name=topic, configs=rows)
-    entity = s.root(resources=(resource,), validate_only=False)
+    rows = tuple({"name": name, "config_operation": operation, "value": value} for name, operation, value in changes)
+    resource = {"resource_type": 2, "resource_name": topic, "configs": rows}
     controller = kafka.raw(kafka.raw(1).metadata().controller_id)
-    (result,) = controller.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity).responses
+    (result,) = controller.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False
+    ).responses
     return str(result.error_code.name)
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from raw_kafka import batch
+from raw_kafka import batch, fetch_request
 from waiting import until
 
 NODES = (1, 2, 3)
@@ -20,36 +19,30 @@ NO_TIME = (0, -1)
 
 def ask(kafka: Any, node: int, api_key: int, version: int, **fields: Any) -> Any:
     """Sends a request whose `timeout_ms` becomes its field `timeout`; returns the response."""
-    s = messages.schema(api_key, version, "request")
-    timeout = {"timeout": messages.milliseconds(fields.pop("timeout_ms", WAIT_MS))}
-    return kafka.raw(node).ask(api_key, version, s.root(**timeout, **fields))
+    return kafka.raw(node).ask(api_key, version, timeout=fields.pop("timeout_ms", WAIT_MS), **fields)
 
 
 def create(kafka: Any, node: int, name: str, *, timeout_ms: int = WAIT_MS, dry: bool = False) -> int:
-    s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
-    topic = s.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
     answer = ask(kafka, node, ApiKey.CREATE_TOPICS, 5, topics=(topic,), validate_only=dry, timeout_ms=timeout_ms)
     return int(answer.topics[0].error_code)
 
 
 def delete(kafka: Any, node: int, name: str, timeout_ms: int = WAIT_MS) -> int:
-    s = messages.schema(ApiKey.DELETE_TOPICS, 6, "request")
-    row = s.DeleteTopicState(name=name, topic_id=None)
+    row = {"name": name, "topic_id": None}
     answer = ask(kafka, node, ApiKey.DELETE_TOPICS, 6, topics=(row,), timeout_ms=timeout_ms)
     return int(answer.responses[0].error_code)
 
 
 def grow(kafka: Any, node: int, name: str, count: int, timeout_ms: int = WAIT_MS) -> int:
-    s = messages.schema(ApiKey.CREATE_PARTITIONS, 3, "request")
-    row = s.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    row = {"name": name, "count": count, "assignments": None}
     answer = ask(kafka, node, ApiKey.CREATE_PARTITIONS, 3, topics=(row,), validate_only=False, timeout_ms=timeout_ms)
     return int(answer.results[0].error_code)
 
 
 def elect(kafka: Any, node: int, name: str, timeout_ms: int = WAIT_MS) -> tuple[int, int]:
     """The error of the response and that of the partition, after a preferred election."""
-    s = messages.schema(ApiKey.ELECT_LEADERS, 2, "request")
-    row = s.TopicPartitions(topic=name, partitions=(0,))
+    row = {"topic": name, "partitions": (0,)}
     answer = ask(kafka, node, ApiKey.ELECT_LEADERS, 2, election_type=0, topic_partitions=(row,), timeout_ms=timeout_ms)
     partition = answer.replica_election_results[0].partition_result[0]
     return int(answer.error_code), int(partition.error_code)
@@ -57,9 +50,8 @@ def elect(kafka: Any, node: int, name: str, timeout_ms: int = WAIT_MS) -> tuple[
 
 def reassign(kafka: Any, node: int, name: str, replicas: Iterable[int], timeout_ms: int = WAIT_MS) -> tuple[int, int]:
     """The error of the response and that of the partition."""
-    s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, "request")
-    row = s.ReassignablePartition(partition_index=0, replicas=tuple(replicas))
-    topic = s.ReassignableTopic(name=name, partitions=(row,))
+    row = {"partition_index": 0, "replicas": tuple(replicas)}
+    topic = {"name": name, "partitions": (row,)}
     answer = ask(
         kafka,
         node,
@@ -164,9 +156,8 @@ def test_no_broker_creates_the_topic_of_kraft(kafka: Any) -> None:
 
 def described(kafka: Any, version: int, *rows: tuple[str | None, Any]) -> list[tuple[Any, ...]]:
     """Error, name, id and number of partitions of each topic in the response."""
-    s = messages.schema(ApiKey.METADATA, version, "request")
-    topics = tuple(s.MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in rows)
-    answer = ask(kafka, 2, ApiKey.METADATA, version, topics=topics, allow_auto_topic_creation=False)
+    topics = tuple({"name": name, "topic_id": topic_id} for name, topic_id in rows)
+    answer = kafka.raw(2).ask(ApiKey.METADATA, version, topics=topics, allow_auto_topic_creation=False)
     return [(int(row.error_code), row.name, row.topic_id, len(row.partitions)) for row in answer.topics]
 
 
@@ -196,36 +187,14 @@ def test_metadata_goes_by_the_id_whatever_the_name_is(kafka: Any) -> None:
 
 
 def produced(kafka: Any, node: int, version: int, topic: str, topic_id: Any, index: int) -> Any:
-    s = messages.schema(ApiKey.PRODUCE, version, "request")
-    row = s.PartitionProduceData(index=index, records=batch(["x"]))
-    named = s.TopicProduceData(name=topic, topic_id=topic_id, partition_data=(row,))
+    row = {"index": index, "records": batch(["x"])}
+    named = {"name": topic, "topic_id": topic_id, "partition_data": (row,)}
     return ask(kafka, node, ApiKey.PRODUCE, version, transactional_id=None, acks=-1, topic_data=(named,))
 
 
 def fetched(kafka: Any, node: int, version: int, topic: str, topic_id: Any, index: int) -> Any:
-    s = messages.schema(ApiKey.FETCH, version, "request")
-    row = s.FetchPartition(
-        partition=index,
-        current_leader_epoch=-1,
-        fetch_offset=0,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=1000,
-    )
-    return ask(
-        kafka,
-        node,
-        ApiKey.FETCH,
-        version,
-        replica_id=-1,
-        max_wait=messages.milliseconds(0),
-        min_bytes=1,
-        max_bytes=1000,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=(s.FetchTopic(topic=topic, topic_id=topic_id, partitions=(row,)),),
-    )
+    request = fetch_request(topic, index, 0, version, max_bytes=1000, topic_id=topic_id)
+    return kafka.raw(node).ask(ApiKey.FETCH, version, request)
 
 
 def errors(kafka: Any, node: int, topic: str, topic_id: Any, index: int) -> dict[int, set[int]]:
@@ -246,14 +215,10 @@ def errors(kafka: Any, node: int, topic: str, topic_id: Any, index: int) -> dict
     found[ApiKey.OFFSET_FOR_LEADER_EPOCH] = {
         int(raw.epoch_end(topic, index, 0, version=version).error_code) for version in (2, 3, 4)
     }
-    s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
-    rows = (s.DeleteRecordsPartition(partition_index=index, offset=0),)
-    answer = ask(kafka, node, ApiKey.DELETE_RECORDS, 2, topics=(s.DeleteRecordsTopic(name=topic, partitions=rows),))
+    rows = ({"partition_index": index, "offset": 0},)
+    answer = ask(kafka, node, ApiKey.DELETE_RECORDS, 2, topics=({"name": topic, "partitions": rows},))
     found[ApiKey.DELETE_RECORDS] = {int(answer.topics[0].partitions[0].error_code)}
-    s = messages.schema(ApiKey.DESCRIBE_PRODUCERS, 0, "request")
-    answer = ask(
-        kafka, node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=(s.TopicRequest(name=topic, partition_indexes=(index,)),)
-    )
+    answer = kafka.raw(node).ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=({"name": topic, "partition_indexes": (index,)},))
     found[ApiKey.DESCRIBE_PRODUCERS] = {int(answer.topics[0].partitions[0].error_code)}
     return found
 
@@ -262,10 +227,9 @@ def markers(kafka: Any, node: int, topic: str, index: int) -> set[int]:
     """The errors of WriteTxnMarkers, in both versions."""
     found: set[int] = set()
     for version in (1, 2):
-        s = messages.schema(ApiKey.WRITE_TXN_MARKERS, version, "request")
-        rows = (s.WritableTxnMarkerTopic(name=topic, partition_indexes=(index,)),)
-        marker = s.WritableTxnMarker(producer_id=77, producer_epoch=0, topics=rows)
-        answer = ask(kafka, node, ApiKey.WRITE_TXN_MARKERS, version, markers=(marker,))
+        rows = ({"name": topic, "partition_indexes": (index,)},)
+        marker = {"producer_id": 77, "producer_epoch": 0, "topics": rows}
+        answer = kafka.raw(node).ask(ApiKey.WRITE_TXN_MARKERS, version, markers=(marker,))
         found.add(int(answer.markers[0].topics[0].partitions[0].error_code))
     return found
 

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import RawKafka
 from raw_transactions import RawProducer, coordinator_of
@@ -29,9 +28,7 @@ def state_of(row: Any) -> tuple[Any, ...]:
 
 
 def test_finalized_features_announce_transaction_version_2(kafka: Any) -> None:
-    s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
-    entity = s.ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    answer = kafka.raw().ask(ApiKey.API_VERSIONS, 3, entity)
+    answer = kafka.raw().ask(ApiKey.API_VERSIONS, 3, client_software_name="raw", client_software_version="1")
     levels = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
     assert levels["transaction.version"] == (2, 2)
     assert answer.finalized_features_epoch >= 0
@@ -187,8 +184,7 @@ def test_listing_transactions_filters_as_kafka(kafka: Any) -> None:
     client.init()
 
     def listed(version: int = 2, **filters: Any) -> Any:
-        s = messages.schema(ApiKey.LIST_TRANSACTIONS, version, "request")
-        return client.coordinator.ask(ApiKey.LIST_TRANSACTIONS, version, s.ListTransactionsRequest(**filters))
+        return client.coordinator.ask(ApiKey.LIST_TRANSACTIONS, version, **filters)
 
     def names(answer: Any) -> set[str]:
         return {row.transactional_id for row in answer.transaction_states}
@@ -213,27 +209,23 @@ def test_offsets_in_a_transaction_are_unstable_until_its_marker(kafka: Any) -> N
     home = kafka.raw(coordinator_of(kafka.raw(), group, 0))
 
     def commit(offset: int, version: int, generation: int = -1) -> ErrorCode:
-        s = messages.schema(ApiKey.TXN_OFFSET_COMMIT, version, "request")
-        row = s.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        entity = s.TxnOffsetCommitRequest(
+        row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        answer = home.ask(
+            ApiKey.TXN_OFFSET_COMMIT,
+            version,
             transactional_id=client.name,
             group_id=group,
             producer_id=client.producer_id,
             producer_epoch=client.epoch,
             generation_id=generation,
-            topics=(s.TxnOffsetCommitRequestTopic(name=topic, partitions=(row,)),),
+            topics=({"name": topic, "partitions": (row,)},),
         )
-        answer = home.ask(ApiKey.TXN_OFFSET_COMMIT, version, entity)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     def fetched(*, stable: bool) -> tuple[ErrorCode, int]:
-        s = messages.schema(ApiKey.OFFSET_FETCH, 7, "request")
-        entity = s.OffsetFetchRequest(
-            group_id=group,
-            topics=(s.OffsetFetchRequestTopic(name=topic, partition_indexes=(0,)),),
-            require_stable=stable,
-        )
-        row = home.ask(ApiKey.OFFSET_FETCH, 7, entity).topics[0].partitions[0]
+        topics = [{"name": topic, "partition_indexes": [0]}]
+        answer = home.ask(ApiKey.OFFSET_FETCH, 7, group_id=group, topics=topics, require_stable=stable)
+        row = answer.topics[0].partitions[0]
         return row.error_code, row.committed_offset
 
     until(lambda: commit(5, 4) is Code.transaction_abortable, "the partition was not added")
@@ -260,9 +252,8 @@ def test_describing_producers_shows_the_open_transaction(kafka: Any) -> None:
     assert client.produce(leader, topic, "a", "b", version=12).error_code is Code.none
 
     def described(raw: RawKafka) -> Any:
-        s = messages.schema(ApiKey.DESCRIBE_PRODUCERS, 0, "request")
-        entity = s.DescribeProducersRequest(topics=(s.TopicRequest(name=topic, partition_indexes=(0,)),))
-        return raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, entity).topics[0].partitions[0]
+        answer = raw.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": topic, "partition_indexes": [0]}])
+        return answer.topics[0].partitions[0]
 
     (row,) = described(leader).active_producers
     shown = (row.producer_id, row.producer_epoch, row.last_sequence, row.coordinator_epoch)

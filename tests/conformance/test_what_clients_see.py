@@ -12,6 +12,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import headers
+from harrow.cluster.wire.client_requests import client_request
 from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
 from waiting import until
 
@@ -285,9 +286,7 @@ def test_pipelined_requests_get_their_responses_in_order(kafka: Any) -> None:
 
 def test_unsupported_versions_close_the_connection_or_return_an_error(kafka: Any) -> None:
     raw = kafka.raw()
-    s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
-    entity = s.ApiVersionsRequest(client_software_name="t", client_software_version="1")
-    body = messages.encode_request(ApiKey.API_VERSIONS, 3, entity)
+    body = client_request(ApiKey.API_VERSIONS, 3, client_software_name="t", client_software_version="1").body()
     raw.send_body(ApiKey.API_VERSIONS, 99, body, answered_as=0)
     answer = raw.take()[1]
     assert answer.error_code is Code.unsupported_version
@@ -394,10 +393,8 @@ def test_describing_log_dirs_returns_folder_and_size_of_a_replica(kafka: Any, ve
     raw.produce(topic, 0, ["a"])
 
     def described(*asked: tuple[str, tuple[int, ...]]) -> Any:
-        s = messages.schema(ApiKey.DESCRIBE_LOG_DIRS, version, "request")
-        rows = tuple(s.DescribableLogDirTopic(topic=name, partitions=at) for name, at in asked)
-        entity = s.DescribeLogDirsRequest(topics=rows or None)
-        (folder,) = raw.ask(ApiKey.DESCRIBE_LOG_DIRS, version, entity).results
+        rows = tuple({"topic": name, "partitions": at} for name, at in asked)
+        (folder,) = raw.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=rows or None).results
         assert folder.error_code is Code.none
         assert folder.log_dir.startswith("/")
         if version >= 4:

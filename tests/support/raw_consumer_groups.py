@@ -11,9 +11,8 @@ from typing import Any
 
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.consumer.consumer_protocol import decode_assignment, encode_assignment
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from raw_groups import Joined, RawGroup
+from raw_groups import Joined, RawGroup, committed_topic
 from waiting import until
 
 Numbers = Sequence[int]
@@ -102,20 +101,18 @@ class RawConsumerGroup(RawGroup):
         **more: Any,
     ) -> Answer:
         """ConsumerGroupHeartbeat: error, member epoch, assigned partitions (None: not changed)."""
-        s = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, "request")
         rows = None
         if owned is not None:
-            row = s.TopicPartitions(topic_id=self.topic_id, partitions=tuple(owned))
+            row = {"topic_id": self.topic_id, "partitions": tuple(owned)}
             rows = (row,) if owned else ()
         answer = self.ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             version,
-            "ConsumerGroupHeartbeatRequest",
             group_id=self.name,
             member_id=self.id_of(member),
             member_epoch=epoch,
             instance_id=instance,
-            rebalance_timeout=messages.milliseconds(timeout_ms),
+            rebalance_timeout=timeout_ms,
             topic_partitions=rows,
             subscribed_topic_names=None if topics is None else tuple(topics),
             **more,
@@ -131,9 +128,7 @@ class RawConsumerGroup(RawGroup):
 
     def consumers(self) -> tuple[Any, ...]:
         """ConsumerGroupDescribe: error, state, epochs, and of each member name, epoch, protocol, partitions, target."""
-        (row,) = self.ask(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, 1, "ConsumerGroupDescribeRequest", group_ids=(self.name,)
-        ).groups
+        (row,) = self.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=(self.name,)).groups
         members = [
             (
                 self._name_of(m.member_id),
@@ -149,33 +144,11 @@ class RawConsumerGroup(RawGroup):
 
     # ---- offsets -----------------------------------------------------------------------------------
 
-    def schema(self, key: ApiKey, version: int) -> Any:
-        """The classes of a request."""
-        return messages.schema(key, version, "request")
-
     def commit_topics(self, rows: Sequence[tuple[str, int, int, str]], *topics: str) -> list[Any]:
         """OffsetCommit of rows (topic, partition, offset, metadata), and of topics without partitions: the response."""
-        s = self.schema(ApiKey.OFFSET_COMMIT, 8)
-        named = [
-            s.OffsetCommitRequestTopic(
-                name=topic,
-                partitions=(
-                    s.OffsetCommitRequestPartition(
-                        partition_index=partition, committed_offset=offset, committed_metadata=text
-                    ),
-                ),
-            )
-            for topic, partition, offset, text in rows
-        ]
-        named += [s.OffsetCommitRequestTopic(name=topic, partitions=()) for topic in topics]
+        named = [committed_topic(*row) for row in rows] + [{"name": topic} for topic in topics]
         answer = self.ask(
-            ApiKey.OFFSET_COMMIT,
-            8,
-            "OffsetCommitRequest",
-            group_id=self.name,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            topics=tuple(named),
+            ApiKey.OFFSET_COMMIT, 8, group_id=self.name, generation_id_or_member_epoch=-1, member_id="", topics=named
         )
         return [
             (topic.name, [(row.partition_index, ErrorCode(row.error_code)) for row in topic.partitions])
@@ -184,10 +157,11 @@ class RawConsumerGroup(RawGroup):
 
     def fetch_by_id(self, *ids: Any) -> list[Any]:
         """OffsetFetch v10 of partition 0 of each topic: which ids the response has, and the errors."""
-        s = self.schema(ApiKey.OFFSET_FETCH, 10)
-        topics = tuple(s.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,)) for topic_id in ids)
-        group = s.OffsetFetchRequestGroup(group_id=self.name, topics=topics)
-        answer = self.ask(ApiKey.OFFSET_FETCH, 10, "OffsetFetchRequest", groups=(group,), require_stable=False)
+        group = {
+            "group_id": self.name,
+            "topics": [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in ids],
+        }
+        answer = self.ask(ApiKey.OFFSET_FETCH, 10, groups=[group])
         return [
             (topic.topic_id is not None, ErrorCode(topic.partitions[0].error_code)) for topic in answer.groups[0].topics
         ]

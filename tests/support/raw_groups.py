@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import RawKafka
 from raw_transactions import coordinator_of
@@ -45,10 +44,9 @@ class RawGroup:
         waits = {ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator}
         until(lambda: self.describe()[0] not in waits, "the coordinator has loaded the group")
 
-    def ask(self, key: ApiKey, version: int, name: str, **fields: Any) -> Any:
+    def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """The response to one request."""
-        entity = getattr(messages.schema(key, version, "request"), name)(**fields)
-        return self.home.ask(key, version, entity)
+        return self.home.ask(key, version, **fields)
 
     # ---- member ids --------------------------------------------------------------------------------
 
@@ -76,22 +74,17 @@ class RawGroup:
         group: str | None = None,
     ) -> None:
         """Sends a JoinGroup without waiting for its response."""
-        s = messages.schema(ApiKey.JOIN_GROUP, version, "request")
-        more: dict[str, Any] = {}
-        if version >= 1:
-            more["rebalance_timeout"] = messages.milliseconds(rebalance_ms)
-        if version >= 5:
-            more["group_instance_id"] = instance
-        rows = tuple(s.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols)
-        entity = s.JoinGroupRequest(
+        link.send(
+            ApiKey.JOIN_GROUP,
+            version,
             group_id=self.name if group is None else group,
-            session_timeout=messages.milliseconds(session_ms),
+            session_timeout=session_ms,
+            rebalance_timeout=rebalance_ms,
             member_id=self.id_of(member_id),
+            group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=rows,
-            **more,
+            protocols=[{"name": name, "metadata": data} for name, data in protocols],
         )
-        link.send(ApiKey.JOIN_GROUP, version, entity)
 
     def take_join(self, link: RawKafka, name: str) -> Joined:
         """The response to a JoinGroup; its member id is `name` from now on."""
@@ -128,24 +121,18 @@ class RawGroup:
         group: str | None = None,
     ) -> None:
         """Sends a SyncGroup without waiting; `protocol`: type and name."""
-        s = messages.schema(ApiKey.SYNC_GROUP, version, "request")
-        more: dict[str, Any] = {}
-        if version >= 3:
-            more["group_instance_id"] = instance
-        if version >= 5:
-            more["protocol_type"], more["protocol_name"] = protocol
-        rows = tuple(
-            s.SyncGroupRequestAssignment(member_id=self.id_of(name), assignment=data)
-            for name, data in (gives or {}).items()
-        )
-        entity = s.SyncGroupRequest(
+        protocol_type, protocol_name = protocol
+        link.send(
+            ApiKey.SYNC_GROUP,
+            version,
             group_id=self.name if group is None else group,
             generation_id=generation,
             member_id=self.id_of(member),
-            assignments=rows,
-            **more,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[{"member_id": self.id_of(name), "assignment": data} for name, data in (gives or {}).items()],
         )
-        link.send(ApiKey.SYNC_GROUP, version, entity)
 
     def take_sync(self, link: RawKafka) -> tuple[ErrorCode, bytes]:
         """Error and assignment."""
@@ -164,7 +151,6 @@ class RawGroup:
         answer = self.ask(
             ApiKey.HEARTBEAT,
             4,
-            "HeartbeatRequest",
             group_id=self.name if group is None else group,
             generation_id=generation,
             member_id=self.id_of(member),
@@ -176,14 +162,8 @@ class RawGroup:
         self, *members: tuple[str, str | None], group: str | None = None
     ) -> tuple[ErrorCode, list[tuple[str, str | None, ErrorCode]]]:
         """LeaveGroup of several members: error, and name, instance and error of each."""
-        s = messages.schema(ApiKey.LEAVE_GROUP, 5, "request")
-        rows = tuple(
-            s.MemberIdentity(member_id=self.id_of(name), group_instance_id=instance, reason=None)
-            for name, instance in members
-        )
-        answer = self.ask(
-            ApiKey.LEAVE_GROUP, 5, "LeaveGroupRequest", group_id=self.name if group is None else group, members=rows
-        )
+        rows = [{"member_id": self.id_of(name), "group_instance_id": instance} for name, instance in members]
+        answer = self.ask(ApiKey.LEAVE_GROUP, 5, group_id=self.name if group is None else group, members=rows)
         left = [
             (self._name_of(row.member_id), row.group_instance_id, ErrorCode(row.error_code)) for row in answer.members
         ]
@@ -191,9 +171,7 @@ class RawGroup:
 
     def leave_alone(self, member: str, version: int = 2) -> ErrorCode:
         """LeaveGroup of one member, before version 3."""
-        answer = self.ask(
-            ApiKey.LEAVE_GROUP, version, "LeaveGroupRequest", group_id=self.name, member_id=self.id_of(member)
-        )
+        answer = self.ask(ApiKey.LEAVE_GROUP, version, group_id=self.name, member_id=self.id_of(member))
         return ErrorCode(answer.error_code)
 
     # ---- whole rebalances --------------------------------------------------------------------------
@@ -271,28 +249,14 @@ class RawGroup:
         instance: str | None = None,
     ) -> list[ErrorCode]:
         """OffsetCommit of rows (topic, partition, offset, metadata); the error of each."""
-        s = messages.schema(ApiKey.OFFSET_COMMIT, version, "request")
-        more = {"group_instance_id": instance} if version >= 7 else {}
-        topics = tuple(
-            s.OffsetCommitRequestTopic(
-                name=topic,
-                partitions=(
-                    s.OffsetCommitRequestPartition(
-                        partition_index=partition, committed_offset=offset, committed_metadata=text
-                    ),
-                ),
-            )
-            for topic, partition, offset, text in rows
-        )
         answer = self.ask(
             ApiKey.OFFSET_COMMIT,
             version,
-            "OffsetCommitRequest",
             group_id=self.name,
             generation_id_or_member_epoch=generation,
             member_id=self.id_of(member),
-            topics=topics,
-            **more,
+            group_instance_id=instance,
+            topics=[committed_topic(*row) for row in rows],
         )
         return [ErrorCode(row.error_code) for topic in answer.topics for row in topic.partitions]
 
@@ -300,33 +264,19 @@ class RawGroup:
         self, *groups: str, topics: Mapping[str, Sequence[int]] | None = None, stable: bool = False
     ) -> dict[str, Any]:
         """OffsetFetch v8: group -> its error, or (topic, partition) -> (offset, error)."""
-        s = messages.schema(ApiKey.OFFSET_FETCH, 8, "request")
         wanted = None
         if topics is not None:
-            wanted = tuple(
-                s.OffsetFetchRequestTopics(name=name, partition_indexes=tuple(numbers))
-                for name, numbers in topics.items()
-            )
-        asked = tuple(s.OffsetFetchRequestGroup(group_id=name, topics=wanted) for name in groups)
-        answer = self.ask(ApiKey.OFFSET_FETCH, 8, "OffsetFetchRequest", groups=asked, require_stable=stable)
+            wanted = [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]
+        asked = [{"group_id": name, "topics": wanted} for name in groups]
+        answer = self.ask(ApiKey.OFFSET_FETCH, 8, groups=asked, require_stable=stable)
         return {row.group_id: _fetched(row) for row in answer.groups}
 
     def delete_offsets(
         self, *rows: tuple[str, int], group: str | None = None
     ) -> tuple[ErrorCode, list[tuple[str, int, ErrorCode]]]:
         """OffsetDelete: error, and topic, partition and error of each."""
-        s = messages.schema(ApiKey.OFFSET_DELETE, 0, "request")
-        topics = tuple(
-            s.OffsetDeleteRequestTopic(name=topic, partitions=(s.OffsetDeleteRequestPartition(partition_index=number),))
-            for topic, number in rows
-        )
-        answer = self.ask(
-            ApiKey.OFFSET_DELETE,
-            0,
-            "OffsetDeleteRequest",
-            group_id=self.name if group is None else group,
-            topics=topics,
-        )
+        topics = [{"name": topic, "partitions": [{"partition_index": number}]} for topic, number in rows]
+        answer = self.ask(ApiKey.OFFSET_DELETE, 0, group_id=self.name if group is None else group, topics=topics)
         deleted = [
             (topic.name, row.partition_index, ErrorCode(row.error_code))
             for topic in answer.topics
@@ -341,7 +291,7 @@ class RawGroup:
     ) -> tuple[ErrorCode, str, str, str, list[tuple[str, bytes, bytes]]]:
         """DescribeGroups: error, state, protocol type, protocol; name, subscription, assignment of each member."""
         name = self.name if group is None else group
-        answer = self.ask(ApiKey.DESCRIBE_GROUPS, version, "DescribeGroupsRequest", groups=(name,))
+        answer = self.ask(ApiKey.DESCRIBE_GROUPS, version, groups=(name,))
         row = answer.groups[0]
         members = [
             (self._name_of(m.member_id), bytes(m.member_metadata), bytes(m.member_assignment)) for m in row.members
@@ -355,17 +305,21 @@ class RawGroup:
 
     def listed(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> tuple[str, str, str] | None:
         """The group in ListGroups with these filters: protocol type, state, type."""
-        answer = self.ask(
-            ApiKey.LIST_GROUPS, 5, "ListGroupsRequest", states_filter=tuple(states), types_filter=tuple(types)
-        )
+        answer = self.ask(ApiKey.LIST_GROUPS, 5, states_filter=tuple(states), types_filter=tuple(types))
         assert answer.error_code is ErrorCode.none, answer
         rows = [row for row in answer.groups if row.group_id == self.name]
         return (rows[0].protocol_type, rows[0].group_state, rows[0].group_type) if rows else None
 
     def delete(self, *groups: str) -> dict[str, ErrorCode]:
         """DeleteGroups: the error of each group."""
-        answer = self.ask(ApiKey.DELETE_GROUPS, 2, "DeleteGroupsRequest", groups_names=groups)
+        answer = self.ask(ApiKey.DELETE_GROUPS, 2, groups_names=groups)
         return {row.group_id: ErrorCode(row.error_code) for row in answer.results}
+
+
+def committed_topic(topic: str, partition: int, offset: int, metadata: str) -> dict[str, Any]:
+    """One partition of an OffsetCommit, as a topic of its own."""
+    row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+    return {"name": topic, "partitions": [row]}
 
 
 def _fetched(row: Any) -> Any:

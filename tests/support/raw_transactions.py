@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import RawKafka, batch
 from waiting import until
@@ -27,9 +26,7 @@ def coordinator_of(raw: RawKafka, name: str, kind: int = TRANSACTION) -> int:
     """The node that coordinates a transactional id or a group, once it is known."""
 
     def find() -> int | None:
-        s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
-        entity = s.FindCoordinatorRequest(key_type=kind, coordinator_keys=(name,))
-        (row,) = raw.ask(ApiKey.FIND_COORDINATOR, 4, entity).coordinators
+        (row,) = raw.ask(ApiKey.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=(name,)).coordinators
         return row.node_id if row.error_code is ErrorCode.none else None
 
     return until(find, f"the coordinator of {name}")
@@ -61,18 +58,23 @@ class RawProducer:
         until(done, lambda: f"a final response; the last was {last}")
         return last[0]
 
+    def _ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        """The coordinator's response to a request of this producer."""
+        own = {"transactional_id": self.name, "producer_id": self.producer_id, "producer_epoch": self.epoch}
+        return self.coordinator.ask(key, version, **{**own, **fields})
+
     # ---- InitProducerId ----------------------------------------------------------------------------
 
     def ask_init(self, *given: int, version: int = 5, timeout_ms: int = 60_000, name: str | None = None) -> Any:
         """InitProducerId; `given`: producer id and epoch (KIP-360)."""
-        s = messages.schema(ApiKey.INIT_PRODUCER_ID, version, "request")
         extra = dict(zip(("producer_id", "producer_epoch"), given, strict=False))
-        entity = s.InitProducerIdRequest(
+        return self.coordinator.ask(
+            ApiKey.INIT_PRODUCER_ID,
+            version,
             transactional_id=self.name if name is None else name,
-            transaction_timeout=messages.milliseconds(timeout_ms),
+            transaction_timeout=timeout_ms,
             **extra,
         )
-        return self.coordinator.ask(ApiKey.INIT_PRODUCER_ID, version, entity)
 
     def init(self, *given: int, version: int = 5, timeout_ms: int = 60_000) -> Any:
         """As `ask_init`, until the coordinator is free; takes the id and the epoch."""
@@ -91,32 +93,28 @@ class RawProducer:
 
     def add(self, topic: str, *partitions: int, version: int = 3) -> ErrorCode:
         """AddPartitionsToTxn as a client sends it; the error of the lowest partition."""
-        s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
-        entity = s.AddPartitionsToTxnRequest(
+        answer = self.coordinator.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            version,
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=(s.AddPartitionsToTxnTopic(name=topic, partitions=partitions or (0,)),),
+            v3_and_below_topics=({"name": topic, "partitions": partitions or (0,)},),
         )
-        answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
         rows = answer.results_by_topic_v3_and_below[0].results_by_partition
         return ErrorCode(min(rows, key=lambda row: row.partition_index).partition_error_code)
 
     def add_many(self, version: int, **topics: Sequence[int]) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
         """AddPartitionsToTxn v4 or v5, for one transaction: of each topic the partitions with their errors."""
-        s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
-        rows = tuple(
-            s.AddPartitionsToTxnTopic(name=name, partitions=tuple(numbers)) for name, numbers in topics.items()
-        )
-        transaction = s.AddPartitionsToTxnTransaction(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            verify_only=False,
-            topics=rows,
-        )
-        entity = s.AddPartitionsToTxnRequest(transactions=(transaction,))
-        answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
+        rows = tuple({"name": name, "partitions": tuple(numbers)} for name, numbers in topics.items())
+        transaction = {
+            "transactional_id": self.name,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "verify_only": False,
+            "topics": rows,
+        }
+        answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=(transaction,))
         assert answer.error_code is ErrorCode.none, answer
         (result,) = answer.results_by_transaction
         assert result.transactional_id == self.name
@@ -130,11 +128,7 @@ class RawProducer:
 
     def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
         """AddOffsetsToTxn."""
-        s = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, version, "request")
-        entity = s.AddOffsetsToTxnRequest(
-            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
-        )
-        answer = self.coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, version, entity)
+        answer = self._ask(ApiKey.ADD_OFFSETS_TO_TXN, version, group_id=group)
         return ErrorCode(answer.error_code)
 
     # ---- Produce -----------------------------------------------------------------------------------
@@ -152,17 +146,14 @@ class RawProducer:
 
     def produce(self, leader: RawKafka, topic: Any, *values: str, version: int = 11, data: bytes | None = None) -> Any:
         """Produce to partition 0; the row of the response. `topic`: a name, or an id from v13 on."""
-        s = messages.schema(ApiKey.PRODUCE, version, "request")
         records = self.batch(values) if data is None else data
-        row = s.PartitionProduceData(index=0, records=records)
+        row = {"index": 0, "records": records}
         named = {"topic_id": topic} if version >= 13 else {"name": topic}
-        entity = s.ProduceRequest(
-            transactional_id=self.name,
-            acks=-1,
-            timeout=messages.milliseconds(30_000),
-            topic_data=(s.TopicProduceData(**named, partition_data=(row,)),),
+        topics = [{**named, "partition_data": [row]}]
+        asked = leader.ask(
+            ApiKey.PRODUCE, version, transactional_id=self.name, acks=-1, timeout=30_000, topic_data=topics
         )
-        answer = leader.ask(ApiKey.PRODUCE, version, entity).responses[0].partition_responses[0]
+        answer = asked.responses[0].partition_responses[0]
         if answer.error_code is ErrorCode.none and data is None:
             self.sequence += len(values)
         return answer
@@ -171,14 +162,8 @@ class RawProducer:
 
     def ask_end(self, *, commit: bool, version: int = 5, epoch: int | None = None) -> Any:
         """EndTxn."""
-        s = messages.schema(ApiKey.END_TXN, version, "request")
-        entity = s.EndTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch if epoch is None else epoch,
-            committed=commit,
-        )
-        return self.coordinator.ask(ApiKey.END_TXN, version, entity)
+        given = {} if epoch is None else {"producer_epoch": epoch}
+        return self._ask(ApiKey.END_TXN, version, committed=commit, **given)
 
     def end(self, *, commit: bool, version: int = 5) -> Any:
         """As `ask_end`, until the coordinator is free; takes the next epoch where the version has it."""
@@ -194,9 +179,8 @@ class RawProducer:
         return self.patiently(self._ask_description)
 
     def _ask_description(self) -> Any:
-        s = messages.schema(ApiKey.DESCRIBE_TRANSACTIONS, 0, "request")
-        entity = s.DescribeTransactionsRequest(transactional_ids=(self.name,))
-        return self.coordinator.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, entity).transaction_states[0]
+        answer = self.coordinator.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[self.name])
+        return answer.transaction_states[0]
 
     def await_state(self, *states: str) -> Any:
         """Wait until the transaction is in one of these states; its row."""
