@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from harrow.cluster.errors import ClusterError, ErrorCode, KafkaError, WireError, error_name
+from harrow.cluster.ids import TopicPartition, by_topic
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
 GROUP, TRANSACTION = 0, 1
-FIND_VERSION = 4
+FIND_VERSION, OFFSET_FETCH_VERSION = 4, 8
 NO_NODE = -1
 RETRIABLE = frozenset(
     {
@@ -156,3 +157,30 @@ class Coordinator:
                 self._trouble = error_name(int(row.error_code))
                 await self._pause(give_up_ms)
         return self._found
+
+
+async def committed_offsets(
+    coordinator: Coordinator, partitions: Iterable[TopicPartition], *, stable: bool
+) -> dict[TopicPartition, int]:
+    """Return what OffsetFetch says of the group's offsets, -1 where there is none.
+
+    `stable`: no offset that an open transaction may replace (KIP-447).
+    """
+    topics = [
+        {"name": name, "partition_indexes": [tp.partition for tp in found]}
+        for name, found in by_topic(partitions).items()
+    ]
+    groups = [{"group_id": coordinator.key, "topics": topics}]
+    request = client_request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, groups=groups, require_stable=stable)
+    response = await coordinator.ask(request, error_of=_offset_fetch_error)
+    return {
+        TopicPartition(str(topic.name), int(row.partition_index)): int(row.committed_offset)
+        for topic in response.groups[0].topics
+        for row in topic.partitions
+    }
+
+
+def _offset_fetch_error(response: Any) -> ErrorCode:
+    (group,) = response.groups
+    rows = (row.error_code for topic in group.topics for row in topic.partitions)
+    return first_error((group.error_code, *rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode, HarrowError
@@ -30,23 +30,22 @@ Moves = Sequence[tuple[str, int, Sequence[int]]]
 """Topic, partition, and its new replicas."""
 
 
-def reassignment(moves: Moves) -> ClientRequest:
+def reassignment(moves: Moves, timeout_ms: int = CONTROLLER_MS) -> ClientRequest:
     """AlterPartitionReassignments; a broker that is not the controller forwards it, or refuses it (before KRaft)."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition, replicas in moves:
         topics.setdefault(topic, []).append({"partition_index": partition, "replicas": replicas})
     rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    return client_request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, topics=rows, timeout=CONTROLLER_MS)
+    return client_request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, topics=rows, timeout=timeout_ms)
 
 
-def election(topic: str, partition: int, election_type: int = PREFERRED) -> ClientRequest:
-    """ElectLeaders of one partition; forwarded or refused as a reassignment."""
+def election(
+    kind: int, partitions: Mapping[str, Sequence[int]] | None, timeout_ms: int = CONTROLLER_MS
+) -> ClientRequest:
+    """ElectLeaders of some partitions by topic, None: of all; forwarded or refused as a reassignment."""
+    rows = partitions and [{"topic": topic, "partitions": numbers} for topic, numbers in partitions.items()]
     return client_request(
-        ApiKey.ELECT_LEADERS,
-        ELECT_VERSION,
-        election_type=election_type,
-        timeout=CONTROLLER_MS,
-        topic_partitions=[{"topic": topic, "partitions": [partition]}],
+        ApiKey.ELECT_LEADERS, ELECT_VERSION, election_type=kind, topic_partitions=rows, timeout=timeout_ms
     )
 
 
@@ -93,4 +92,4 @@ class Operator:
     def elect(self, topic: str, partition: int, *, unclean: bool = False) -> None:
         """Begin a preferred election, or an unclean one."""
         kind = UNCLEAN if unclean else PREFERRED
-        sent_in_thread(self._bootstrap_servers(), election(topic, partition, kind))
+        sent_in_thread(self._bootstrap_servers(), election(kind, {topic: [partition]}))

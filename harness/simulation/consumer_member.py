@@ -18,7 +18,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
 from ..requests.coordinator import GROUP, Coordinator
-from .group_member import HEARTBEAT_MS, REBALANCE_MS, CommittedOffsets, Membership, committed_offsets
+from .group_member import HEARTBEAT_MS, REBALANCE_MS, CommittedOffsets, Membership, committed_of
 from .wire import WireClient
 
 VERSION = 1
@@ -68,7 +68,7 @@ class ConsumerMember:
 
     async def committed(self, membership: Membership) -> CommittedOffsets:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
-        return await committed_offsets(self._coordinator, membership)
+        return await committed_of(self._coordinator, membership)
 
     async def _send_heartbeats(self, membership: Membership) -> None:
         while not membership.over:

@@ -7,19 +7,16 @@ heartbeat, or to a commit of the caller (`leave`); the caller then joins again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.errors import KafkaError
 from harrow.cluster.groups.consumer.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.client_requests import client_request
 
 from ..requests.classic_member import ClassicMember
-from ..requests.coordinator import GROUP, Coordinator, first_error
+from ..requests.coordinator import GROUP, Coordinator, committed_offsets
 from .wire import WireClient
 
-OFFSET_FETCH_VERSION = 8
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 1_500, 2_500, 300
 JOIN_MS = 6_000
 PROTOCOL = "range"
@@ -91,29 +88,10 @@ class GroupMember:
 
     async def committed(self, membership: Membership) -> CommittedOffsets:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
-        return await committed_offsets(self._coordinator, membership)
+        return await committed_of(self._coordinator, membership)
 
 
-async def committed_offsets(coordinator: Coordinator, membership: Membership) -> CommittedOffsets:
+async def committed_of(coordinator: Coordinator, membership: Membership) -> CommittedOffsets:
     """Return the committed offsets of the member's partitions, without those of open transactions (KIP-447)."""
-    (name,) = {tp.topic for tp in membership.partitions}
-    topic = {"name": name, "partition_indexes": [tp.partition for tp in membership.partitions]}
-    request = client_request(
-        ApiKey.OFFSET_FETCH,
-        OFFSET_FETCH_VERSION,
-        groups=[{"group_id": coordinator.key, "topics": [topic]}],
-        require_stable=True,
-    )
-    response = await coordinator.ask(request, error_of=_offset_fetch_error)
-    offsets = {
-        TopicPartition(topic.name, row.partition_index): max(0, row.committed_offset)
-        for topic in response.groups[0].topics
-        for row in topic.partitions
-    }
-    return CommittedOffsets(offsets, coordinator.answered_by)
-
-
-def _offset_fetch_error(response: Any) -> ErrorCode:
-    (group,) = response.groups
-    rows = (row.error_code for topic in group.topics for row in topic.partitions)
-    return first_error((group.error_code, *rows))
+    found = await committed_offsets(coordinator, membership.partitions, stable=True)
+    return CommittedOffsets({tp: max(0, offset) for tp, offset in found.items()}, coordinator.answered_by)

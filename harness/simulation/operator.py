@@ -15,9 +15,10 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
+from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, election, reassignment
 from .wire import WireClient
 
-ALTER_VERSION, DELETE_VERSION, ELECT_VERSION, REASSIGN_VERSION = 1, 2, 2, 0
+ALTER_VERSION, DELETE_VERSION = 1, 2
 TOPIC_RESOURCE, SET = 2, 0
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "internal.segment.bytes": ("1500", "6000", "1048576"),
@@ -33,8 +34,6 @@ REPLICAS = 3
 """Of each partition after a reassignment."""
 OF_SOURCE = ("internal.segment.bytes", "segment.ms")
 """Settings of the source; compaction would remove records without a key."""
-TIMEOUT_MS = 2_000
-PREFERRED, UNCLEAN = 0, 1
 
 
 class SimulatedOperator:
@@ -127,38 +126,20 @@ class SimulatedOperator:
 
     async def _elect(self) -> None:
         """Preferred elections of all partitions."""
-        await self._ask_any(
-            client_request(
-                ApiKey.ELECT_LEADERS, ELECT_VERSION, election_type=PREFERRED, topic_partitions=None, timeout=TIMEOUT_MS
-            )
-        )
+        await self._ask_any(election(PREFERRED, None, TIMEOUT_MS))
         self._note("elect")
 
     async def _elect_unclean(self) -> None:
         """Unclean elections of the sink, where a partition has no leader."""
         numbers = [tp.partition for tp in self._movable if tp.topic == self._sink]
-        request = client_request(
-            ApiKey.ELECT_LEADERS,
-            ELECT_VERSION,
-            election_type=UNCLEAN,
-            timeout=TIMEOUT_MS,
-            topic_partitions=[{"topic": self._sink, "partitions": numbers}],
-        )
-        await self._ask_any(request)
+        await self._ask_any(election(UNCLEAN, {self._sink: numbers}, TIMEOUT_MS))
         self._note("elect-unclean")
 
     async def _reassign(self) -> None:
         """Move a partition to drawn brokers; refused where one of them is not live."""
         tp = self._random.choice(self._movable)
         replicas = tuple(self._random.sample(self._brokers, min(REPLICAS, len(self._brokers))))
-        row = {"partition_index": tp.partition, "replicas": replicas}
-        request = client_request(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            REASSIGN_VERSION,
-            topics=[{"name": tp.topic, "partitions": [row]}],
-            timeout=TIMEOUT_MS,
-        )
-        await self._ask_any(request)
+        await self._ask_any(reassignment([(tp.topic, tp.partition, replicas)], TIMEOUT_MS))
         self._note("reassign", topic=tp.topic, partition=tp.partition, replicas=list(replicas))
 
     async def _ask_any(self, request: ClientRequest) -> None:

@@ -195,7 +195,7 @@ class SimulatedOperator:
 
     def elect(self, topic: str, partition: int, *, unclean: bool = False) -> None:
         """Begin a preferred election, or an unclean one."""
-        self._send(election(topic, partition, UNCLEAN if unclean else PREFERRED))
+        self._send(election(UNCLEAN if unclean else PREFERRED, {topic: [partition]}))
 
     def _send(self, request: ClientRequest) -> None:
         """Send it to the brokers in turn, until the controller responds."""

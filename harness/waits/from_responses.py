@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ClusterError
-from harrow.cluster.ids import TopicPartition, by_topic
-from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.client_requests import client_request
+from harrow.cluster.ids import TopicPartition
 
 from ..fault_clients.background import CLIENT_ID
 from ..fault_clients.group_view import describe_group
 from ..histories.live_taps import GroupSeen
 from ..histories.request_rows import RequestCount, count_requests
 from ..requests.blocking import BlockingTransport, completed
-from ..requests.coordinator import GROUP, Coordinator, own_error
+from ..requests.coordinator import GROUP, Coordinator, committed_offsets
 from ..requests.final_groups import list_groups
 from .seen import OffsetsSeen, newest_leaders
 
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 PACE_S = 0.2
 PATIENCE_S = 3.0
 """How long one look waits for a coordinator, or for records."""
-OFFSET_FETCH_VERSION = 8
 READER = "harrow-wait"
 
 
@@ -78,20 +75,8 @@ class FromResponses:
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that OffsetFetch returns."""
-        topics = [
-            {"name": name, "partition_indexes": [where.partition for where in found]}
-            for name, found in by_topic(partitions).items()
-        ]
-        request = client_request(
-            ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, groups=[{"group_id": group, "topics": topics}]
-        )
-        asked = self._coordinator(group).ask(request, error_of=lambda found: own_error(found.groups[0]))
-        return {
-            TopicPartition(str(topic.name), int(place.partition_index)): int(place.committed_offset)
-            for topic in completed(asked).groups[0].topics
-            for place in topic.partitions
-            if place.committed_offset >= 0
-        }
+        found = completed(committed_offsets(self._coordinator(group), partitions, stable=False))
+        return {where: offset for where, offset in found.items() if offset >= 0}
 
     def _coordinator(self, group: str) -> Coordinator:
         if group not in self._coordinators:

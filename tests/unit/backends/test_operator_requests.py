@@ -8,10 +8,10 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.client_requests import ClientRequest
 from harrow.harness.requests import operator as operator_requests
-from harrow.harness.requests.operator import election, reassignment
+from harrow.harness.requests.operator import PREFERRED, election, reassignment
 
 
-@pytest.mark.parametrize("request_", [election("t", 0), reassignment([("t", 0, (1, 2))])])
+@pytest.mark.parametrize("request_", [election(PREFERRED, {"t": [0]}), reassignment([("t", 0, (1, 2))])])
 @pytest.mark.parametrize(
     ("first", "asked"),
     [
