@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from coordinator_fakes import topic_id_of
@@ -31,16 +30,9 @@ def consumer_heartbeat(
     rows = None
     if owned is not None:
         rows = tuple(
-            bed.nested(
-                ApiKey.CONSUMER_GROUP_HEARTBEAT,
-                version,
-                "TopicPartitions",
-                topic_id=topic_id_of(topic),
-                partitions=tuple(partitions),
-            )
-            for topic, partitions in owned.items()
+            {"topic_id": topic_id_of(topic), "partitions": tuple(partitions)} for topic, partitions in owned.items()
         )
-    more.setdefault("rebalance_timeout", timedelta(milliseconds=-1))
+    more.setdefault("rebalance_timeout", -1)
     return bed.send(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         version,
@@ -55,15 +47,14 @@ def consumer_heartbeat(
 def consumer_join(bed: GroupTestBed, member_id: str, *topics: str, regex: str | None = None, **more: Any) -> Any:
     """A heartbeat that joins."""
     names = None if regex is not None else (topics or ("orders",))
-    if "version" not in more or more["version"] > 0:
-        more["subscribed_topic_regex"] = regex
     return consumer_heartbeat(
         bed,
         member_id,
         0,
         owned={},
-        rebalance_timeout=timedelta(milliseconds=REBALANCE_MS),
+        rebalance_timeout=REBALANCE_MS,
         subscribed_topic_names=names,
+        subscribed_topic_regex=regex,
         **more,
     )
 
@@ -106,7 +97,7 @@ class ModelConsumer:
         else:
             more: dict[str, Any] = {}
             if self._sends_everything:
-                more["rebalance_timeout"] = timedelta(milliseconds=REBALANCE_MS)
+                more["rebalance_timeout"] = REBALANCE_MS
                 more["subscribed_topic_names"] = self.topics
             response = consumer_heartbeat(self.bed, self.member_id, self.epoch, owned=self.owned, **more)
         self._sends_everything = True

@@ -15,6 +15,7 @@ from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import UUID
 from manual_host import ManualHost
@@ -255,11 +256,10 @@ def send_request(host: ManualHost, row: ApiRow, version: int, **fields: Any) -> 
     """Encode, decode and handle a request as a connection would."""
     api_key = int(row.api_key)
     assert row.low <= version <= row.high
-    entity = messages.schema(api_key, version, "request").root(**fields)
-    frame = messages.encode_request(api_key, version, entity)
+    body = client_request(api_key, version, **fields).body()
     sent = Sent(api_key, version)
     context = client_context("app")
-    request = Request(api_key, version, 1, "app", frame, 0, context, 0, sent.complete)
+    request = Request(api_key, version, 1, "app", body, 0, context, 0, sent.complete)
     running = row.handler(request)
     if running is not None:
         host.tasks.spawn(running, name="request")

@@ -7,7 +7,6 @@ from typing import Any, cast
 from coordinator_fakes import FakeCache, FakePartition, FakeReplicas, Sent, send_request
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.groups import GroupCoordinator
-from harrow.cluster.wire import messages
 from manual_host import ManualHost
 
 
@@ -35,6 +34,3 @@ class GroupTestBed:
     def send(self, api_key: int, version: int, **fields: Any) -> Sent:
         """Encode, decode and handle a request as a connection would."""
         return send_request(self.host, self.handlers[api_key], version, **fields)
-
-    def nested(self, api_key: int, version: int, kind: str, /, **fields: Any) -> Any:
-        return getattr(messages.schema(api_key, version, "request"), kind)(**fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from datetime import timedelta
 from typing import Any
 
 from coordinator_fakes import Sent
@@ -36,13 +35,13 @@ def join(
     group_id: str = GROUP,
     **more: Any,
 ) -> Sent:
-    protocol = bed.nested(ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=metadata)
+    protocol = {"name": "range", "metadata": metadata}
     return bed.send(
         ApiKey.JOIN_GROUP,
         version,
         group_id=group_id,
-        session_timeout=timedelta(milliseconds=10_000),
-        rebalance_timeout=timedelta(milliseconds=60_000),
+        session_timeout=10_000,
+        rebalance_timeout=60_000,
         member_id=member_id,
         protocol_type=protocol_type,
         protocols=(protocol,),
@@ -52,7 +51,7 @@ def join(
 
 def sync(bed: GroupTestBed, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
     version = 4
-    row = bed.nested(ApiKey.SYNC_GROUP, version, "SyncGroupRequestAssignment", member_id=member_id, assignment=give)
+    row = {"member_id": member_id, "assignment": give}
     return bed.send(
         ApiKey.SYNC_GROUP, version, group_id=GROUP, generation_id=generation, member_id=member_id, assignments=(row,)
     )
@@ -75,17 +74,12 @@ def heartbeat(bed: GroupTestBed, member_id: str, generation: int) -> ErrorCode:
 def commit(
     bed: GroupTestBed, offset: int, member_id: str = "", generation: int = -1, version: int = 9, **more: Any
 ) -> Sent:
-    row = bed.nested(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        "OffsetCommitRequestPartition",
-        partition_index=more.pop("partition", 0),
-        committed_offset=offset,
-        committed_metadata=more.pop("metadata", "m"),
-    )
-    topic = bed.nested(
-        ApiKey.OFFSET_COMMIT, version, "OffsetCommitRequestTopic", name=more.pop("topic", "orders"), partitions=(row,)
-    )
+    row = {
+        "partition_index": more.pop("partition", 0),
+        "committed_offset": offset,
+        "committed_metadata": more.pop("metadata", "m"),
+    }
+    topic = {"name": more.pop("topic", "orders"), "partitions": (row,)}
     return bed.send(
         ApiKey.OFFSET_COMMIT,
         version,

@@ -29,6 +29,7 @@ from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import ClientRequest, client_request
 from harrow.cluster.wire.headers import encode_request_header
 from harrow.cluster.wire.request import Handler, Request
 
@@ -115,8 +116,11 @@ async def serving(
 
 
 def heartbeat(version: int, text: str) -> Any:
-    s = messages.schema(HEARTBEAT, version, "request")
-    return s.HeartbeatRequest(group_id=text, generation_id=1, member_id="m")
+    return _heartbeat(version, text).entity
+
+
+def _heartbeat(version: int, text: str) -> ClientRequest:
+    return client_request(HEARTBEAT, version, group_id=text, generation_id=1, member_id="m")
 
 
 def text_of(request: Request) -> str:
@@ -130,8 +134,7 @@ def answer(request: Request, code: ErrorCode = ErrorCode.none) -> None:
 
 def frame(version: int, correlation_id: int, text: str, client_id: str = "app") -> bytes:
     """A Heartbeat request as the bytes of its frame."""
-    body = messages.encode_request(HEARTBEAT, version, heartbeat(version, text))
-    return framed(HEARTBEAT, version, correlation_id, client_id, body)
+    return _heartbeat(version, text).frame(correlation_id, client_id)
 
 
 def framed(api_key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:

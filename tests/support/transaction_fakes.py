@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from coordinator_fakes import FakePartition, FakeReplicas, Sent
+from coordinator_fakes import FakePartition, FakeReplicas, Sent, send_request
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import NodeId, TopicPartition
@@ -14,11 +14,8 @@ from harrow.cluster.transactions.admin_api import TransactionAdminApi
 from harrow.cluster.transactions.marker_sender import Marker, MarkerSender, Results
 from harrow.cluster.transactions.producer_api import ProducerApi
 from harrow.cluster.transactions.service import TransactionService
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.request import Request
 from manual_host import ManualHost
-from request_contexts import client_context
 
 NAME = "payments"
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)
@@ -131,17 +128,7 @@ class TransactionBed:
 
     def send(self, api_key: int, version: int, **fields: Any) -> Sent:
         """Encode, decode and handle a request as a connection would."""
-        row = self._rows[api_key]
-        assert row.low <= version <= row.high
-        entity = messages.schema(api_key, version, "request").root(**fields)
-        frame = messages.encode_request(api_key, version, entity)
-        sent = Sent(api_key, version)
-        request = Request(api_key, version, 1, "app", frame, 0, client_context("app"), 0, sent.complete)
-        running = row.handler(request)
-        if running is not None:
-            self.host.tasks.spawn(running, name="request")
-        self.host.run_due()
-        return sent
+        return send_request(self.host, self._rows[api_key], version, **fields)
 
     # ---- requests of one producer ------------------------------------------------------------------
 
@@ -151,13 +138,12 @@ class TransactionBed:
             ApiKey.INIT_PRODUCER_ID,
             5,
             transactional_id=name,
-            transaction_timeout=messages.milliseconds(timeout_ms),
+            transaction_timeout=timeout_ms,
             **extra,
         )
 
     def add(self, producer_id: int, epoch: int, *partitions: TopicPartition, version: int = 3) -> ErrorCode | None:
         """AddPartitionsToTxn; the error of the first partition, None without a response."""
-        s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
         topics: dict[str, list[int]] = {}
         for tp in partitions or (ORDERS, BILLS):
             topics.setdefault(tp.topic, []).append(tp.partition)
@@ -167,9 +153,7 @@ class TransactionBed:
             v3_and_below_transactional_id=NAME,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=tuple(
-                s.AddPartitionsToTxnTopic(name=topic, partitions=tuple(numbers)) for topic, numbers in topics.items()
-            ),
+            v3_and_below_topics=[{"name": topic, "partitions": numbers} for topic, numbers in topics.items()],
         )
         if not sent.has_response:
             return None

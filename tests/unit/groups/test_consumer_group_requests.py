@@ -239,15 +239,7 @@ def test_commit_needs_the_present_member_epoch(bed: GroupTestBed) -> None:
 )
 def test_fetch_of_offsets_checks_the_member(bed: GroupTestBed, member_id: str | None, epoch: int, error: str) -> None:
     consumer_join(bed, "a")
-    group = bed.nested(
-        ApiKey.OFFSET_FETCH,
-        9,
-        "OffsetFetchRequestGroup",
-        group_id=GROUP,
-        member_id=member_id,
-        member_epoch=epoch,
-        topics=None,
-    )
+    group = {"group_id": GROUP, "member_id": member_id, "member_epoch": epoch, "topics": None}
     response = bed.send(ApiKey.OFFSET_FETCH, 9, groups=(group,)).response
     assert response.groups[0].error_code.name == error
 
@@ -258,24 +250,16 @@ def test_offsets_by_topic_id(bed: GroupTestBed) -> None:
     assert known is not None
     unknown = type(known)(int=strange(128))
 
-    def nested(key: int, kind: str, **fields: Any) -> Any:
-        return bed.nested(key, 10, kind, **fields)
-
-    row = nested(8, "OffsetCommitRequestPartition", partition_index=0, committed_offset=5, committed_metadata="")
-    topics = tuple(
-        nested(8, "OffsetCommitRequestTopic", topic_id=topic_id, partitions=(row,)) for topic_id in (known, unknown)
-    )
+    row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+    topics = [{"topic_id": topic_id, "partitions": [row]} for topic_id in (known, unknown)]
     done = bed.send(8, 10, group_id=GROUP, member_id="", topics=topics).response
     assert [(t.topic_id, t.partitions[0].error_code.name) for t in done.topics] == [
         (unknown, "unknown_topic_id"),
         (known, "none"),
     ]
     for requested in (True, False):
-        asked = tuple(
-            nested(9, "OffsetFetchRequestTopics", topic_id=topic_id, partition_indexes=(0,))
-            for topic_id in (known, unknown)
-        )
-        group = nested(9, "OffsetFetchRequestGroup", group_id=GROUP, topics=asked if requested else None)
+        asked = [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in (known, unknown)]
+        group = {"group_id": GROUP, "topics": asked if requested else None}
         found = bed.send(9, 10, groups=(group,)).response.groups[0]
         rows = [(t.topic_id, t.partitions[0].committed_offset) for t in found.topics]
         assert rows == ([(known, 5), (unknown, -1)] if requested else [(known, 5)])

@@ -29,7 +29,7 @@ def owning(*numbers: int) -> bytes:
 
 def join(bed: GroupTestBed, member_id: str = "", metadata: bytes = ORDERS, **more: Any) -> Any:
     """The response to a JoinGroup; None while it waits."""
-    protocol = bed.nested(ApiKey.JOIN_GROUP, 9, "JoinGroupRequestProtocol", name="range", metadata=metadata)
+    protocol = {"name": "range", "metadata": metadata}
     return bed.send(
         ApiKey.JOIN_GROUP,
         9,
@@ -45,10 +45,7 @@ def join(bed: GroupTestBed, member_id: str = "", metadata: bytes = ORDERS, **mor
 
 def sync(bed: GroupTestBed, member_id: str, generation: int, **given: bytes) -> Any:
     """The response to a SyncGroup."""
-    rows = tuple(
-        bed.nested(ApiKey.SYNC_GROUP, 5, "SyncGroupRequestAssignment", member_id=name, assignment=value)
-        for name, value in given.items()
-    )
+    rows = tuple({"member_id": name, "assignment": value} for name, value in given.items())
     return bed.send(
         ApiKey.SYNC_GROUP,
         5,
@@ -121,7 +118,7 @@ def test_cooperative_member_revokes_before_another_member_gets_the_partition(bed
 
 def test_member_that_waits_for_a_rebalance_joins_again_after_the_upgrade(bed: GroupTestBed) -> None:
     old = stable_classic(bed)
-    protocol = bed.nested(ApiKey.JOIN_GROUP, 5, "JoinGroupRequestProtocol", name="range", metadata=ORDERS)
+    protocol = {"name": "range", "metadata": ORDERS}
     fields: dict[str, Any] = {
         "group_id": GROUP,
         "session_timeout": timedelta(seconds=10),
@@ -291,10 +288,7 @@ def test_sync_of_a_member_that_must_join_begins_its_join_timeout(bed: GroupTestB
 
 def leave_all(bed: GroupTestBed, *members: tuple[str, str | None]) -> list[tuple[str, ErrorCode]]:
     """The response to a LeaveGroup of several members."""
-    rows = tuple(
-        bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name, group_instance_id=instance)
-        for name, instance in members
-    )
+    rows = tuple({"member_id": name, "group_instance_id": instance} for name, instance in members)
     left = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response.members
     return [(row.member_id, row.error_code) for row in left]
 
@@ -333,7 +327,7 @@ def test_last_consumer_member_that_joins_by_join_group_makes_the_group_classic_i
 
 def test_static_member_that_takes_over_a_classic_group_leaves_its_epoch(bed: GroupTestBed) -> None:
     classic = join(bed, group_instance_id="i")
-    row = bed.nested(ApiKey.SYNC_GROUP, 5, "SyncGroupRequestAssignment", member_id=classic.member_id, assignment=ALL)
+    row = {"member_id": classic.member_id, "assignment": ALL}
     bed.send(
         ApiKey.SYNC_GROUP,
         5,

@@ -29,15 +29,11 @@ def commit_error(sent: Sent) -> ErrorCode:
 def fetched(bed: GroupTestBed, version: int = 7) -> Any:
     """The response's row of orders-0."""
     if version >= 8:
-        topic = bed.nested(
-            ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestTopics", name="orders", partition_indexes=(0,)
-        )
-        group = bed.nested(ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestGroup", group_id=GROUP, topics=(topic,))
+        topic = {"name": "orders", "partition_indexes": (0,)}
+        group = {"group_id": GROUP, "topics": (topic,)}
         response = bed.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).response.groups[0]
     else:
-        topic = bed.nested(
-            ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestTopic", name="orders", partition_indexes=(0,)
-        )
+        topic = {"name": "orders", "partition_indexes": (0,)}
         response = bed.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).response
     if getattr(response, "error_code", ErrorCode.none) is not ErrorCode.none:
         return response
@@ -86,7 +82,7 @@ def test_leave_of_one_or_several_members_reports_an_error_for_each(bed: GroupTes
     member_id, _ = joined(bed)
     old = bed.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id="nobody")
     assert old.response.error_code is ErrorCode.unknown_member_id
-    rows = tuple(bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name) for name in (member_id, "nobody"))
+    rows = tuple({"member_id": name} for name in (member_id, "nobody"))
     response = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response
     errors = [row.error_code for row in response.members]
     assert errors == [ErrorCode.none, ErrorCode.unknown_member_id]
@@ -299,8 +295,8 @@ def test_deletion_of_a_group_covers_a_commit_in_progress(bed: GroupTestBed) -> N
 
 def test_deleted_offset_is_not_returned_by_offset_fetch(bed: GroupTestBed) -> None:
     commit(bed, 41)
-    row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
-    topic = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name="orders", partitions=(row,))
+    row = {"partition_index": 0}
+    topic = {"name": "orders", "partitions": (row,)}
     response = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).response
     assert response.error_code is ErrorCode.none
     assert fetched(bed).committed_offset == -1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from coordinator_fakes import FakeLog
 from group_fakes import GroupTestBed
@@ -209,7 +207,7 @@ def test_refused_tombstones_are_written_again_at_the_next_check(bed: GroupTestBe
 def test_retention_time_of_an_old_commit_request_replaces_the_brokers(
     bed: GroupTestBed, version: int, retention_ms: int
 ) -> None:
-    commit(bed, 41, version=version, retention_time=timedelta(milliseconds=retention_ms))
+    commit(bed, 41, version=version, retention_time=retention_ms)
     reload(bed)
     bed.host.advance(retention_ms - 1)
     assert committed_offsets(bed) == {("orders", 0): 41}

@@ -30,17 +30,8 @@ def bed() -> GroupTestBed:
 def commit_in_transaction(
     bed: GroupTestBed, offset: int, *, version: int = 3, producer: int = PRODUCER, **member: Any
 ) -> Sent:
-    row = bed.nested(
-        ApiKey.TXN_OFFSET_COMMIT,
-        version,
-        "TxnOffsetCommitRequestPartition",
-        partition_index=0,
-        committed_offset=offset,
-        committed_metadata="m",
-    )
-    topic = bed.nested(
-        ApiKey.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitRequestTopic", name="orders", partitions=(row,)
-    )
+    row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+    topic = {"name": "orders", "partitions": (row,)}
     return bed.send(
         ApiKey.TXN_OFFSET_COMMIT,
         version,
@@ -74,7 +65,7 @@ def end(bed: GroupTestBed, *, commit: bool, producer: int = PRODUCER) -> list[Er
 
 
 def stable(bed: GroupTestBed) -> tuple[ErrorCode, int]:
-    topic = bed.nested(ApiKey.OFFSET_FETCH, 7, "OffsetFetchRequestTopic", name="orders", partition_indexes=(0,))
+    topic = {"name": "orders", "partition_indexes": (0,)}
     sent = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=(topic,), require_stable=True)
     row = sent.response.topics[0].partitions[0]
     return row.error_code, row.committed_offset

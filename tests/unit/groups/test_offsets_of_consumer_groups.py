@@ -26,10 +26,8 @@ def bed() -> GroupTestBed:
 
 def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int) -> ErrorCode:
     version, name = 5, ApiKey.TXN_OFFSET_COMMIT
-    row = bed.nested(
-        name, version, "TxnOffsetCommitRequestPartition", partition_index=0, committed_offset=5, committed_metadata=""
-    )
-    topic = bed.nested(name, version, "TxnOffsetCommitRequestTopic", name="orders", partitions=(row,))
+    row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+    topic = {"name": "orders", "partitions": (row,)}
     sent = bed.send(
         name,
         version,
@@ -45,8 +43,8 @@ def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int) -> Error
 
 
 def delete(bed: GroupTestBed, topic: str) -> tuple[ErrorCode, list[ErrorCode]]:
-    row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
-    wanted = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name=topic, partitions=(row,))
+    row = {"partition_index": 0}
+    wanted = {"name": topic, "partitions": (row,)}
     response: Any = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(wanted,)).response
     rows = [found.error_code for name in response.topics for found in name.partitions]
     return response.error_code, rows

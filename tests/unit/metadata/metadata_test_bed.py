@@ -26,6 +26,7 @@ from harrow.cluster.registry import (
 )
 from harrow.cluster.registry.operations import Multi, Operation
 from harrow.cluster.wire import internal, messages
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import topic_id_of
 from manual_host import ManualHost
@@ -197,8 +198,7 @@ class MetadataTestBed:
         """Send a request to the room's handler; return the decoded response. A KafkaError becomes an error response."""
         from harrow.cluster.errors import KafkaError
 
-        s = messages.schema(api_key, version, "request")
-        body = messages.encode_request(api_key, version, s.root(**fields))
+        body = client_request(api_key, version, **fields).body()
         answers: list[Any] = []
         request = Request(
             api_key,

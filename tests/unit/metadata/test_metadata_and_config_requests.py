@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from typing import Any
@@ -29,8 +30,7 @@ def bed_with_orders(host: ManualHost | None = None, **settings: object) -> Metad
 
 
 async def metadata(bed: MetadataTestBed, version: int, *names: str | None, **fields: Any) -> Any:
-    s = messages.schema(METADATA, version, "request")
-    rows = tuple(s.MetadataRequestTopic(name=name) for name in names)
+    rows = tuple({"name": name} for name in names)
     return await bed.request(METADATA, version, **{"topics": rows, **fields})
 
 
@@ -131,10 +131,7 @@ def test_version_zero_lists_live_replicas_only_with_an_error() -> None:
 
 def test_metadata_by_topic_id_returns_the_topic() -> None:
     async def scenario(host: ManualHost) -> None:
-        s = messages.schema(METADATA, 12, "request")
-        rows = tuple(
-            s.MetadataRequestTopic(name=None, topic_id=topic_id_of(text)) for text in (ID, "BQIDBAUGBwgREhMUFRYXGA")
-        )
+        rows = tuple({"name": None, "topic_id": topic_id_of(text)} for text in (ID, "BQIDBAUGBwgREhMUFRYXGA"))
         response = await bed_with_orders(host).request(METADATA, 12, topics=rows)
         assert [(row.name, row.error_code) for row in response.topics] == [
             ("orders", ErrorCode.none),
@@ -228,7 +225,7 @@ def test_all_brokers_load_one_cluster_id() -> None:
 def test_update_metadata_is_applied_or_refused() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
-        fields = {name: getattr(update(epoch=3), name) for name in update().__dataclass_fields__}
+        fields = {field.name: getattr(update(epoch=3), field.name) for field in dataclasses.fields(update())}
         response = await bed.request(UPDATE_METADATA, 8, **fields)
         assert response.error_code is ErrorCode.none
         response = await bed.request(UPDATE_METADATA, 8, **{**fields, "controller_epoch": 2})
@@ -240,8 +237,7 @@ def test_update_metadata_is_applied_or_refused() -> None:
 async def describe(
     bed: MetadataTestBed, version: int, kind: int, name: str, keys: tuple[str, ...] | None = None, **fields: Any
 ) -> Any:
-    s = messages.schema(DESCRIBE_CONFIGS, version, "request")
-    row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    row = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     (found,) = (await bed.request(DESCRIBE_CONFIGS, version, resources=(row,), **fields)).results
     return found
 
@@ -288,9 +284,8 @@ def test_broker_settings_are_read_only_and_of_this_broker() -> None:
 
 
 async def incremental(bed: MetadataTestBed, *rows: tuple[str, int, str | None], **fields: Any) -> Any:
-    s = messages.schema(INCREMENTAL, 1, "request")
-    configs = tuple(s.AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in rows)
-    row = s.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
+    configs = tuple({"name": n, "config_operation": o, "value": v} for n, o, v in rows)
+    row = {"resource_type": 2, "resource_name": "orders", "configs": configs}
     (found,) = (await bed.request(INCREMENTAL, 1, resources=(row,), **fields)).responses
     return found
 
@@ -375,13 +370,12 @@ def test_alter_configs_replaces_all_overrides() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = bed_with_orders(host)
         await incremental(bed, ("retention.ms", 0, "5"))
-        s = messages.schema(ALTER_CONFIGS, 2, "request")
-        topic_row = s.AlterConfigsResource(
-            resource_type=2, resource_name="orders", configs=(s.AlterableConfig(name="flush.ms", value="7"),)
-        )
-        broker_row = s.AlterConfigsResource(
-            resource_type=4, resource_name="1", configs=(s.AlterableConfig(name="replica.lag.time.max.ms", value="7"),)
-        )
+        topic_row = {"resource_type": 2, "resource_name": "orders", "configs": ({"name": "flush.ms", "value": "7"},)}
+        broker_row = {
+            "resource_type": 4,
+            "resource_name": "1",
+            "configs": ({"name": "replica.lag.time.max.ms", "value": "7"},),
+        }
         response = await bed.request(ALTER_CONFIGS, 2, resources=(topic_row, broker_row))
         assert [row.error_code for row in response.responses] == [ErrorCode.none, ErrorCode.invalid_request]
         assert overrides(bed) == {"flush.ms": "7"}

@@ -18,16 +18,12 @@ CREATE, DELETE = 19, 20
 
 
 def creatable(version: int = 7, **fields: Any) -> Any:
-    s = messages.schema(CREATE, version, "request")
     values = {"name": "orders", "num_partitions": 2, "replication_factor": 3, **fields}
-    values["configs"] = tuple(
-        s.CreatableTopicConfig(name=n, value=v) for n, v in dict(values.get("configs", ())).items()
-    )
+    values["configs"] = tuple({"name": n, "value": v} for n, v in dict(values.get("configs", ())).items())
     values["assignments"] = tuple(
-        s.CreatableReplicaAssignment(partition_index=p, broker_ids=tuple(ids))
-        for p, ids in dict(values.get("assignments", ())).items()
+        {"partition_index": p, "broker_ids": tuple(ids)} for p, ids in dict(values.get("assignments", ())).items()
     )
-    return s.CreatableTopic(**values)
+    return {**values}
 
 
 async def create(
@@ -246,11 +242,10 @@ def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
 
 
 async def delete(bed: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
-    s = messages.schema(DELETE, version, "request")
     response = await bed.request(
         DELETE,
         version,
-        topics=tuple(s.DeleteTopicState(name=name) for name in names),
+        topics=tuple({"name": name} for name in names),
         topic_names=names,
         timeout=messages.milliseconds(timeout_ms),
     )
@@ -277,8 +272,7 @@ def test_delete_by_topic_id_deletes_the_topic() -> None:
     async def scenario(host: ManualHost) -> None:
         bed = MetadataTestBed(host)
         (made,) = await create(bed, creatable())
-        s = messages.schema(DELETE, 6, "request")
-        row = s.DeleteTopicState(name=None, topic_id=made.topic_id)
+        row = {"name": None, "topic_id": made.topic_id}
         timeout = messages.milliseconds(5_000)
         response = await bed.request(DELETE, 6, topics=(row,), timeout=timeout)
         assert [(r.name, r.topic_id, r.error_code) for r in response.responses] == [

@@ -16,6 +16,7 @@ from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, Forwarding
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.headers import encode_request_header, parse_request_header
 from harrow.cluster.wire.request import OnSend, Request, RequestContext
 from manual_host import ManualHost
@@ -27,10 +28,8 @@ ALICE = Principal("User", "alice")
 
 
 def creation(timeout_ms: int = 5_000) -> Any:
-    s = messages.schema(CREATE, VERSION, "request")
-    topic = s.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-    timeout = messages.milliseconds(timeout_ms)
-    return s.root(topics=(topic,), timeout=timeout, validate_only=False)
+    topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1}
+    return client_request(CREATE, VERSION, topics=[topic], timeout=timeout_ms).entity
 
 
 def created(request: Request) -> None:
@@ -211,21 +210,13 @@ def test_a_request_without_time_is_not_begun(timeout_ms: int) -> None:
 
 def named(api_key: int, version: int, *rows: Mapping[str, Any]) -> Any:
     """A request without time that names these topics."""
-    s = messages.schema(api_key, version, "request")
     if api_key == ApiKey.DELETE_TOPICS and version < 6:
-        topics: dict[str, Any] = {"topic_names": tuple(row["name"] for row in rows)}
+        topics: dict[str, Any] = {"topic_names": [row["name"] for row in rows]}
     elif api_key == ApiKey.ELECT_LEADERS:
-        topics = {"topic_partitions": tuple(s.TopicPartitions(topic=r["name"]) for r in rows)}
+        topics = {"topic_partitions": [{"topic": row["name"]} for row in rows]}
     else:
-        kinds = {
-            ApiKey.CREATE_TOPICS: "CreatableTopic",
-            ApiKey.CREATE_PARTITIONS: "CreatePartitionsTopic",
-            ApiKey.DELETE_TOPICS: "DeleteTopicState",
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS: "ReassignableTopic",
-            ApiKey.LIST_PARTITION_REASSIGNMENTS: "ListPartitionReassignmentsTopics",
-        }
-        topics = {"topics": tuple(getattr(s, kinds[ApiKey(api_key)])(**row) for row in rows)}
-    return s.root(timeout=messages.milliseconds(0), **topics)
+        topics = {"topics": rows}
+    return client_request(api_key, version, timeout=0, **topics).entity
 
 
 def reached(api_key: int, version: int, *rows: Mapping[str, Any]) -> bool:
@@ -349,12 +340,11 @@ def test_a_controller_that_hangs_does_not_hold_its_own_clients_for_ever() -> Non
 
 def test_an_envelope_carries_nothing_but_the_requests_of_operators() -> None:
     trio = Trio(controller=2)
-    s = messages.schema(ApiKey.ENVELOPE, 0, "request")
     inner = encode_request_header(ApiKey.HEARTBEAT, 4, 1, "admin")
-    entity = s.root(request_data=inner, request_principal=None, client_host_address=b"")
+    request = client_request(ApiKey.ENVELOPE, 0, request_data=inner, request_principal=None, client_host_address=b"")
 
     async def ask() -> Any:
-        return await FakeLink(trio.one, trio.two.node_id).request(ApiKey.ENVELOPE, 0, entity, 1_000)
+        return await FakeLink(trio.one, trio.two.node_id).request(*request, 1_000)
 
     assert trio.host.run(ask()).error_code is ErrorCode.invalid_request
     assert forwarding.ENVELOPE_VERSION == 0

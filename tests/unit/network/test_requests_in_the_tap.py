@@ -10,17 +10,17 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request import Request
 from harrow.harness.histories.request_rows import ClientRequest, count_requests, read_connections, read_requests
-from served_listener import HEARTBEAT, Raw, answer, frame, framed, next_turn, run, serving
+from served_listener import HEARTBEAT, Raw, answer, frame, next_turn, run, serving
 
 SYNC = int(ApiKey.SYNC_GROUP)
 
 
 def sync_frame(correlation_id: int, client: str = "app") -> bytes:
-    s = messages.schema(SYNC, 3, "request")
-    entity = s.SyncGroupRequest(group_id="billing", generation_id=1, member_id="m")
-    return framed(SYNC, 3, correlation_id, client, messages.encode_request(SYNC, 3, entity))
+    request = client_request(SYNC, 3, group_id="billing", generation_id=1, member_id="m")
+    return request.frame(correlation_id, client)
 
 
 def synced(request: Request) -> None:

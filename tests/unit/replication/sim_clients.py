@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 
@@ -71,8 +71,8 @@ def result_of(sim: Simulation, results: list[Any], limit_ms: float = 10_000) -> 
 
 def list_offset(sim: Simulation, timestamp: int, version: int = 7, isolation: int = 0) -> Any:
     """Send ListOffsets for `ORDERS` to broker 1 as a consumer; return the partition of the response."""
-    s = messages.schema(2, version, "request")
-    row = s.ListOffsetsPartition(partition_index=ORDERS.partition, timestamp=timestamp)
-    topic = s.ListOffsetsTopic(name=ORDERS.topic, partitions=(row,))
-    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
-    return sim.call(1, 2, version, entity).topics[0].partitions[0]
+    topics = [
+        {"name": ORDERS.topic, "partitions": [{"partition_index": ORDERS.partition, "timestamp": timestamp}]},
+    ]
+    asked = client_request(2, version, replica_id=-1, isolation_level=isolation, topics=topics)
+    return sim.call(1, *asked).topics[0].partitions[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,6 +15,7 @@ from harrow.cluster.replication.partition_directory import PartitionDirectory
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.topic_ids import UUID
 from storage_host import TP, StorageHost
 
@@ -143,11 +143,8 @@ def test_delete_records_completes_when_metadata_lose_the_replica_that_lags() -> 
     sim.produce(1, ORDERS, [b"b"], acks=1)
     sim.loop.run_for(5_000)
     assert sim.registry.states[ORDERS].isr == [1, 2]
-    s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
-    row = s.DeleteRecordsPartition(partition_index=0, offset=1)
-    topic = s.DeleteRecordsTopic(name="orders", partitions=(row,))
-    body = s.DeleteRecordsRequest(topics=(topic,), timeout=timedelta(minutes=1))
-    deleted = sim.request(1, ApiKey.DELETE_RECORDS, 2, body)
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}]
+    deleted = sim.request(1, *client_request(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=60_000))
     sim.loop.run_for(5_000)
     assert not deleted.done()
     sim.missing_in_metadata.add(3)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, Offset, TopicPartition
 from harrow.cluster.replication import Partition
-from harrow.cluster.wire import messages
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.internal import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 
 from .sim_clients import Consumer, list_offset, result_of, three
@@ -55,12 +55,10 @@ def test_offset_for_leader_epoch_returns_the_end_of_each_epoch() -> None:
     result_of(sim, sim.produce(1, TP, [b"a"]))
     sim.elect(TP, 1)
     sim.loop.run_for(20)
-    s = messages.schema(23, 4, "request")
     rows: list[tuple[int, int]] = []
     for epoch in (0, 1, 7):
-        row = s.OffsetForLeaderPartition(partition=0, leader_epoch=LeaderEpoch(epoch))
-        topic = s.OffsetForLeaderTopic(topic=TP.topic, partitions=(row,))
-        found = sim.call(1, 23, 4, s.OffsetForLeaderEpochRequest(topics=(topic,)))
+        topic = {"topic": TP.topic, "partitions": [{"partition": 0, "leader_epoch": epoch}]}
+        found = sim.call(1, *client_request(23, 4, topics=[topic]))
         response = found.topics[0].partitions[0]
         rows.append((response.leader_epoch, response.end_offset))
     assert rows == [(0, 1), (1, 1), (-1, -1)]

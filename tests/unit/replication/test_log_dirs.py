@@ -8,7 +8,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode, StorageError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.storage.log_folder import LogFolder
-from harrow.cluster.wire import messages
+from harrow.cluster.wire.client_requests import client_request
 
 from .simulation import Simulation
 
@@ -18,10 +18,8 @@ ORDERS = [TopicPartition("orders", number) for number in range(2)]
 
 def described(sim: Simulation, *requested: tuple[str, tuple[int, ...]], version: int = 4) -> Any:
     """Return broker 1's only data folder with the requested partitions, or with all partitions if none is named."""
-    s = messages.schema(DESCRIBE_LOG_DIRS, version, "request")
-    rows = tuple(s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in requested)
-    entity = s.DescribeLogDirsRequest(topics=rows or None)
-    (folder,) = sim.call(1, DESCRIBE_LOG_DIRS, version, entity).results
+    rows = [{"topic": name, "partitions": numbers} for name, numbers in requested] or None
+    (folder,) = sim.call(1, *client_request(DESCRIBE_LOG_DIRS, version, topics=rows)).results
     return folder
 
 
@@ -75,10 +73,8 @@ def test_alter_replica_log_dirs_keeps_replicas_and_refuses_folders_that_cannot_b
     other = LogFolder(sim.brokers[1].host, f"{folder.path}-2")
 
     def altered(path: str, name: str = "orders") -> ErrorCode:
-        s = messages.schema(ALTER_REPLICA_LOG_DIRS, 2, "request")
-        topic = s.AlterReplicaLogDirTopic(name=name, partitions=(0,))
-        entity = s.root(dirs=(s.AlterReplicaLogDir(path=path, topics=(topic,)),))
-        (result,) = sim.call(1, ALTER_REPLICA_LOG_DIRS, 2, entity).results
+        dirs = [{"path": path, "topics": [{"name": name, "partitions": [0]}]}]
+        (result,) = sim.call(1, *client_request(ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)).results
         return ErrorCode(result.partitions[0].error_code)
 
     assert altered(folder.path) is ErrorCode.none

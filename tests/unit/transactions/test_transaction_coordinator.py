@@ -9,7 +9,6 @@ from coordinator_fakes import Sent
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import NoTap
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from transaction_fakes import BILLS, NAME, ORDERS, TransactionBed
 
@@ -68,8 +67,7 @@ def ending(bed: TransactionBed) -> None:
 
 def add_next(bed: TransactionBed) -> Sent:
     """The first request of the next transaction."""
-    s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, 3, "request")
-    topic = s.AddPartitionsToTxnTopic(name=BILLS.topic, partitions=(BILLS.partition,))
+    topic = {"name": BILLS.topic, "partitions": (BILLS.partition,)}
     return bed.send(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         3,
