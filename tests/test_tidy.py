@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
 FILE_LINES_MOST = 500
 FUNCTION_LINES_MOST = 70
-FORMATTED_BY_HAND = 14
+FORMATTED_BY_HAND = 9
 
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
