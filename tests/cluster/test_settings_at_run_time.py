@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from harrow import Cluster
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka.admin import ConfigResource as TypedResource
 from kafka.admin import NewTopic
@@ -65,11 +64,9 @@ def change(admin: Any, kind: str, name: str, **values: object) -> None:
 
 def change_all_brokers(cluster: Cluster, value: str | None) -> None:
     """Changes the cluster-wide default; neither kafka-python nor confluent-kafka can name all brokers."""
-    change = {"name": "message.max.bytes", "config_operation": 0 if value else 1, "value": value}
-    everyone = {"resource_type": 4, "resource_name": "", "configs": (change,)}
     with RawKafka(cluster.brokers[1].port) as raw:
-        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(everyone,))
-    assert [row.error_code for row in answer.responses] == [ErrorCode.none]
+        changed = raw.change_settings(4, "", ("message.max.bytes", 0 if value else 1, value))
+    assert changed.error_code is ErrorCode.none
 
 
 def test_changing_a_topic_setting_applies_to_the_next_records(cluster: Cluster, admin: Any) -> None:
@@ -144,19 +141,15 @@ def test_enabling_unclean_election_elects_the_live_replica(cluster: Cluster, adm
 
 def test_settings_of_a_group_are_known_to_a_broker_that_starts_later(cluster: Cluster) -> None:
     name = "late/readers"
-    row = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "50000"}
-    resource = {"resource_type": 32, "resource_name": name, "configs": (row,)}
     with RawKafka(cluster.brokers[1].port) as raw:
-        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
-    assert answer.responses[0].error_code is ErrorCode.none
+        changed = raw.change_settings(32, name, ("consumer.session.timeout.ms", 0, "50000"))
+    assert changed.error_code is ErrorCode.none
     cluster.brokers[2].kill()
     cluster.brokers[2].start()
-    listing = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, 1, "request").root(resource_types=(32,))
     with RawKafka(cluster.brokers[2].port) as raw:
-        until(
-            lambda: (
-                name
-                in [found.resource_name for found in raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, listing).config_resources]
-            ),
-            "the restarted broker has the settings of the group",
-        )
+
+        def groups() -> set[str]:
+            answer = raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[32])
+            return {found.resource_name for found in answer.config_resources}
+
+        until(lambda: name in groups(), "the restarted broker has the settings of the group")

@@ -18,7 +18,6 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from harrow import Cluster, HarrowError
-from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.commands.up import advertised_listeners, command
 from raw_kafka import RawKafka
 from waiting import until
@@ -218,9 +217,7 @@ def test_harrow_up_takes_kafkas_defaults_an_advertised_host_and_settings_of_one_
 
 
 def described(raw: RawKafka, node: str) -> dict[str, str]:
-    row = {"resource_type": 4, "resource_name": node, "configuration_keys": None}
-    (result,) = raw.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(row,)).results
-    return {row.name: row.value for row in result.configs}
+    return {row.name: row.value for row in raw.settings(4, node).configs}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from apache_kafka import MISSING
 from harrow.cluster.config import BY_NAME, Setting
 from harrow.cluster.metadata.java_text import text_of
-from harrow.cluster.wire.api_keys import ApiKey
 
 BROKER, DEFAULT_SOURCE = 4, 5
 OF_LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"}
@@ -18,9 +17,7 @@ WITHOUT_A_REGISTRY = {"leader.imbalance.per.broker.percentage"}
 def defaults_of(kafka: Any) -> dict[str, str]:
     """Kafka's own default of each broker setting, below what the tests set; "" for null."""
     node = str(next(iter(kafka.ports)))
-    resource = {"resource_type": BROKER, "resource_name": node, "configuration_keys": None}
-    answer = kafka.raw(int(node)).ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True)
-    rows = answer.results[0].configs
+    rows = kafka.raw(int(node)).settings(BROKER, node).configs
     assert rows, "the broker describes no setting"
     found: dict[str, str] = {}
     for row in rows:

@@ -256,8 +256,7 @@ def test_settings_of_an_unknown_topic_are_checked_before_the_topic(kafka: Any, a
 
 def test_resources_without_settings_are_described(kafka: Any) -> None:
     def described(kind: int, name: str) -> tuple[int, list[tuple[str, str, int]]]:
-        row = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-        (found,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row]).results
+        found = kafka.raw(1).settings(kind, name)
         return int(found.error_code), [(c.name, c.value, c.config_type) for c in found.configs]
 
     defaults = [("interval.ms", "300000", 3), ("match", "", 7), ("metrics", "", 7)]

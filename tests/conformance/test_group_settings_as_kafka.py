@@ -19,16 +19,12 @@ Code = ErrorCode
 
 
 def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> ErrorCode:
-    rows = tuple({"name": name, "config_operation": operation, "value": value} for name, operation, value in given)
-    resource = {"resource_type": GROUP, "resource_name": group, "configs": rows}
-    answer = kafka.raw().ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False)
-    return ErrorCode(answer.responses[0].error_code)
+    return ErrorCode(kafka.raw().change_settings(GROUP, group, *given).error_code)
 
 
 def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
     """The settings of consumers; Kafka also has those of share and streams groups."""
-    resource = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
-    answer = kafka.raw().ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(resource,), include_synonyms=True).results[0]
+    answer = kafka.raw().settings(GROUP, group)
     rows = {
         row.name: (
             row.value,

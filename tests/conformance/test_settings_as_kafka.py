@@ -17,28 +17,16 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 Described = tuple[Any, ...]
 
 
-def described(raw: RawKafka, kind: int, name: str, keys: tuple[str, ...] | None = None) -> Any:
-    row = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-    (result,) = raw.ask(
-        ApiKey.DESCRIBE_CONFIGS, 4, resources=(row,), include_synonyms=True, include_documentation=False
-    ).results
-    return result
-
-
 def value(raw: RawKafka, kind: int, name: str, key: str) -> Described | None:
     """Value, type, source, read-only, sensitive and the values of the synonyms; None without an entry."""
-    for row in described(raw, kind, name, (key,)).configs:
+    for row in raw.settings(kind, name, (key,)).configs:
         given = [same.value for same in row.synonyms if same.source != 5]
         return (row.value, row.config_type, row.config_source, row.read_only, row.is_sensitive, given)
     return None
 
 
 def altered(raw: RawKafka, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
-    rows = tuple({"name": key, "config_operation": operation, "value": text} for key, operation, text in changes)
-    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
-    return int(
-        raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False).responses[0].error_code
-    )
+    return int(raw.change_settings(kind, name, *changes).error_code)
 
 
 TOPIC_CHANGES: tuple[tuple[str, int, str | None, int, str | None], ...] = (
@@ -148,7 +136,7 @@ def test_dynamic_settings_of_brokers_are_accepted_and_described(kafka: Any) -> N
 
 
 def test_settings_of_brokers_have_kafkas_types_and_order(kafka: Any) -> None:
-    result = described(kafka.raw(1), BROKER, "1", ())
+    result = kafka.raw(1).settings(BROKER, "1", ())
     ours = {entry.name: entry for entry in broker_entries(BrokerConfig.parse({}))}
     found = {row.name: (row.config_type, row.read_only, row.is_sensitive) for row in result.configs if row.name in ours}
     assert result.error_message == ""
@@ -218,8 +206,8 @@ TOPIC_ORDER = [
 def test_no_list_and_an_empty_list_of_keys_ask_for_all_settings(kafka: Any) -> None:
     topic, raw = kafka.topic("all", 1), kafka.raw(1)
     for keys in (None, ()):
-        assert [row.name for row in described(raw, TOPIC, topic, keys).configs] == TOPIC_ORDER
-    two = described(raw, TOPIC, topic, ("retention.ms", "segment.bytes", "nonsense")).configs
+        assert [row.name for row in raw.settings(TOPIC, topic, keys).configs] == TOPIC_ORDER
+    two = raw.settings(TOPIC, topic, ("retention.ms", "segment.bytes", "nonsense")).configs
     assert [row.name for row in two] == ["segment.bytes", "retention.ms"]
 
 
@@ -286,7 +274,7 @@ def test_an_unknown_type_refuses_all_resources_and_client_metrics_have_no_synony
         ApiKey.DESCRIBE_CONFIGS, 4, resources=rows, include_synonyms=True, include_documentation=False
     ).results
     assert sorted((row.resource_type, int(row.error_code)) for row in found) == [(0, 42), (BROKER, 42)]
-    assert [row.synonyms for row in described(raw, 16, "any").configs] == [()] * 3
+    assert [row.synonyms for row in raw.settings(16, "any").configs] == [()] * 3
 
 
 def test_operations_are_checked_before_the_name_of_the_resource(kafka: Any) -> None:

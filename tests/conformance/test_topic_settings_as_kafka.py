@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.cluster.wire.api_keys import ApiKey
 from waiting import until
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -23,8 +22,7 @@ CHANGED = {
 
 def described(kafka: Any, topic: str) -> dict[str, tuple[Any, ...]]:
     """Value, type, source, read-only and number of synonyms of each setting."""
-    row = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
-    (result,) = kafka.raw(1).ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row], include_synonyms=True).results
+    result = kafka.raw(1).settings(2, topic)
     assert result.error_code == 0, result
     return {
         row.name: (row.value, row.config_type, row.config_source, row.read_only, row.is_sensitive)
@@ -33,12 +31,8 @@ def described(kafka: Any, topic: str) -> dict[str, tuple[Any, ...]]:
 
 
 def altered(kafka: Any, topic: str, *changes: tuple[str, int, str | None]) -> str:
-    rows = tuple({"name": name, "config_operation": operation, "value": value} for name, operation, value in changes)
-    resource = {"resource_type": 2, "resource_name": topic, "configs": rows}
     controller = kafka.raw(kafka.raw(1).metadata().controller_id)
-    (result,) = controller.ask(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(resource,), validate_only=False
-    ).responses
+    result = controller.change_settings(2, topic, *changes)
     return str(result.error_code.name)
 
 

@@ -108,6 +108,17 @@ class RawKafka(Connection):
         rows = [{"name": name} for name in topics] or None
         return self.ask(ApiKey.METADATA, version, topics=rows, allow_auto_topic_creation=False)
 
+    def settings(self, kind: int, name: str, keys: Sequence[str] | None = None) -> Any:
+        """Describes a resource with its synonyms (DescribeConfigs); returns its row of the response."""
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        return self.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True).results[0]
+
+    def change_settings(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> Any:
+        """IncrementalAlterConfigs with names, operations and values; returns the resource's row of the response."""
+        rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+        resource = {"resource_type": kind, "resource_name": name, "configs": rows}
+        return self.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource]).responses[0]
+
     def create_topic(
         self,
         name: str,
