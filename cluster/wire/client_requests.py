@@ -19,7 +19,7 @@ import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from . import messages
 from .decoding import field_shape
@@ -107,7 +107,7 @@ def _converter(field: dataclasses.Field[Any]) -> Callable[[Any], Any]:
 
     def one(value: Any) -> Any:
         if build is not None and isinstance(value, dict):
-            return build(value)
+            return build(cast("dict[str, Any]", value))
         return messages.milliseconds(value) if is_time and isinstance(value, int) else value
 
     def several(values: Any) -> Any:

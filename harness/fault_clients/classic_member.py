@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.consumer.consumer_protocol import encode_subscription
 
-from ..requests import classic_member
-from ..requests.classic_member import FORGOTTEN
+from ..requests.classic_member import FORGOTTEN, ClassicMember
 from ..requests.coordinator import RETRIABLE, Coordinator
 from .group_view import Partitions, assigned_in
 
@@ -28,13 +27,13 @@ REJOIN = FORGOTTEN | {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generat
 JOIN_AGAIN = REJOIN | RETRIABLE | {ErrorCode.member_id_required}
 
 
-class ClassicMember:
+class ClassicFaultMember:
     """One member, which joins with the group's own assignor."""
 
     def __init__(self, coordinator: Coordinator, protocol: str, topics: Sequence[str]) -> None:
         self._coordinator = coordinator
         self._transport = coordinator.transport
-        self._member = classic_member.ClassicMember(
+        self._member = ClassicMember(
             coordinator, protocol, session_ms=SESSION_MS, rebalance_ms=REBALANCE_MS, join_ms=REBALANCE_WAIT_MS
         )
         self._states_owned = protocol == COOPERATIVE
@@ -56,8 +55,7 @@ class ClassicMember:
             except KafkaError as error:
                 if error.code not in JOIN_AGAIN:
                     raise
-                if error.code in FORGOTTEN:
-                    self.assigned = {}
+                self._noted(error)
                 if error.code in RETRIABLE:
                     await self._transport.pause()
 
@@ -83,10 +81,16 @@ class ClassicMember:
             except KafkaError as error:
                 if error.code not in REJOIN:
                     raise
+                self._noted(error)
                 await self.join()
+
+    def _noted(self, error: KafkaError) -> None:
+        if error.code in FORGOTTEN:
+            self.assigned = {}
 
     async def leave(self, coordinator: Coordinator) -> None:
         """Leave, also while a JoinGroup waits."""
         if self._member.member_id:
+            self.member_id = self._member.member_id  # a JoinGroup that still waits has an id already
             await self._member.leave(coordinator)
             self.assigned = {}

@@ -37,10 +37,7 @@ class ConsumerMember:
         """Join."""
         self._epoch, self._to_acknowledge, self.assigned = JOINS, None, {}
         await self._heartbeat(
-            self._coordinator,
-            rebalance_timeout=REBALANCE_MS,
-            subscribed_topic_names=self._topics,
-            topic_partitions=(),
+            self._coordinator, rebalance_timeout=REBALANCE_MS, subscribed_topic_names=self._topics, topic_partitions=()
         )
         await self._look()
 

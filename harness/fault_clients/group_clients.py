@@ -16,7 +16,7 @@ from harrow.cluster.errors import ClusterError
 from ..requests.blocking import PATIENCE_MS, BlockingTransport
 from ..requests.coordinator import GROUP, Coordinator
 from .background import BackgroundClient
-from .classic_member import ClassicMember
+from .classic_member import ClassicFaultMember
 from .consumer_member import ConsumerMember
 from .group_view import GroupView, Partitions, await_members, describe_group
 
@@ -73,7 +73,7 @@ class GroupClient(BackgroundClient):
     def new_member(self, view: GroupView, topics: Sequence[str]) -> Member:
         """Return a member that has not joined yet."""
         if view.classic:
-            self._member = ClassicMember(self._coordinator, view.protocol, topics)
+            self._member = ClassicFaultMember(self._coordinator, view.protocol, topics)
         else:
             self._member = ConsumerMember(self._coordinator, topics)
         return self._member

@@ -72,8 +72,9 @@ class ClassicMember:
             assignments=[{"member_id": member, "assignment": given} for member, given in assignments.items()],
         )
         response = await self._coordinator.ask_once(request, timeout_ms=self._join_ms)
-        error = ErrorCode.request_timed_out if response is None else own_error(response)
-        if error is not ErrorCode.none:
+        if response is None:
+            raise KafkaError(ErrorCode.request_timed_out)
+        if (error := own_error(response)) is not ErrorCode.none:
             raise self._noted(KafkaError(error))
         return bytes(response.assignment)
 

@@ -73,9 +73,7 @@ class GroupMember:
         assignments = {member: encode_assignment(0, {self._topic: numbers}) for member, numbers in shares.items()}
         assigned = await self._member.sync(joined.generation_id, assignments)
         return Membership(
-            member_id=joined.member_id,
-            generation=joined.generation_id,
-            partitions=list(decode_assignment(assigned)),
+            member_id=joined.member_id, generation=joined.generation_id, partitions=list(decode_assignment(assigned))
         )
 
     async def _send_heartbeats(self, membership: Membership) -> None:

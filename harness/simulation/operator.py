@@ -116,10 +116,7 @@ class SimulatedOperator:
         leader = await self._client.leader(tp)
         row = {"partition_index": tp.partition, "offset": offset}
         request = client_request(
-            ApiKey.DELETE_RECORDS,
-            DELETE_VERSION,
-            topics=[{"name": tp.topic, "partitions": [row]}],
-            timeout=TIMEOUT_MS,
+            ApiKey.DELETE_RECORDS, DELETE_VERSION, topics=[{"name": tp.topic, "partitions": [row]}], timeout=TIMEOUT_MS
         )
         await self._client.ask(leader.address, request, TIMEOUT_MS)
         self._note("delete-records", topic=tp.topic, partition=tp.partition, offset=offset)

@@ -93,9 +93,7 @@ class SinkReader:
             LIST_VERSION,
             replica_id=-1,
             isolation_level=1,
-            topics=[
-                {"name": tp.topic, "partitions": [{"partition_index": tp.partition, "timestamp": EARLIEST}]},
-            ],
+            topics=[{"name": tp.topic, "partitions": [{"partition_index": tp.partition, "timestamp": EARLIEST}]}],
         )
         try:
             response = await self._client.ask(leader.address, request)

@@ -56,10 +56,7 @@ class SimulatedTransactionalProducer:
             with contextlib.suppress(KafkaError):
                 await self.end(commit=False)
         request = client_request(
-            ApiKey.INIT_PRODUCER_ID,
-            INIT_VERSION,
-            transactional_id=self._name,
-            transaction_timeout=self._timeout_ms,
+            ApiKey.INIT_PRODUCER_ID, INIT_VERSION, transactional_id=self._name, transaction_timeout=self._timeout_ms
         )
         while True:
             try:

@@ -11,6 +11,7 @@ from harrow.cluster.errors import ClusterError, ErrorCode, KafkaError
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
+from harrow.harness.fault_clients.classic_member import ClassicFaultMember
 from harrow.harness.requests.blocking import BlockingTransport, completed
 from harrow.harness.requests.classic_member import ClassicMember
 from harrow.harness.requests.coordinator import GROUP, Coordinator
@@ -127,3 +128,15 @@ def test_an_assignment_without_a_response_is_not_asked_for_again() -> None:
         completed(member_of(transport).sync(3, {"m-1": b"mine"}))
     assert late.value.code is Code.request_timed_out
     assert len(transport.asked) == 1
+
+
+def test_a_fault_client_that_is_stopped_while_it_joins_leaves_under_the_id_that_it_has() -> None:
+    given = {"error_code": Code.member_id_required, "member_id": "m-1"}
+    transport, after = Scripted(given, StoppedError("stopped")), Scripted({"members": ()})
+    member = ClassicFaultMember(Coordinator(transport, GROUP, "g"), "range", ())
+    with pytest.raises(StoppedError):
+        completed(member.join())
+    completed(member.leave(Coordinator(after, GROUP, "g")))
+    (left,) = after.asked
+    assert [row.member_id for row in left.entity.members] == ["m-1"]
+    assert member.member_id == "m-1", "its group is asked whether it still has this member"
