@@ -96,8 +96,7 @@ class ForeignSystem(System):
             return self._transactional_ids.names()
         now = time.monotonic()
         if now >= self._ask_groups_at:
-            servers = self._foreign.bootstrap_servers.split(",")
-            self._groups = list_groups(servers, timeout_s=ASK_GROUPS_S).states
+            self._groups = list_groups(self._foreign.bootstrap_servers, timeout_s=ASK_GROUPS_S).states
             self._ask_groups_at = time.monotonic() + ASK_GROUPS_S
         return self._groups
 

@@ -110,7 +110,7 @@ async def await_members(coordinator: Coordinator, servers: str) -> GroupView:
             f"group {coordinator.key!r} was not stable with members within {AWAIT_MEMBERS_MS / 1000:g} s: "
             f"it is {view.state} with {len(view.members)} members"
         )
-    known = sorted(list_groups(servers.split(",")).states)
+    known = sorted(list_groups(servers).states)
     hint, listed = nearest(coordinator.key, known), ", ".join(map(repr, known)) or "none"
     raise ClusterError(f"the cluster has no consumer group {coordinator.key!r}{hint}; it has {listed}")
 

@@ -7,15 +7,14 @@ seconds. What prevents asking is stored beside the groups, and does not end a ru
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from harrow.cluster.errors import ErrorCode, HarrowError
-from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
 from ..histories.group_states import AT_REST, GroupsAtTheEnd, read_group_rows, write_groups
+from .operator import addresses_of
 from .raw import TIMEOUT_S, ask
 
 LIST_GROUPS_VERSION = 4
@@ -27,12 +26,11 @@ POLL_S = 0.25
 
 def record_groups(run: Path, bootstrap_servers: str) -> None:
     """Ask every broker and write `groups.json`."""
-    servers = bootstrap_servers.split(",")
     deadline = time.monotonic() + UNTAPPED_REST_S
-    found = list_groups(servers)
+    found = list_groups(bootstrap_servers)
     while _untapped(run, found) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        found = list_groups(servers)
+        found = list_groups(bootstrap_servers)
     write_groups(run, found)
 
 
@@ -42,20 +40,19 @@ def _untapped(run: Path, found: GroupsAtTheEnd) -> set[str]:
     return moving - {row["group"] for row in read_group_rows(run)} if moving else moving
 
 
-def list_groups(servers: Iterable[str], timeout_s: float = TIMEOUT_S) -> GroupsAtTheEnd:
+def list_groups(bootstrap_servers: str, timeout_s: float = TIMEOUT_S) -> GroupsAtTheEnd:
     """Ask each broker once; its error, or that it does not respond, is a problem."""
     states: dict[str, str] = {}
     problems: list[str] = []
     asked_ns = time.monotonic_ns()
     request = client_request(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION)
-    for server in servers:
-        host, _, port = server.rpartition(":")
+    for address in addresses_of(bootstrap_servers):
         try:
-            response = ask(Address(host, int(port)), request, timeout_s=timeout_s)
+            response = ask(address, request, timeout_s=timeout_s)
         except HarrowError as error:
             problems.append(str(error))
             continue
         if response.error_code is not ErrorCode.none:
-            problems.append(f"{server} refused ListGroups: {response.error_code.name}")
+            problems.append(f"{address} refused ListGroups: {response.error_code.name}")
         states |= {row.group_id: row.group_state for row in response.groups}
     return GroupsAtTheEnd(asked_ns=asked_ns, states=states, problems=tuple(problems))

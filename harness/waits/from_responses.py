@@ -59,7 +59,7 @@ class FromResponses:
 
     def group_names(self) -> Collection[str]:
         """The groups that ListGroups returns."""
-        return list_groups(self._cluster.bootstrap_servers.split(",")).states
+        return list_groups(self._cluster.bootstrap_servers).states
 
     def group(self, name: str) -> GroupSeen | None:
         """One group as its coordinator describes it."""

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.listeners import Address
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
+from ...requests.operator import addresses_of
 from ...requests.raw import ask
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def left_open(cluster: RunningCluster) -> list[str]:
 def open_transactions(bootstrap_servers: str) -> list[str]:
     """Return a line for each transaction that a coordinator stores as open."""
     found: list[str] = []
-    for address in bootstrap_servers.split(","):
-        host, _, port = address.rpartition(":")
-        response = list_transactions(host, int(port))
+    request = client_request(ApiKey.LIST_TRANSACTIONS, VERSION, state_filters=OPEN)
+    for address in addresses_of(bootstrap_servers):
+        response = ask(address, request)
         if response.error_code is not ErrorCode.none:
             found.append(f"{address} cannot list its transactions: {response.error_code.name}")
         found += [
@@ -51,8 +51,3 @@ def held_back(cluster: RunningCluster) -> list[str]:
         for row in rows
         if row["is_leader"] and row["lso"] != row["hw"]
     ]
-
-
-def list_transactions(host: str, port: int) -> Any:
-    """Send ListTransactions to one broker and return its response."""
-    return ask(Address(host, port), client_request(ApiKey.LIST_TRANSACTIONS, VERSION, state_filters=OPEN))
