@@ -44,7 +44,7 @@ class RawGroup:
         waits = {ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator}
         until(lambda: self.describe()[0] not in waits, "the coordinator has loaded the group")
 
-    def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """The response to one request."""
         return self.home.ask(key, version, **fields)
 

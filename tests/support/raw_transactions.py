@@ -58,7 +58,7 @@ class RawProducer:
         until(done, lambda: f"a final response; the last was {last}")
         return last[0]
 
-    def _ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def _ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """The coordinator's response to a request of this producer."""
         own = {"transactional_id": self.name, "producer_id": self.producer_id, "producer_epoch": self.epoch}
         return self.coordinator.ask(key, version, **{**own, **fields})

@@ -10,6 +10,7 @@ from harrow.cluster.host.seam import RequestFacts
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_errors import API_ERRORS
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.request_facts import NO_SCOPE, facts_of_api, request_facts
 from message_samples import filled
 
@@ -41,7 +42,7 @@ def facts(api: ApiKey, version: int, entity: Any, scope: Any = NO_SCOPE) -> Requ
 
 
 def asked(api: ApiKey, version: int, **fields: Any) -> Any:
-    return messages.schema(api, version, "request").root(**fields)
+    return client_request(api, version, **fields).entity
 
 
 @pytest.mark.parametrize("api", sorted(API_ERRORS), ids=lambda api: ApiKey(api).name)
@@ -61,9 +62,8 @@ def test_what_an_api_can_name_is_found_in_its_latest_request(api: int) -> None:
 
 
 def test_a_topic_id_counts_under_its_name() -> None:
-    s = messages.schema(ApiKey.PRODUCE, 13, "request")
-    row = s.PartitionProduceData(index=2, records=b"")
-    entity = s.root(topic_data=(s.TopicProduceData(topic_id=TOPIC_ID, partition_data=(row,)),))
+    topic = {"topic_id": TOPIC_ID, "partition_data": [{"index": 2, "records": b""}]}
+    entity = asked(ApiKey.PRODUCE, 13, topic_data=[topic])
     assert facts(ApiKey.PRODUCE, 13, entity, Scope()).partitions == {("orders", 2)}
     assert facts(ApiKey.PRODUCE, 13, entity).topics == {str(TOPIC_ID)}
 

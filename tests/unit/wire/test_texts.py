@@ -6,6 +6,7 @@ import pytest
 from harrow.cluster.groups.records import RecordReader
 from harrow.cluster.wire import headers, messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 from harrow.cluster.wire.fetch import decode_fetch
 from harrow.cluster.wire.produce import decode_produce
 from harrow.cluster.wire.tapped_requests import subject_of
@@ -63,17 +64,13 @@ def test_a_fetch_with_a_malformed_topic_is_decoded(version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 8, 12])
 def test_texts_of_other_requests_are_decoded(version: int) -> None:
-    s = messages.schema(ApiKey.METADATA, version, "request")
-    entity = s.MetadataRequest(topics=(s.MetadataRequestTopic(name=NAME),))
-    body = replaced(messages.encode_request(ApiKey.METADATA, version, entity))
+    body = replaced(client_request(ApiKey.METADATA, version, topics=[{"name": NAME}]).body())
     decoded, end = messages.request_reader(ApiKey.METADATA, version)(body, 0)
     assert (decoded.topics[0].name, end) == (READ, len(body))
 
 
 def test_a_malformed_group_is_named_to_the_tap() -> None:
-    s = messages.schema(ApiKey.HEARTBEAT, 4, "request")
-    entity = s.HeartbeatRequest(group_id=NAME, member_id="m", generation_id=1)
-    body = replaced(messages.encode_request(ApiKey.HEARTBEAT, 4, entity))
+    body = replaced(client_request(ApiKey.HEARTBEAT, 4, group_id=NAME, member_id="m", generation_id=1).body())
     assert subject_of(ApiKey.HEARTBEAT, request_of(ApiKey.HEARTBEAT, 4, body)) == READ
 
 
