@@ -1,21 +1,21 @@
-"""Names of clients in explanations: a task has only their numbers, which the test's process replaces.
+"""Names of clients in explanations: a task has only the numbers of clients, and the test's process names them.
 
-`named_client` runs in the process of the test, so this module imports neither polars nor pyspark.
+`named` runs in the process of the test, so this module imports neither polars nor pyspark.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from typing import NewType
 
-CLIENT_MARK = re.compile(r"\{client (\d+)\}")
+ClientNumber = NewType("ClientNumber", int)
+"""A client, a group or a member: the position of its name in the names of the layout."""
+Explanation = str | tuple[str | ClientNumber, ...]
+"""Words; those of a task may have numbers of clients between them."""
 
 
-def client_mark(number: int) -> str:
-    """Return the text that stands for the name of a client in an explanation of a task."""
-    return f"{{client {number}}}"
-
-
-def named_client(explanation: str, clients: Sequence[str]) -> str:
-    """Return an explanation with the names of clients instead of their numbers."""
-    return CLIENT_MARK.sub(lambda mark: clients[int(mark[1])], explanation)
+def named(explanation: Explanation, clients: Sequence[str]) -> str:
+    """Return an explanation with the names of clients in place of their numbers."""
+    if isinstance(explanation, str):
+        return explanation
+    return "".join(part if isinstance(part, str) else clients[part] for part in explanation)

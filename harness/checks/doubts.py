@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..run_folder import RunTimes
 from ..wording import counted
-from .promise_findings import PromiseFindings
-from .refused import Result, doubt_of_refused, note_of_refused, refused_by_id
+from .promise_findings import PromiseFindings, RefusedIds
+from .refused import doubt_of_refused, note_of_refused, refused_by_id
+from .rows import PartitionResult, Unread
 
 BELIEF = (
     "what the application believes about them is not known; say it with verify(…, expected=…), or send with Harrow's "
@@ -41,7 +41,7 @@ class Doubts:
 
 
 def partition_doubts(
-    results: Sequence[Result],
+    results: Sequence[PartitionResult],
     not_allowed: frozenset[str],
     clients: Sequence[str],
     times: RunTimes,
@@ -53,18 +53,16 @@ def partition_doubts(
     """
     found = Doubts()
     for result in results:
-        found.reasons += result["unknown"]
-        for about, reason in result.get("doubts", ()):
+        found.reasons += result.unknown
+        for about, reason in result.doubts:
             if about not in promised.replaces:
                 (found.reasons if about in not_allowed else found.notes).append(reason)
     unread = _unread(results, times)
-    known = [
-        result for result in results if promised.accounts_for_sends or result.get("topic") in promised.accounted_topics
-    ]
+    known = [result for result in results if promised.accounts_for_sends or result.topic in promised.accounted_topics]
     unknown = [result for result in results if result not in known]
     by_id = _known_by_id(unknown, promised)
-    unknown = [result for result in unknown if result.get("topic") not in by_id]
-    results = [result for result in results if result.get("topic") not in by_id]
+    unknown = [result for result in unknown if result.topic not in by_id]
+    results = [result for result in results if result.topic not in by_id]
     lacking, sent_again = refused_by_id(by_id)
     found.notes += sent_again
     found.reasons += (f"{text}: {BELIEF}" for text in lacking)
@@ -76,29 +74,27 @@ def partition_doubts(
     return found
 
 
-def _known_by_id(results: Sequence[Result], promised: PromiseFindings) -> dict[str, Mapping[str, Any]]:
+def _known_by_id(results: Sequence[PartitionResult], promised: PromiseFindings) -> dict[str, RefusedIds]:
     """Return the refused ids of the topics of which they say everything: all sent again, or no send was recorded."""
     sends = ("acknowledged", "unacknowledged", "failed")
-    recorded = {
-        result.get("topic") for result in results if any(result.get("operation_counts", {}).get(name) for name in sends)
-    }
-    topics = {result.get("topic") for result in results}
+    recorded = {result.topic for result in results if any(result.operation_counts.get(name) for name in sends)}
+    topics = {result.topic for result in results}
     return {
         topic: row
         for topic, row in promised.refused_ids.items()
-        if topic in topics and not (row["lacking"] and topic in recorded)
+        if topic in topics and not (row.lacking and topic in recorded)
     }
 
 
-def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:
+def _unread(results: Sequence[PartitionResult], times: RunTimes) -> list[str]:
     notes: list[str] = []
-    rows: dict[str, list[Mapping[str, Any]]] = {}
+    rows: dict[str, list[Unread]] = {}
     for result in results:
-        if result.get("unread"):
-            rows.setdefault(result["topic"], []).append(result["unread"])
+        if result.unread is not None:
+            rows.setdefault(result.topic, []).append(result.unread)
     for topic, unread in rows.items():
-        records = sum(row["records"] for row in unread)
-        last = times.text(max(row["last_ns"] for row in unread))
+        records = sum(row.records for row in unread)
+        last = times.text(max(row.last_ns for row in unread))
         notes.append(
             f"readers of {topic} stopped before its end: after {last} of the run, no client received the last "
             f"{counted(records, 'record')}"
@@ -106,12 +102,12 @@ def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:
     return notes
 
 
-def empty_topics(results: Sequence[Result], topics: Sequence[str]) -> list[str]:
+def empty_topics(results: Sequence[PartitionResult], topics: Sequence[str]) -> list[str]:
     """Return the topics in which neither the operations nor the final read nor a log has a record."""
     counts: dict[str, Counter[str]] = {}
     for result in results:
-        if "topic" in result:
-            counts.setdefault(result["topic"], Counter()).update(result["operation_counts"])
+        if result.topic:
+            counts.setdefault(result.topic, Counter()).update(result.operation_counts)
     shown = ("acknowledged", "batches_acknowledged", "drained", "log_batches")
     return [topic for topic in topics if topic in counts and not any(counts[topic][name] for name in shown)]
 

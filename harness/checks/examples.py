@@ -17,8 +17,9 @@ import mmap
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.wire.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
@@ -26,12 +27,13 @@ from harrow.cluster.wire.records import decode_records
 
 from .. import run_folder
 from ..histories.format import read_names
-from ..histories.recorded_faults import Row
 from ..histories.row_index import NAMED
 from ..histories.segments import SegmentError, segment_files
 from ..histories.sent_contents import SUFFIX, SentRecord, sent_records
+from .client_names import named
 from .known_anomalies import rank
 from .record import text_of
+from .rows import AnomalyRow, OperationRow
 from .verdict import Anomaly
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     """Folders of the replicas' logs, by topic-partition and node id."""
 
 DECODED_MOST = 3
-CONTENTS = ("key", "value", "headers")
 IN_THE_LOG = frozenset({"final read", "in the log"})
 SHOWN_MOST = 100
 """Anomalies of one name in verdict.json, over all partitions."""
@@ -50,95 +51,96 @@ LOG_BYTES_MOST = 1 << 30
 
 
 def shown_anomalies(
-    found: Sequence[Row], *, folder: Path, clients: Sequence[str], not_allowed: frozenset[str], logs: Logs
+    found: Sequence[AnomalyRow], *, folder: Path, clients: Sequence[str], not_allowed: frozenset[str], logs: Logs
 ) -> tuple[Anomaly, ...]:
     """Return the anomalies `found` as the verdict shows them: forbidden ones first, then the worst first."""
     ordered = sorted(
-        found,
-        key=lambda row: (
-            row["name"] not in not_allowed,
-            rank(row["name"]),
-            row["name"],
-            row["topic"],
-            row["partition"],
-        ),
+        found, key=lambda row: (row.name not in not_allowed, rank(row.name), row.name, row.topic, row.partition)
     )
-    shown: list[Row] = []
+    shown: list[Anomaly] = []
     seen = Counter[str]()
     for row in ordered:
-        seen[row["name"]] += 1
-        if seen[row["name"]] <= SHOWN_MOST:
-            operations = [_with_client(operation, clients) for operation in row["operations"]]
-            shown.append({**row, "operations": operations})
+        seen[row.name] += 1
+        if seen[row.name] <= SHOWN_MOST:
+            shown.append(_with_clients(row, clients))
     seen.clear()
     add_sent(shown, folder)
-    for row in shown:
-        seen[row["name"]] += 1
-        if seen[row["name"]] <= DECODED_MOST:
-            add_logged(row, logs)
-            row["explanation"] += differing_headers(row["operations"])
-    return tuple(
-        Anomaly(
-            name=row["name"],
-            topic=row["topic"],
-            partition=row["partition"],
-            offsets=tuple(row["offsets"]),
-            operations=tuple(row["operations"]),
-            explanation=row["explanation"],
-            records=row.get("records", 1),
-        )
-        for row in shown
+    for at, anomaly in enumerate(shown):
+        seen[anomaly.name] += 1
+        if seen[anomaly.name] <= DECODED_MOST:
+            add_logged(anomaly, logs)
+            differing = differing_headers(anomaly.operations)
+            shown[at] = replace(anomaly, explanation=anomaly.explanation + differing)
+    return tuple(shown)
+
+
+def _with_clients(row: AnomalyRow, clients: Sequence[str]) -> Anomaly:
+    return Anomaly(
+        name=row.name,
+        topic=row.topic,
+        partition=row.partition,
+        offsets=tuple(row.offsets),
+        operations=tuple(_with_client(operation, clients) for operation in row.operations),
+        explanation=named(row.explanation, clients),
+        records=row.records,
     )
 
 
-def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
+def _with_client(row: OperationRow, clients: Sequence[str]) -> OperationRow:
     """Return the known fields of an operation, with names of clients, groups and members instead of their numbers."""
     present = {name: value for name, value in row.items() if value is not None}
     for name in (NAMED | {"reading_group"}) & present.keys():
         number = present[name]
         if isinstance(number, int) and 0 <= number < len(clients):
             present[name] = clients[number]
-    return present
+    return cast("OperationRow", present)
 
 
-def add_sent(anomalies: Sequence[Row], folder: Path) -> None:
+def add_sent(anomalies: Sequence[Anomaly], folder: Path) -> None:
     """Add `key`, `value` and `headers` to the recorded sends of these anomalies, and to rows with the same hashes."""
     sent = _sent(anomalies, folder)
     for anomaly in anomalies:
-        for row in anomaly["operations"]:
-            if row.get("operation") == "send" and (row.get("client"), row.get("op")) in sent:
-                _add_sent(row, sent[row["client"], row["op"]])
-        _add_by_hash(anomaly["operations"])
+        for row in anomaly.operations:
+            if record := sent.get(_send(row) or ("", -1)):
+                _add_sent(row, record)
+        _add_by_hash(anomaly.operations)
 
 
-def add_logged(anomaly: Row, logs: Logs) -> None:
+def _send(row: OperationRow) -> tuple[str, int] | None:
+    """Return the client and the number of a recorded send."""
+    return (
+        (str(row["client"]), row["op"]) if row.get("operation") == "send" and {"client", "op"} <= row.keys() else None
+    )
+
+
+def add_logged(anomaly: Anomaly, logs: Logs) -> None:
     """Add `key`, `value` and `headers` to those operations of an anomaly whose record a replica's log has."""
-    reader = _LogReader(logs.get((anomaly["topic"], anomaly["partition"]), {}))
-    for row in anomaly["operations"]:
+    reader = _LogReader(logs.get((anomaly.topic, anomaly.partition), {}))
+    for row in anomaly.operations:
         if row.get("operation") in IN_THE_LOG and "value" not in row:
             _add_logged(row, reader)
-    _add_by_hash(anomaly["operations"])
+    _add_by_hash(anomaly.operations)
 
 
-def _add_by_hash(operations: Sequence[Row]) -> None:
+def _add_by_hash(operations: Sequence[OperationRow]) -> None:
     known = {_hashes(row): row for row in operations if "value" in row and "value_hash" in row}
     for row in operations:
         same = known.get(_hashes(row))
-        if same is not None and "value" not in row:
-            row.update({name: same[name] for name in CONTENTS if name in same})
+        if same is None or "value" in row:
+            continue
+        if "key" in same:
+            row["key"] = same["key"]
+        row["value"] = same["value"]
+        if "headers" in same:
+            row["headers"] = same["headers"]
 
 
-def _hashes(row: Row) -> tuple[Any, Any]:
+def _hashes(row: OperationRow) -> tuple[str | None, str | None]:
     return row.get("key_hash"), row.get("value_hash")
 
 
-def _sent(anomalies: Sequence[Row], folder: Path) -> dict[tuple[str, int], SentRecord]:
-    wanted = {
-        (str(row["client"]), int(row["op"]))
-        for anomaly in anomalies
-        for row in anomaly["operations"]
-        if row.get("operation") == "send" and "client" in row and "op" in row
-    }
+def _sent(anomalies: Sequence[Anomaly], folder: Path) -> dict[tuple[str, int], SentRecord]:
+    wanted = {send for anomaly in anomalies for row in anomaly.operations if (send := _send(row)) is not None}
     found: dict[tuple[str, int], SentRecord] = {}
     for path in run_folder.operation_files(folder / run_folder.HISTORY):
         if len(found) == len(wanted):
@@ -151,7 +153,7 @@ def _sent(anomalies: Sequence[Row], folder: Path) -> dict[tuple[str, int], SentR
     return found
 
 
-def _add_sent(row: Row, record: SentRecord) -> None:
+def _add_sent(row: OperationRow, record: SentRecord) -> None:
     row["key"] = _text(record.key, cut=record.key_cut)
     row["value"] = _text(record.value, cut=record.value_cut)
     if record.headers:
@@ -169,10 +171,10 @@ def _text(data: bytes | None, *, cut: bool) -> str:
     return text_of(data).rstrip("…") + "…"
 
 
-def _add_logged(row: Row, reader: _LogReader) -> None:
+def _add_logged(row: OperationRow, reader: _LogReader) -> None:
     """Add the record at the row's offset; of a batch, its first record."""
-    offset = row.get("offset", row.get("base_offset"))
-    record = reader.record(int(offset), row.get("broker")) if offset is not None else None
+    offset = _offset(row)
+    record = reader.record(offset, row.get("broker")) if offset is not None else None
     if record is not None:
         row["key"], row["value"] = text_of(record.key), text_of(record.value)
         if record.headers:
@@ -184,7 +186,7 @@ def _header_texts(headers: Iterable[tuple[str, bytes | None]]) -> list[str]:
     return [f"{name}={text_of(content)}" for name, content in headers]
 
 
-def differing_headers(operations: Sequence[Row]) -> str:
+def differing_headers(operations: Sequence[OperationRow]) -> str:
     """Return which headers a send and the log differ in, at one offset with the same key and value; else nothing.
 
     A log has a record only once, so its record at the offset of the send is what the send has become.
@@ -193,7 +195,7 @@ def differing_headers(operations: Sequence[Row]) -> str:
     there = [row for row in operations if row.get("operation") in IN_THE_LOG and "value" in row]
     for send in sends:
         for row in there:
-            if _offset(row) != _offset(send) or any(row[name] != send[name] for name in ("key", "value")):
+            if _offset(row) != _offset(send) or (row["key"], row["value"]) != (send["key"], send["value"]):
                 continue
             sent, found = send.get("headers", []), row.get("headers", [])
             if sent != found:
@@ -205,7 +207,7 @@ def differing_headers(operations: Sequence[Row]) -> str:
     return ""
 
 
-def _offset(row: Row) -> object:
+def _offset(row: OperationRow) -> int | None:
     return row.get("offset", row.get("base_offset"))
 
 
@@ -219,7 +221,7 @@ class _LogReader:
     def __init__(self, folders: Mapping[str, str]) -> None:
         self._folders = folders
 
-    def record(self, offset: int, broker: object) -> Record | None:
+    def record(self, offset: int, broker: int | str | None) -> Record | None:
         """Return the record at `offset` in the log of `broker`, or without one, of any replica."""
         names = [str(broker)] if str(broker) in self._folders else list(self._folders)
         for name in names:

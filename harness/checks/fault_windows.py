@@ -18,6 +18,7 @@ from typing import Any
 
 from ..histories.recorded_faults import fault_events
 from ..run_folder import FAULTS, RunTimes, schedule_files
+from .rows import PartitionTraffic
 
 FOREVER_NS = 2**62
 """The end of a fault that was not healed."""
@@ -95,14 +96,11 @@ class Traffic:
     ended_ns: int | None = None
     met: list[int] = field(default_factory=list[int])
 
-    def add(self, partition: Mapping[str, Any]) -> None:
-        """Add what a kernel returned for one partition."""
-        if not partition:
-            return
-        began, ended = int(partition["began_ns"]), int(partition["ended_ns"])
-        self.began_ns = began if self.began_ns is None else min(self.began_ns, began)
-        self.ended_ns = ended if self.ended_ns is None else max(self.ended_ns, ended)
-        met = partition["met"]
+    def add(self, partition: PartitionTraffic) -> None:
+        """Add the traffic of one partition."""
+        self.began_ns = partition.began_ns if self.began_ns is None else min(self.began_ns, partition.began_ns)
+        self.ended_ns = partition.ended_ns if self.ended_ns is None else max(self.ended_ns, partition.ended_ns)
+        met = partition.met
         assert not self.met or len(self.met) == len(met), "the partitions were judged with different faults"
         self.met = [a + b for a, b in zip(self.met or [0] * len(met), met, strict=True)]
 

@@ -52,7 +52,7 @@ def judge_history(
     facts: dict[str, Any] = {
         "complete": complete,
         "reads_committed": reads_committed,
-        "claims": claims,
+        "claims": [claim.to_json() for claim in claims],
         "notes": _notes(found.passed_over),
     }
     known = write_history(found.operations, folder, facts)

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ..histories.imported.operations import ImportedRecord, Operation, Place
+from .rows import AnomalyRow
 
 Identity = tuple[Place, bytes | None, bytes | None]
 Edges = dict[str, dict[str, ImportedRecord]]
 
 
-def precommitted_reads(operations: Sequence[Operation]) -> list[dict[str, Any]]:
-    """Return the anomalies in the form of a kernel's."""
+def precommitted_reads(operations: Sequence[Operation]) -> list[AnomalyRow]:
+    """Return the anomalies."""
     edges = _received(operations)
     lines = {row.transaction: row for row in operations if row.transaction}
     return [_anomaly(circle, edges, lines) for circle in _circles(edges)]
@@ -86,7 +86,7 @@ def _circles(edges: Edges) -> list[list[str]]:
     return found
 
 
-def _anomaly(circle: Sequence[str], edges: Edges, operations: Mapping[str, Operation]) -> dict[str, Any]:
+def _anomaly(circle: Sequence[str], edges: Edges, operations: Mapping[str, Operation]) -> AnomalyRow:
     inside = set(circle)
     received = [
         (reader, writer, record) for reader in circle for writer, record in edges[reader].items() if writer in inside
@@ -100,14 +100,13 @@ def _anomaly(circle: Sequence[str], edges: Edges, operations: Mapping[str, Opera
     else:
         listed = ", ".join(_shown(name, operations) for name in circle)
         text = f"the transactions of {listed} received records of each other: none can have been committed first"
-    return {
-        "name": "precommitted-read",
-        "topic": first.place[0],
-        "partition": first.place[1],
-        "offsets": [record.offset for _, _, record in received if record.place == first.place],
-        "operations": [],
-        "explanation": text,
-    }
+    return AnomalyRow(
+        name="precommitted-read",
+        topic=first.place[0],
+        partition=first.place[1],
+        offsets=[record.offset for _, _, record in received if record.place == first.place],
+        explanation=text,
+    )
 
 
 def _shown(name: str, operations: Mapping[str, Operation]) -> str:

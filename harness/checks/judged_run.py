@@ -20,6 +20,7 @@ from .guarantees import derive, forbidden
 from .merged_results import MergedResults
 from .progress.findings import ProgressFindings
 from .promise_findings import PromiseFindings
+from .rows import PartitionResult
 from .stuck_groups import GroupFindings
 from .traces import judged_events
 
@@ -74,8 +75,7 @@ class RunToJudge:
 class RunFindings:
     """What the checks found."""
 
-    results: Sequence[dict[str, Any]]
-    """A row for each topic-partition (`kernels/findings.py`)."""
+    results: Sequence[PartitionResult]
     progress: ProgressFindings
     groups: GroupFindings
     promised: PromiseFindings

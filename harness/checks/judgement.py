@@ -32,7 +32,6 @@ from ..histories.layout import Layout, lay_out
 from ..histories.program_ends import ProgramEnd, read_program_ends
 from .causes.programs import deaths, quiet_ends
 from .causes.recorded import causes_of_run
-from .client_names import named_client
 from .doubts import Doubts
 from .examples import shown_anomalies
 from .guarantees import parse
@@ -43,6 +42,7 @@ from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .progress.findings import ProgressFindings
 from .promise_findings import PromiseFindings, read_findings
+from .rows import AnomalyRow, PartitionResult
 from .run_doubts import doubts_of_run
 from .spark_client import SparkHandle
 from .stuck_groups import GroupFindings, stuck_groups
@@ -55,7 +55,7 @@ class PlanCollector(Protocol):
     """Has plans judged on Spark: a `SparkHandle`, or the `PlanQueries` of a session."""
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
-        """Return a result for each job of the plan."""
+        """Return a result for each job of the plan, as plain JSON."""
         ...
 
 
@@ -133,11 +133,12 @@ def judge_laid_out(
 
 
 def _merged(
-    run: RunToJudge, results: list[dict[str, Any]], progress: ProgressFindings, promised: PromiseFindings
+    run: RunToJudge, results: Sequence[PartitionResult], progress: ProgressFindings, promised: PromiseFindings
 ) -> RunFindings:
     """Return the findings of all checks: kernels, traces, groups, progress, promises, and a history from elsewhere."""
     groups = _judge_groups(run)
-    claims = [row for row in run.imported.get("claims", []) if row["topic"] in run.topics]
+    imported = [AnomalyRow.from_json(row) for row in run.imported.get("claims", [])]
+    claims = [row for row in imported if row.topic in run.topics]
     claims += [*_claims_of_traces(run, groups), *progress.anomalies]
     found = merged(results, claims, promised)
     found.counts["unacknowledged"] += run.unacknowledged
@@ -174,8 +175,8 @@ def _verdict(
 
 
 def _side_by_side(
-    judge_jobs: Callable[[], list[dict[str, Any]]], judge_progress: Callable[[], ProgressFindings], engine: Engine
-) -> tuple[list[dict[str, Any]], ProgressFindings]:
+    judge_jobs: Callable[[], list[PartitionResult]], judge_progress: Callable[[], ProgressFindings], engine: Engine
+) -> tuple[list[PartitionResult], ProgressFindings]:
     """Return the results of both; while Spark works, this process waits, so a thread judges the progress meanwhile.
 
     Inline, a second thread would save nothing. Both would import modules at the same time, which pytest may rewrite:
@@ -215,17 +216,17 @@ def _shown(
     found: MergedResults, run: RunToJudge, not_allowed: frozenset[str], jobs: Sequence[PartitionJob]
 ) -> tuple[Anomaly, ...]:
     """Return the anomalies that the verdict shows, with names of clients and what was written."""
-    clients = run.layout.clients
-    for row in found.anomalies:
-        row["explanation"] = named_client(row["explanation"], clients)
     logs = {(job.topic, job.partition): job.logs for job in jobs}
-    return shown_anomalies(found.anomalies, folder=run.folder, clients=clients, not_allowed=not_allowed, logs=logs)
+    return shown_anomalies(
+        found.anomalies, folder=run.folder, clients=run.layout.clients, not_allowed=not_allowed, logs=logs
+    )
 
 
-def _claims_of_traces(run: RunToJudge, groups: GroupFindings) -> list[dict[str, Any]]:
+def _claims_of_traces(run: RunToJudge, groups: GroupFindings) -> list[AnomalyRow]:
     """Return the anomalies of leaders, controllers, groups and requests that wait."""
     late = unanswered_requests(run.events, run.fault_times, groups.timeouts_ms)
-    return [*claims_of_brokers(run.events, set(run.topics)), *groups.anomalies, *late]
+    brokers = claims_of_brokers(run.events, set(run.topics))
+    return [*map(AnomalyRow.from_json, brokers), *groups.anomalies, *map(AnomalyRow.from_json, late)]
 
 
 def _judge_groups(run: RunToJudge) -> GroupFindings:
@@ -241,26 +242,26 @@ def _judge_groups(run: RunToJudge) -> GroupFindings:
     return found
 
 
-def _run(folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine) -> list[dict[str, Any]]:
+def _run(folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: Engine) -> list[PartitionResult]:
     """Return the result of each job; a job without a result of Spark becomes a doubt."""
     planned = {(job.topic, job.partition) for job in jobs}
     assert len(planned) == len(jobs), "a topic-partition was planned twice"
     if not jobs:
         return []
     if engine == INLINE:
-        from .kernels import judge_task
+        from .kernels import judge_jobs
 
-        return list(judge_task(jobs))
+        return list(judge_jobs(jobs))
     plan = folder / "plan.json"
     plan.write_text(json.dumps(pack(jobs)))
-    results = spark.collect(plan)
-    judged = {(row["topic"], row["partition"]) for row in results}
+    results = [PartitionResult.from_json(found) for found in spark.collect(plan)]
+    judged = {(result.topic, result.partition) for result in results}
     assert len(judged) == len(results), "a topic-partition was judged twice"
     assert judged <= planned, judged - planned
     missing = [job for job in jobs if (job.topic, job.partition) not in judged]
     for job in missing:
         doubt = f"{job.topic}-{job.partition} was not judged: Spark returned no result for it"
-        results.append({"operation_counts": {}, "anomaly_counts": {}, "anomalies": [], "unknown": [doubt]})
+        results.append(PartitionResult(unknown=[doubt]))
     return results
 
 

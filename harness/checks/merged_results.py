@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from .facts import Fact
 from .fault_windows import Traffic
 from .promise_findings import PromiseFindings
+from .rows import AnomalyRow, PartitionResult
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,35 +20,35 @@ class MergedResults:
     """Operations, records and batches by what they are."""
     anomaly_counts: Counter[str] = field(default_factory=Counter[str])
     """Records by kind of anomaly."""
-    anomalies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    anomalies: list[AnomalyRow] = field(default_factory=list[AnomalyRow])
     """The first anomalies of each kind and partition."""
     traffic: Traffic = field(default_factory=Traffic)
-    facts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Facts about causes (`kernels/evidence.py`)."""
+    facts: list[Fact] = field(default_factory=list[Fact])
 
-    def add(self, result: Mapping[str, Any]) -> None:
-        """Add what the kernels returned for one partition (`PartitionFindings.result`)."""
-        self.counts.update(result["operation_counts"])
-        self.anomaly_counts.update(result["anomaly_counts"])
-        self.anomalies += result["anomalies"]
-        self.traffic.add(result.get("traffic", {}))
-        self.facts += result.get("evidence", ())
+    def add(self, result: PartitionResult) -> None:
+        """Add what the kernels found in one partition."""
+        self.counts.update(result.operation_counts)
+        self.anomaly_counts.update(result.anomaly_counts)
+        self.anomalies += result.anomalies
+        if result.traffic is not None:
+            self.traffic.add(result.traffic)
+        self.facts += result.evidence
 
     def add_promises(self, promised: PromiseFindings) -> None:
         """Add what the checks of promises found, in place of the anomalies that they judge better."""
         for name in promised.replaces:
             self.anomaly_counts.pop(name, None)
-        self.anomalies = [row for row in self.anomalies if row["name"] not in promised.replaces]
+        self.anomalies = [row for row in self.anomalies if row.name not in promised.replaces]
         self.counts.update(promised.operation_counts)
         self.anomaly_counts.update(promised.anomaly_counts)
         self.anomalies += promised.anomalies
 
 
 def merged(
-    results: Iterable[Mapping[str, Any]], claims: Sequence[dict[str, Any]], promised: PromiseFindings
+    results: Iterable[PartitionResult], claims: Sequence[AnomalyRow], promised: PromiseFindings
 ) -> MergedResults:
     """Merge the results of all jobs, the leadership claims of the traces, and what the checks of promises found."""
-    whole = MergedResults(anomalies=list(claims), anomaly_counts=Counter(row["name"] for row in claims))
+    whole = MergedResults(anomalies=list(claims), anomaly_counts=Counter(row.name for row in claims))
     for result in results:
         whole.add(result)
     whole.add_promises(promised)

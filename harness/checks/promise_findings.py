@@ -13,8 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from .. import run_folder
+from .rows import AnomalyRow
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedIds:
+    """How many record ids of a topic brokers refused."""
+
+    ids: int
+    lacking: int
+    """How many of them no judged topic has."""
+    shown: Sequence[str]
+    """The first of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +35,8 @@ class PromiseFindings:
 
     operation_counts: Mapping[str, int] = field(default_factory=dict[str, int])
     anomaly_counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    anomalies: Sequence[dict[str, Any]] = ()
-    """The first anomalies of each name, with the fields of `checks.verdict.Anomaly`."""
+    anomalies: Sequence[AnomalyRow] = ()
+    """The first anomalies of each name."""
     reasons: Sequence[str] = ()
     """Why the promises could not be judged, or not completely."""
     doubts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -41,9 +53,8 @@ class PromiseFindings:
     whether they may be empty is judged here."""
     added_guarantees: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Guarantees of extensions that were judged (`check_join.py`), each with the anomalies that it forbids."""
-    refused_ids: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """By topic: how many record ids brokers refused (`ids`), how many of them no judged topic has (`lacking`), and the
-    first of these (`shown`). A topic is not there where this is not known."""
+    refused_ids: Mapping[str, RefusedIds] = field(default_factory=dict[str, RefusedIds])
+    """By topic. A topic is not there where this is not known."""
     knows_order: bool = False
     """Whether these checks judged the order of all records that have an order."""
 
@@ -66,7 +77,8 @@ def write_findings(folder: Path, topics: Iterable[str], findings: PromiseFinding
     if findings is None:
         path.unlink(missing_ok=True)
         return
-    fields = {**asdict(findings), "replaces": sorted(findings.replaces)}
+    anomalies = [anomaly.to_json() for anomaly in findings.anomalies]
+    fields = {**asdict(findings), "anomalies": anomalies, "replaces": sorted(findings.replaces)}
     body = {"schema_version": SCHEMA_VERSION, "topics": sorted(set(topics)), "findings": fields}
     path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
@@ -82,5 +94,7 @@ def read_findings(folder: Path, topics: Iterable[str], *, number: int = 1) -> Pr
     if body.get("schema_version") != SCHEMA_VERSION or body["topics"] != sorted(set(topics)):
         return None
     fields: dict[str, Any] = body["findings"]
+    fields["anomalies"] = [AnomalyRow.from_json(row) for row in fields["anomalies"]]
     fields["replaces"] = frozenset(fields["replaces"])
+    fields["refused_ids"] = {topic: RefusedIds(**row) for topic, row in fields["refused_ids"].items()}
     return PromiseFindings(**fields)

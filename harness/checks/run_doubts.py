@@ -47,12 +47,12 @@ def _of_needs(run: RunToJudge, found: RunFindings, held_to: HeldTo) -> Doubts:
         return Doubts(notes=[ONLY_OPERATIONS])
     partitions: dict[tuple[str, int], frozenset[Recording]] = {}
     for result in found.results:
-        if "topic" in result:
-            counts = result["operation_counts"]
+        if result.topic:
+            counts = result.operation_counts
             kinds = {Recording.FINAL_READ} if counts.get("final_reads") else set[Recording]()
             if counts.get("replica_logs"):
                 kinds |= {Recording.LOG, Recording.REPLICA_LOGS}
-            partitions[result["topic"], result["partition"]] = frozenset(kinds)
+            partitions[result.topic, result.partition] = frozenset(kinds)
     replaced = found.promised.replaces
     unjudged_ones = unjudged_anomalies(held_to.forbidden, recordings_of(run.folder), partitions, replaced=replaced)
     return Doubts(reasons=unjudged_ones.reasons, notes=unjudged_ones.notes)

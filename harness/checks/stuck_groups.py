@@ -21,6 +21,7 @@ from harrow.cluster.internal_topics import OFFSETS
 from ..histories.group_states import AT_REST, GroupsAtTheEnd
 from ..histories.recorded_faults import Row
 from ..wording import counted
+from .rows import AnomalyRow, OperationRow
 
 STUCK_GROUP = "stuck-group"
 PATIENCE_NS = 30_000_000_000
@@ -31,9 +32,9 @@ SHOWN_MOST = 5
 
 @dataclass(slots=True, kw_only=True)
 class GroupFindings:
-    """Anomalies in the form of a kernel's, and doubts."""
+    """Anomalies and doubts."""
 
-    anomalies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    anomalies: list[AnomalyRow] = field(default_factory=list[AnomalyRow])
     doubts: list[str] = field(default_factory=list[str])
     timeouts_ms: dict[str, int] = field(default_factory=dict[str, int])
     """The longest timeout of a member, by group."""
@@ -73,7 +74,7 @@ def _order(row: Mapping[str, Any]) -> tuple[int, int]:
     return row["leader_epoch"], row["time_ns"]
 
 
-def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[dict[str, Any]]:
+def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[AnomalyRow]:
     """Return the anomaly of a group whose last row is no state of rest, if it is one."""
     last = own[-1]
     same = len(own) - 1
@@ -89,15 +90,15 @@ def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[dict[str, An
         f"{timeout_ns / 1e9:.1f} s: its coordinator, broker {last['node']}, waits for nothing that can still happen"
     )
     shown = list(own[max(0, same - 1) :])
+    operations = [_operation(row) for row in shown[: SHOWN_MOST - 1] + shown[SHOWN_MOST - 1 :][-1:]]
     return [
-        {
-            "name": STUCK_GROUP,
-            "topic": OFFSETS.name,
-            "partition": last["partition"],
-            "offsets": [],
-            "operations": [_operation(row) for row in shown[: SHOWN_MOST - 1] + shown[SHOWN_MOST - 1 :][-1:]],
-            "explanation": text,
-        }
+        AnomalyRow(
+            name=STUCK_GROUP,
+            topic=OFFSETS.name,
+            partition=last["partition"],
+            operations=operations,
+            explanation=text,
+        )
     ]
 
 
@@ -106,7 +107,15 @@ def _is_same(row: Row, last: Row) -> bool:
     return all(row[name] == last[name] for name in names)
 
 
-def _operation(row: Row) -> Row:
-    names = ("group", "state", "generation", "members", "timeout_ms", "leader_epoch")
-    fields = {name: row[name] for name in names}
-    return {"operation": f"group {row['group']}", "completed_ns": row["time_ns"], "broker": row["node"], **fields}
+def _operation(row: Row) -> OperationRow:
+    return {
+        "operation": f"group {row['group']}",
+        "completed_ns": row["time_ns"],
+        "broker": row["node"],
+        "group": row["group"],
+        "state": row["state"],
+        "generation": row["generation"],
+        "members": row["members"],
+        "timeout_ms": row["timeout_ms"],
+        "leader_epoch": row["leader_epoch"],
+    }

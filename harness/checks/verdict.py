@@ -26,6 +26,8 @@ from typing import Any, cast
 from harrow.cluster.argument_types import json_list, json_object, place_of
 from harrow.cluster.errors import ConfigError
 
+from .rows import OperationRow, ProgressRow
+
 SCHEMA_VERSION = 3
 """Of verdict.json. Version 2 counted batches, and had neither `started_ns` nor `causes`; version 1 named its fields
 `counts`, `totals` and `derived`."""
@@ -51,7 +53,7 @@ class Anomaly:
     topic: str
     partition: int
     offsets: tuple[int, ...]
-    operations: tuple[dict[str, Any], ...]
+    operations: tuple[OperationRow, ...]
     explanation: str
     records: int = 1
     """How many records it concerns: a lost batch of 50 records is one anomaly of 50 records."""
@@ -86,7 +88,7 @@ class Verdict:
     """Bugs that were planted in the brokers, each as `module: title`; empty for unchanged brokers."""
     added_guarantees: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Those of `guarantees` that a check of an extension judged, each with the anomalies that it forbids."""
-    progress: tuple[dict[str, Any], ...] = ()
+    progress: tuple[ProgressRow, ...] = ()
     """Which client stood still at which fault, and for how long: a row for each pair (`progress/judging.py`)."""
     engine: str = "spark"
     """What judged the run (`engines.py`)."""

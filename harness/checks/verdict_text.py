@@ -17,8 +17,7 @@ its first anomaly whose records are known. Times are seconds since the start of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from harrow.cluster.errors import error_name
 
@@ -27,6 +26,7 @@ from ..run_folder import RunTimes
 from ..wording import counted
 from .guarantees import FORBIDDEN
 from .known_anomalies import described, rank
+from .rows import OperationRow
 from .verdict import Anomaly, Status, Verdict
 
 KINDS_MOST = 6
@@ -203,11 +203,12 @@ NAMED_ELSEWHERE = frozenset(
 PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
 
 
-def operation_text(row: Mapping[str, Any], started_ns: int) -> str:
+def operation_text(row: OperationRow, started_ns: int) -> str:
     """Return one operation in a user's words, in one line of at most `LINE_MOST` characters."""
     details = [row_place(row)]
     first = "first record: " if _is_batch(row) else ""
-    details += [f"{name}={_one_line(str(row[name]))}" for name in ("key", "value") if name in row]
+    contents = {"key": row.get("key"), "value": row.get("value")}
+    details += [f"{name}={_one_line(str(text))}" for name, text in contents.items() if name in row]
     if first and len(details) > 1:
         details[1] = first + details[1]
     if "value" not in row and "value_hash" in row:
@@ -218,7 +219,7 @@ def operation_text(row: Mapping[str, Any], started_ns: int) -> str:
     return shortened(f"{event}: {listed}" if listed else event, LINE_MOST)
 
 
-def other_fields(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def other_fields(row: OperationRow) -> list[tuple[str, str]]:
     """Return the names and texts of the fields that neither the event, the place, the key nor the value shows."""
     hidden = TIMES | NAMED_ELSEWHERE | HASHES | {"key", "value", "broker"}
     if row.get("producer_id", 0) == -1:
@@ -226,21 +227,17 @@ def other_fields(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row.get("operation") == "final read":
         hidden |= {"client"}
     return [
-        (name.replace("_", " "), _one_line(_listed(value) if name == "headers" else str(value)))
+        (name.replace("_", " "), _one_line(", ".join(row.get("headers", ())) if name == "headers" else str(value)))
         for name, value in row.items()
         if value is not None and name not in hidden
     ]
 
 
-def _listed(headers: Iterable[str]) -> str:
-    return ", ".join(headers)
-
-
-def _is_batch(row: Mapping[str, Any]) -> bool:
+def _is_batch(row: OperationRow) -> bool:
     return row.get("base_offset") != row.get("last_offset")
 
 
-def event_text(row: Mapping[str, Any], started_ns: int) -> str:
+def event_text(row: OperationRow, started_ns: int) -> str:
     """Return what happened, who did it, and when."""
     operation, outcome = str(row.get("operation", "")), row.get("outcome")
     sent = _at(row.get("invoked_ns"), started_ns)
@@ -250,9 +247,9 @@ def event_text(row: Mapping[str, Any], started_ns: int) -> str:
         ends = {"ok": f"acknowledged{done}", "fail": f"refused{done}"}
         return f"sent{sent}, {ends.get(str(outcome), 'never acknowledged')}"
     if operation == "produced":
-        acks = {-1: " with acks=all"}.get(row.get("acks", -1), f" with acks={row.get('acks')}")
-        if row.get("response_error"):
-            return f"appended by {broker}{acks}{done}, with {error_name(row['response_error'])} in the response"
+        acks = " with acks=all" if row.get("acks", -1) == -1 else f" with acks={row['acks']}"
+        if error := row.get("response_error"):
+            return f"appended by {broker}{acks}{done}, with {error_name(error)} in the response"
         lost = ", but the response was lost" if row.get("response_lost") else ""
         return f"acknowledged by {broker}{acks}{done}{lost}"
     if operation == "commit":
@@ -276,7 +273,7 @@ def event_text(row: Mapping[str, Any], started_ns: int) -> str:
     return (operation or "operation") + done
 
 
-def row_place(row: Mapping[str, Any]) -> str:
+def row_place(row: OperationRow) -> str:
     """Return the topic-partition and the offsets of an operation, as far as the row has them."""
     topic, partition = row.get("topic"), row.get("partition", -1)
     place = f"{topic}-{partition} " if topic and partition is not None and partition >= 0 else ""
@@ -288,9 +285,9 @@ def row_place(row: Mapping[str, Any]) -> str:
     return f"{place}offset {offset}" if offset is not None and offset >= 0 else place.strip()
 
 
-def _at(time_ns: object, started_ns: int) -> str:
+def _at(time_ns: int | None, started_ns: int) -> str:
     """Return " at 0.31 s", or nothing when the time or the start of the test is not known."""
-    if not isinstance(time_ns, int) or time_ns <= 0 or not started_ns:
+    if time_ns is None or time_ns <= 0 or not started_ns:
         return ""
     return f" at {RunTimes(started_ns).text(time_ns)}"
 

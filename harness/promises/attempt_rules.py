@@ -30,7 +30,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .pipeline_findings import EARLY, TOO_MANY, Findings
+from .pipeline_findings import EARLY, TOO_MANY, Findings, PipelineFinding
 
 if TYPE_CHECKING:
     from .pipeline_rows import IdRows, LetterRow, RetryRow
@@ -64,19 +64,19 @@ def _judge_number(promise: RetryPromise, most: int, rows: IdRows, findings: Find
     furthest = max(known, key=lambda row: row.attempts, default=None)
     letter = max(rows.letters, key=lambda row: row.attempts, default=None)
     if furthest is not None and furthest.attempts - shift >= most:
-        findings.add(TOO_MANY, place, None, retry=furthest.place, by="header")
+        findings.add(PipelineFinding(name=TOO_MANY, input=place, retry=furthest.place, by="header"))
     elif letter is not None and letter.attempts - shift > most:
-        findings.add(TOO_MANY, place, None, letter=letter.place, by="header")
+        findings.add(PipelineFinding(name=TOO_MANY, input=place, letter=letter.place, by="header"))
     elif known:
         again = _begun_again(rows, [row for row in known if row.attempts - shift == 1])
         if again is not None:
-            findings.add(TOO_MANY, place, None, retry=again.place, by="begun again")
+            findings.add(PipelineFinding(name=TOO_MANY, input=place, retry=again.place, by="begun again"))
     elif rows.retries:
         topic, count = _fullest(rows.retries)
         if rows.inputs and count > len(rows.inputs) * (most - 1):
             name = TOO_MANY if promise.once else UNCERTAIN
             last = [row for row in rows.retries if row.topic == topic][-1]
-            findings.add(name, place, None, retry=last.place, by="records", records=count)
+            findings.add(PipelineFinding(name=name, input=place, retry=last.place, by="records", records=count))
 
 
 def _fullest(retries: Iterable[RetryRow]) -> tuple[int, int]:
@@ -111,8 +111,9 @@ def _judge_times(promise: RetryPromise, rows: IdRows, findings: Findings) -> Non
         if attempt.sent_ms < wait.due_ms - promise.tolerance_ms:
             early.setdefault((attempt.place.chunk, attempt.place.row), (attempt, wait))
     for attempt, wait in early.values():
+        early_ms = wait.due_ms - attempt.sent_ms
         findings.add(
-            EARLY, place, None, retry=wait.place, attempt=attempt.place, early_ms=wait.due_ms - attempt.sent_ms
+            PipelineFinding(name=EARLY, input=place, retry=wait.place, attempt=attempt.place, early_ms=early_ms)
         )
 
 

@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from .. import run_folder
 from ..checks.promise_findings import PromiseFindings
 from ..checks.record import Record, text_of
 from ..checks.record_check import Finding, RecordCheck
+from ..checks.rows import AnomalyRow, OperationRow
 from ..engines import SPARK, Engine
 from ..histories.contents import Contents, ContentsChunk, read_contents
 from ..wording import counted
@@ -37,7 +38,20 @@ PROBLEMS_MOST = 3
 RECORDS_SHOWN = 10
 LIMIT = 20
 GROUP, TOPIC = "group", "topic"
-Row = dict[str, Any]
+
+
+class CheckResult(TypedDict, total=False):
+    """What a stage yields besides frames, as plain JSON; each has some of the fields."""
+
+    records: int
+    """How many records were judged."""
+    groups: int
+    counts: Mapping[str, int]
+    anomalies: Sequence[Mapping[str, Any]]
+    """Of `AnomalyRow`."""
+    raised: int
+    problems: Sequence[str]
+    """The first exceptions."""
 
 
 def judge_checks(
@@ -64,7 +78,9 @@ def judge_checks(
             spark=spark,
             engine=engine,
         )
-        findings = with_findings(findings, _findings(name, check, rows, contents, topics, limit))
+        findings = with_findings(
+            findings, _findings(name, check, cast("list[CheckResult]", rows), contents, topics, limit)
+        )
     return findings
 
 
@@ -89,7 +105,7 @@ class CheckMapper:
 
     check: RecordCheck
 
-    def __call__(self, numbered: NumberedChunk[ContentsChunk]) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, numbered: NumberedChunk[ContentsChunk]) -> Generator[pl.DataFrame | CheckResult]:
         """Yield the rows of a chunk, and its counts and exceptions."""
         import polars as pl
 
@@ -123,11 +139,11 @@ class CheckReducer:
     check: RecordCheck
     limit: int = LIMIT
 
-    def __call__(self, frame: pl.DataFrame) -> Generator[Row]:
+    def __call__(self, frame: pl.DataFrame) -> Generator[CheckResult]:
         """Yield one dict: counts, the first anomalies of each name, exceptions."""
         known = {kind.name for kind in self.check.anomalies}
         counts, shown = Counter[str](), Counter[str]()
-        anomalies: list[Row] = []
+        anomalies: list[AnomalyRow] = []
         problems: list[str] = []
         raised = groups = 0
         for group, records in _groups(frame):
@@ -144,7 +160,13 @@ class CheckReducer:
                 shown[finding.anomaly] += 1
                 if shown[finding.anomaly] <= self.limit:
                     anomalies.append(_anomaly(finding, group, records))
-        yield {"groups": groups, "counts": dict(counts), "anomalies": anomalies, "raised": raised, "problems": problems}
+        yield {
+            "groups": groups,
+            "counts": dict(counts),
+            "anomalies": [anomaly.to_json() for anomaly in anomalies],
+            "raised": raised,
+            "problems": problems,
+        }
 
 
 def _groups(frame: pl.DataFrame) -> Iterable[tuple[str, list[Record]]]:
@@ -171,23 +193,22 @@ def _checked(finding: object, known: set[str]) -> Finding:
     return finding
 
 
-def _anomaly(finding: Finding, group: str, records: Sequence[Record]) -> Row:
-    """Return the fields of an `Anomaly`."""
+def _anomaly(finding: Finding, group: str, records: Sequence[Record]) -> AnomalyRow:
     shown = list(finding.records or records)
     places = {(record.topic, record.partition) for record in shown}
     topic, partition = places.pop() if len(places) == 1 else (", ".join(sorted({t for t, _ in places})), -1)
-    return {
-        "name": finding.anomaly,
-        "topic": topic,
-        "partition": partition,
-        "records": finding.count,
-        "offsets": [record.offset for record in shown] if partition >= 0 else [],
-        "operations": [_shown(record, group) for record in shown[:RECORDS_SHOWN]],
-        "explanation": finding.explanation,
-    }
+    return AnomalyRow(
+        name=finding.anomaly,
+        topic=topic,
+        partition=partition,
+        records=finding.count,
+        offsets=[record.offset for record in shown] if partition >= 0 else [],
+        operations=[_shown(record, group) for record in shown[:RECORDS_SHOWN]],
+        explanation=finding.explanation,
+    )
 
 
-def _shown(record: Record, group: str) -> Row:
+def _shown(record: Record, group: str) -> OperationRow:
     return {
         "operation": "record",
         "topic": record.topic,
@@ -201,17 +222,17 @@ def _shown(record: Record, group: str) -> Row:
 
 
 def _findings(
-    name: str, check: RecordCheck, rows: Sequence[Row], contents: Contents, topics: Sequence[str], limit: int
+    name: str, check: RecordCheck, rows: Sequence[CheckResult], contents: Contents, topics: Sequence[str], limit: int
 ) -> PromiseFindings:
     """Merge what the tasks yielded for one check."""
-    counts, first = Counter[str](), list[Row]()
+    counts, first = Counter[str](), list[AnomalyRow]()
     for row in rows:
         counts.update(row.get("counts", {}))
-        first += row.get("anomalies", ())
-    anomalies: list[Row] = []
+        first += map(AnomalyRow.from_json, row.get("anomalies", ()))
+    anomalies: list[AnomalyRow] = []
     for kind in check.anomalies:
-        found = [row for row in first if row["name"] == kind.name]
-        anomalies += sorted(found, key=lambda row: (row["topic"], row["partition"], row["offsets"]))[:limit]
+        found = [row for row in first if row.name == kind.name]
+        anomalies += sorted(found, key=lambda row: (row.topic, row.partition, row.offsets))[:limit]
     judged = sum(row.get("records", 0) for row in rows)
     return PromiseFindings(
         operation_counts={f"records_judged_by_{name}": judged},
@@ -222,7 +243,9 @@ def _findings(
     )
 
 
-def _reasons(name: str, rows: Sequence[Row], judged: int, contents: Contents, topics: Sequence[str]) -> Iterable[str]:
+def _reasons(
+    name: str, rows: Sequence[CheckResult], judged: int, contents: Contents, topics: Sequence[str]
+) -> Iterable[str]:
     raised = sum(row.get("raised", 0) for row in rows)
     if raised:
         texts = [text for row in rows for text in row.get("problems", ())]

@@ -28,7 +28,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
     from ..checks.spark_client import SparkHandle
 
-    Row = dict[str, Any]
-    Rows = Iterable["pl.DataFrame | Row"]
+    Result = Mapping[str, object]
+    """Plain JSON."""
+    Rows = Iterable["pl.DataFrame | Result"]
 
 HASH = "hash"
 """The column by which rows are brought together; an integer of 64 bits."""
@@ -102,7 +103,7 @@ def run_join(
     folder: Path,
     spark: SparkHandle | None = None,
     engine: Engine = SPARK,
-) -> list[Row]:
+) -> list[dict[str, Any]]:
     """Return all dicts that the stages yield.
 
     `folder`: where the stages of a join are handed to Spark's workers as a file, a folder that the workers can read.
@@ -111,7 +112,7 @@ def run_join(
     assert reducers, "a join has at least one reducer"
     if engine == INLINE:
         buckets = max(INLINE_BUCKETS, sum(chunk.rows for chunk in chunks) // BUCKET_ROWS)
-        return list(_Stages(list(chunks), mapper, reducers, buckets)())
+        return [dict(result) for result in _Stages(list(chunks), mapper, reducers, buckets)()]
     assert spark is not None, "the engine spark needs a SparkHandle"
     cluster = spark.cluster_queries()
     if cluster is None:
@@ -135,7 +136,7 @@ def with_copies(value: Any, copied: Callable[[str], str]) -> Any:
 
 def _distributed(
     spark: SparkHandle, chunks: list[Chunk], mapper: Callable[[Any], Rows], reducers: tuple[Reducer, ...], folder: Path
-) -> list[Row]:
+) -> list[dict[str, Any]]:
     """Run a join on Spark: in one task, or in several with shuffles."""
     from .by_value import dumps
 
@@ -174,7 +175,7 @@ class _Stages:
     reducers: tuple[Reducer, ...]
     buckets: int
 
-    def __call__(self) -> Generator[Row]:
+    def __call__(self) -> Generator[Result]:
         frames: dict[int, list[pl.DataFrame]] = {}
         for chunk in self.chunks:
             yield from self._shuffled(self.mapper(chunk), frames)
@@ -185,10 +186,10 @@ class _Stages:
             frames = reduced
         assert not frames, "the last reducer of a join yields dicts only"
 
-    def _shuffled(self, rows: Rows, frames: dict[int, list[pl.DataFrame]]) -> Generator[Row]:
+    def _shuffled(self, rows: Rows, frames: dict[int, list[pl.DataFrame]]) -> Generator[Result]:
         """Put frames into their buckets; yield the results."""
         for row in rows:
-            if isinstance(row, dict):
+            if isinstance(row, Mapping):
                 yield row
                 continue
             for bucket, part in _by_bucket(row, self.buckets):
@@ -226,7 +227,7 @@ def _on_spark(
     mapper: Callable[[Any], Rows],
     reducers: Sequence[Reducer],
     buckets: int,
-) -> list[Row]:
+) -> list[dict[str, Any]]:
     """Run a join of several tasks: one Spark stage for the mapper, and one for each reducer."""
     from ..checks.spark_client import quiet
     from .by_value import dumps
@@ -291,7 +292,7 @@ def _reduce_task(pickled: bytes, buckets: int, batches: Iterator[Any]) -> Iterat
 def _encoded(rows: Rows, buckets: int) -> Iterator[Any]:
     """Return what a stage yields as rows of Spark: a bucket number, and a frame (Arrow IPC) or a result (JSON)."""
     for row in rows:
-        if isinstance(row, dict):
+        if isinstance(row, Mapping):
             yield _batch(0, result=json.dumps(row))
             continue
         for bucket, part in _by_bucket(row, buckets):

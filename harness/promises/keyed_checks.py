@@ -15,6 +15,7 @@ are not compared, and commits are not judged: which update contains which input 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,17 @@ from ..checks.record import Record
 from .chunk_records import OutputChunk, records_of, text_of_record
 from .join import HASH, NumberedChunk
 from .pairing import Pairing, Unit
-from .pipeline_findings import DUPLICATE, MISSING, UNEXPECTED, WRONG, Findings, Place
+from .pipeline_findings import (
+    DUPLICATE,
+    MISSING,
+    UNEXPECTED,
+    WRONG,
+    Findings,
+    PipelineFinding,
+    Place,
+    TaskResult,
+    Undecided,
+)
 from .pipeline_mapper import EXPECTED, ID_SEED, Problems
 from .record_ids import canonical
 from .relations import KeyedRelation
@@ -31,8 +42,6 @@ from .shapes import Shape, actual_output, shown
 
 if TYPE_CHECKING:
     import polars as pl
-
-    Row = dict[str, Any]
 
 
 class KeyedRow(NamedTuple):
@@ -73,7 +82,7 @@ class KeyedMapper:
 
     pairing: Pairing
 
-    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | TaskResult]:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         records = records_of(chunk.chunk)
@@ -155,7 +164,7 @@ class FoldReducer:
 
     pairing: Pairing
 
-    def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | TaskResult]:
         """Yield a frame with expected and actual outputs."""
         import polars as pl
 
@@ -201,21 +210,22 @@ class KeyedCompare:
 
     pairing: Pairing
 
-    def __call__(self, frame: pl.DataFrame) -> Generator[Row]:
+    def __call__(self, frame: pl.DataFrame) -> Generator[TaskResult]:
         """Yield counts, findings and doubts."""
         findings = Findings(0)
-        doubts: dict[str, list[Any]] = {}
+        undecided, first = Counter[str](), dict[str, str]()
         for rows in _groups(frame):
             units = [row for row in rows if row.side == EXPECTED]
             outputs = [row for row in rows if row.side != EXPECTED]
             if not self.pairing.rows.loose:  # rows are in the order of their offsets: the last one stays
                 outputs = list({row.partition: row for row in outputs}.values())
-            doubt = self._judge(units, outputs, findings)
-            if doubt is not None:
-                found = doubts.setdefault(doubt[0], [0, doubt[1]])
-                found[0] += 1
+            why = self._judge(units, outputs, findings)
+            if why is not None:
+                undecided[why[0]] += 1
+                first.setdefault(*why)
         yield findings.result()
-        yield from ({"doubt": kind, "count": count, "first": first} for kind, (count, first) in doubts.items())
+        for kind, count in undecided.items():
+            yield {"undecided": Undecided(kind, count, first[kind])}
 
     def _judge(
         self, units: Sequence[KeyedRow], outputs: Sequence[KeyedRow], findings: Findings
@@ -224,14 +234,15 @@ class KeyedCompare:
         if len(units) > 1:
             return "same id", f"{units[0].record().place} and {units[1].record().place}"
         if not units:
-            findings.add(UNEXPECTED, None, outputs[-1].place)
+            findings.add(PipelineFinding(name=UNEXPECTED, output=outputs[-1].place))
             return None
         expected = [
             (Shape(kind, tuple(fields), with_key), text, value, records)
             for _, (kind, fields, with_key), text, value, records in json.loads(units[0].value or b"[]")
         ]
+        given = units[0].place
         if not outputs:
-            findings.add(MISSING, units[0].place, None)
+            findings.add(PipelineFinding(name=MISSING, input=given))
             return None
         good = [any(self._equal(output, *unit[:2]) for unit in expected) for output in outputs]
         if any(good):
@@ -239,14 +250,17 @@ class KeyedCompare:
             if self.pairing.rows.loose:
                 for output, equal in zip(outputs, good, strict=True):
                     if not equal:
-                        findings.add(WRONG, units[0].place, output.place, expected=expected[0][2])
+                        findings.add(
+                            PipelineFinding(name=WRONG, input=given, output=output.place, expected=expected[0][2])
+                        )
                 for output in [output for output, equal in zip(outputs, good, strict=True) if equal][1:]:
-                    findings.add(DUPLICATE, units[0].place, output.place)
+                    findings.add(PipelineFinding(name=DUPLICATE, input=given, output=output.place))
             return None
         if len({text for _, text, _, _ in expected}) > 1:
             return "order", f"{units[0].record().place}"
         last = max(outputs, key=lambda row: (row.timestamp_ms, row.partition, row.offset))
-        findings.add(WRONG, units[0].place, last.place, expected=expected[0][2], records=expected[0][3])
+        shown_text, records = expected[0][2:]
+        findings.add(PipelineFinding(name=WRONG, input=given, output=last.place, expected=shown_text, records=records))
         return None
 
     def _equal(self, output: KeyedRow, shape: Shape, text: str) -> bool:

@@ -21,7 +21,7 @@ How the units and outputs of an id are judged; `tests/support/oracle_of_pipeline
 * `commit-before-output`, for each group: the k-th commit of a class's inputs against the k-th appearance of its
   outputs. An output that never appears is late if the group committed its input.
 
-Findings are dicts of numbers; `pipeline_words.py` reads the records again and explains them.
+Findings are numbers; `pipeline_words.py` reads the records again and explains them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..histories.commits import NEVER
 from .attempt_rules import judge_attempts, sent_between_topics
 from .join import HASH
-from .pipeline_findings import DUPLICATE, LATE, MISSING, SHOWN, UNEXPECTED, WRONG, Findings, place_of
+from .pipeline_findings import (
+    DUPLICATE,
+    LATE,
+    MISSING,
+    SHOWN,
+    UNEXPECTED,
+    WRONG,
+    Findings,
+    PipelineFinding,
+    Place,
+    TaskResult,
+)
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT, RETRIED
-from .pipeline_order import dues_frame, pairs_frame, pairs_of
+from .pipeline_order import PAIR, dues_frame, pairs_frame, pairs_of
 from .pipeline_rows import IdRows, LetterRow, OutputRow, RetryRow, UnitRow, rows_by_id
 from .retries import RetryPromise
 from .retry_checks import covers, judge_letters, last_retry, letters_of, sent_again
@@ -44,8 +55,6 @@ from .shapes import Shape
 
 if TYPE_CHECKING:
     import polars as pl
-
-    Row = dict[str, Any]
 
 UNKNOWN_TIME = 0
 """Of an output of which no tap has a row: such an output is never late."""
@@ -64,7 +73,7 @@ class Compare:
     ordered: bool
     retry: RetryPromise | None = None
 
-    def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | TaskResult]:
         """Yield counts and findings, and the matched pairs if their order is checked."""
         findings = Findings(self.groups)
         pairs: list[pl.DataFrame] = []
@@ -141,14 +150,17 @@ class Compare:
         for at in range(self.groups):
             late = good.filter(pl.col(f"commit_{at}") < pl.col("time_out"))
             findings.late[at] += len(late)
-            for row in late.sort("partition", "offset").head(SHOWN).iter_rows(named=True):
+            first = late.sort("partition", "offset").head(SHOWN)
+            for row in first.select(*PAIR, f"commit_{at}", "time_out").iter_rows():
                 findings.show(
-                    LATE,
-                    place_of(row),
-                    place_of(row, "_out"),
-                    group=at,
-                    commit_ns=row[f"commit_{at}"],
-                    output_ns=row["time_out"],
+                    PipelineFinding(
+                        name=LATE,
+                        input=Place(*row[:5]),
+                        output=Place(*row[5:10]),
+                        group=at,
+                        commit_ns=row[10],
+                        output_ns=row[11],
+                    )
                 )
         pairs.append(pairs_of(good))
         return frame.join(good.select(HASH), on=HASH, how="anti")
@@ -166,19 +178,23 @@ def judge_id(compare: Compare, rows: IdRows, findings: Findings) -> list[tuple[U
         excused = covers(letters[at], members) or (compare.may_overwrite and _overwritten(at, classes, matched))
         missing.append([] if excused or not lacking else list(members[-lacking:]))
         more_often = matched[at][len(members) :]
-        again = sent_again(rows.retries) if more_often else {}
+        again = sent_again(rows.retries) if more_often else (None, None)
         for output in more_often:
-            findings.add(DUPLICATE, members[0].place, output.place, **again)
+            findings.add(
+                PipelineFinding(
+                    name=DUPLICATE, input=members[0].place, output=output.place, first=again[0], retry=again[1]
+                )
+            )
     wrong = list(reversed(unmatched))
     retry = last_retry(rows.retries)
     for absent in missing:
         while absent and wrong:
-            findings.add(WRONG, absent.pop().place, wrong.pop().place)
+            findings.add(PipelineFinding(name=WRONG, input=absent.pop().place, output=wrong.pop().place))
         for unit in absent:
-            findings.add(MISSING, unit.place, None, reads=unit.reads, **retry)
+            findings.add(PipelineFinding(name=MISSING, input=unit.place, reads=unit.reads, retry=retry))
     for output in reversed(wrong):
         first = classes[0][0].place if classes else None
-        findings.add(WRONG if classes else UNEXPECTED, first, output.place)
+        findings.add(PipelineFinding(name=WRONG if classes else UNEXPECTED, input=first, output=output.place))
     for at, members in enumerate(classes):
         _late(compare, members, [*matched[at], *letters[at]], len(missing[at]), findings)
     judge_letters(rows, classes, matched, letters, findings)
@@ -259,4 +275,9 @@ def _late(
             if unit.commits[group] < time:
                 findings.late[group] += 1
                 output = next((output.place for output in outputs if output.time == time), None)
-                findings.show(LATE, unit.place, output, group=group, commit_ns=unit.commits[group], output_ns=time)
+                commit_ns = unit.commits[group]
+                findings.show(
+                    PipelineFinding(
+                        name=LATE, input=unit.place, output=output, group=group, commit_ns=commit_ns, output_ns=time
+                    )
+                )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..engines import SPARK, Engine
 from ..histories.commits import CommitTimes
@@ -19,7 +19,7 @@ from .join import NumberedChunk, run_join
 from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
-from .pipeline_findings import LATE, PLACES, Place
+from .pipeline_findings import LATE, OtherIds, PipelineFinding, Place, Raised, TaskResult, Undecided
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED, PipelineMapper
 from .pipeline_order import OrderCheck
 from .record_ids import IdSource
@@ -30,7 +30,6 @@ from .shapes import Shape
 if TYPE_CHECKING:
     from ..checks.spark_client import SparkHandle
 
-Row = dict[str, Any]
 ROUNDS = 6
 SHAPES_MOST = 16
 SAMPLED = 64
@@ -79,13 +78,16 @@ class PipelineFindings:
     counts: Counter[str] = field(default_factory=Counter[str])
     late: dict[str, int] = field(default_factory=dict[str, int])
     """For each group, how many outputs it committed before they came out."""
-    findings: list[Row] = field(default_factory=list[Row])
-    other_ids: list[Row] = field(default_factory=list[Row])
-    """Inputs whose outputs have other record ids, where there are retry topics or dead letters."""
-    raised: list[Row] = field(default_factory=list[Row])
-    """Exceptions of the user's functions."""
-    doubts: list[Row] = field(default_factory=list[Row])
+    findings: list[PipelineFinding] = field(default_factory=list[PipelineFinding])
+    other_ids: list[OtherIds] = field(default_factory=list[OtherIds])
+    """Of each task where there are retry topics or dead letters."""
+    raised: list[Raised] = field(default_factory=list[Raised])
+    undecided: list[Undecided] = field(default_factory=list[Undecided])
     problems: list[str] = field(default_factory=list[str])
+
+    def group_of(self, finding: PipelineFinding) -> str:
+        """Return the name of the group that a finding is about; empty for any other finding."""
+        return [*self.late][finding.group] if finding.name == LATE else ""
 
 
 def check_pipeline(
@@ -96,8 +98,8 @@ def check_pipeline(
     if isinstance(inputs.pairing.relation, KeyedRelation):
         stages = (FoldReducer(pairing=inputs.pairing), KeyedCompare(pairing=inputs.pairing))
         mapper = KeyedMapper(pairing=inputs.pairing)
-        rows = run_join(inputs.chunks(), mapper, *stages, folder=folder, spark=spark, engine=engine)
-        return _merged(rows, [])
+        found = run_join(inputs.chunks(), mapper, *stages, folder=folder, spark=spark, engine=engine)
+        return _merged(cast("list[TaskResult]", found), [])
     shapes = _sampled_shapes(inputs)
     for _ in range(ROUNDS):
         problem = _too_many(shapes, inputs.pairing)
@@ -113,7 +115,7 @@ def check_pipeline(
 
 def _run(
     inputs: PipelineInputs, shapes: tuple[Shape, ...], folder: Path, spark: SparkHandle | None, engine: Engine
-) -> list[Row]:
+) -> list[TaskResult]:
     mapper = PipelineMapper(
         pairing=inputs.pairing,
         shapes=shapes,
@@ -134,7 +136,8 @@ def _run(
     )
     order = OrderCheck(tolerance_ms=0 if compare.retry is None else compare.retry.tolerance_ms)
     reducers = (compare, order) if inputs.ordered else (compare,)
-    return run_join(inputs.chunks(), mapper, *reducers, folder=folder, spark=spark, engine=engine)
+    rows = run_join(inputs.chunks(), mapper, *reducers, folder=folder, spark=spark, engine=engine)
+    return cast("list[TaskResult]", rows)
 
 
 def _sampled_shapes(inputs: PipelineInputs) -> tuple[Shape, ...]:
@@ -179,31 +182,21 @@ def _shown(shapes: Sequence[Shape]) -> str:
     )
 
 
-def _merged(rows: Iterable[Row], groups: Sequence[str]) -> PipelineFindings:
+def _merged(results: Iterable[TaskResult], groups: Sequence[str]) -> PipelineFindings:
     merged = PipelineFindings(late=dict.fromkeys(groups, 0))
-    for row in rows:
-        merged.counts.update(row.get("counts", {}))
-        for group, count in zip(groups, row.get("late", ()), strict=False):
+    for result in results:
+        merged.counts.update(result.get("counts", {}))
+        for group, count in zip(groups, result.get("late", ()), strict=False):
             merged.late[group] += count
-        for finding in row.get("findings", ()):
-            merged.findings.append(_finding(finding, groups))
-        if "other_ids" in row:
-            merged.other_ids.append(row)
-        if "raised" in row:
-            merged.raised.append(row)
-        if "doubt" in row:
-            merged.doubts.append(row)
-    merged.findings.sort(key=_order)
-    return merged
-
-
-def _finding(row: Row, groups: Sequence[str]) -> Row:
-    """Return a finding with its places and its group's name."""
-    found = {name: Place(*row[name]) if row.get(name) else None for name in PLACES}
-    named = {"group": groups[row["group"]]} if row["name"] == LATE else {}
-    return {**row, **found, **named}
-
-
-def _order(finding: Row) -> tuple[Any, ...]:
+        merged.findings += map(PipelineFinding.from_json, result.get("findings", ()))
+        if "other_ids" in result:
+            merged.other_ids.append(OtherIds(*result["other_ids"]))
+        if "raised" in result:
+            merged.raised.append(Raised(*result["raised"]))
+        if "undecided" in result:
+            merged.undecided.append(Undecided(*result["undecided"]))
     nowhere = Place(-1, -1, -1, -1, -1)
-    return (finding["name"], finding.get("group", ""), finding["input"] or nowhere, finding["output"] or nowhere)
+    merged.findings.sort(
+        key=lambda found: (found.name, merged.group_of(found), found.input or nowhere, found.output or nowhere)
+    )
+    return merged

@@ -23,6 +23,7 @@ from ..histories.contents import ContentsChunk
 from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
 from .pairing import Pairing
+from .pipeline_findings import OtherIds, Raised, TaskResult
 from .record_ids import IdReader, IdSource, canonical
 from .retry_columns import RetryColumns, reads_of
 from .shapes import Shape, actual_texts
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import polars as pl
-
-    Row = dict[str, Any]
 
 EXPECTED, ACTUAL, RETRIED, DEAD, INPUT = 0, 1, 2, 3, 4
 """Sides: expected and actual outputs, records of retry topics, dead letters, inputs that require no output."""
@@ -71,14 +70,14 @@ class PipelineMapper:
     order_key: IdSource | None = None
     """By what inputs have an order; None: by Kafka's record key."""
 
-    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | TaskResult]:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         with collection_paused():
             found = [*self._side(chunk, problems), *problems.result()]
         yield from found
 
-    def _side(self, chunk: NumberedChunk[OutputChunk], problems: Problems) -> Generator[pl.DataFrame | Row]:
+    def _side(self, chunk: NumberedChunk[OutputChunk], problems: Problems) -> Generator[pl.DataFrame | TaskResult]:
         rows = rows_of(chunk.chunk)
         topic = chunk.chunk.topic if isinstance(chunk.chunk, ContentsChunk) else ""
         if chunk.side in (RETRIED, DEAD):
@@ -90,7 +89,7 @@ class PipelineMapper:
 
     def _expected(
         self, number: int, source: ChunkRows, topic: str, problems: Problems
-    ) -> Generator[pl.DataFrame | Row]:
+    ) -> Generator[pl.DataFrame | TaskResult]:
         known = {shape: at for at, shape in enumerate(self.shapes)}
         columns = usual_units(self.pairing, source)
         if columns is None:
@@ -132,7 +131,7 @@ class PipelineMapper:
 
     def _whole_inputs(
         self, number: int, source: ChunkRows, units: UnitColumns, topic: str
-    ) -> Generator[pl.DataFrame | Row]:
+    ) -> Generator[pl.DataFrame | TaskResult]:
         """Yield the inputs that require no output, and the first input whose record id is not that of its outputs.
 
         A retry or a dead letter is found by the id of its input, so both must be the same.
@@ -140,7 +139,7 @@ class PipelineMapper:
         ids: dict[int, str | None] = dict(zip(*self._actual_ids(source, Problems(EXPECTED)), strict=True))
         others = [row for row, name in zip(units.rows, units.ids, strict=True) if row in ids and name != ids[row]]
         if others:
-            yield {"other_ids": len(others), "first": str(source.record(others[0]))}
+            yield {"other_ids": OtherIds(len(others), str(source.record(others[0])))}
         rows = sorted(set(ids) - set(units.rows))
         nothing = [-1] * len(rows)
         yield self._frame(
@@ -165,7 +164,7 @@ class PipelineMapper:
                 columns.texts.append(unit.text)
         return columns._replace(ids=ids)
 
-    def _actual(self, number: int, sink: ChunkRows, problems: Problems) -> Generator[pl.DataFrame | Row]:
+    def _actual(self, number: int, sink: ChunkRows, problems: Problems) -> Generator[pl.DataFrame | TaskResult]:
         pairing = self.pairing
         rows, ids = self._actual_ids(sink, problems)
         judged = sink if len(rows) == len(sink) else sink.take(rows)
@@ -178,7 +177,7 @@ class PipelineMapper:
 
     def _retried(
         self, chunk: NumberedChunk[OutputChunk], source: ChunkRows, topic: str, problems: Problems
-    ) -> Generator[pl.DataFrame | Row]:
+    ) -> Generator[pl.DataFrame | TaskResult]:
         """Yield the record ids of a chunk of a retry topic or of dead letters, and what its records say."""
         rows, ids = self._actual_ids(source, problems)
         judged = source if len(rows) == len(source) else source.take(rows)
@@ -332,7 +331,7 @@ class Problems:
         self._count[name] += 1
         self._first.setdefault(name, f"{error}; the record is {record}")
 
-    def result(self) -> Generator[Row]:
+    def result(self) -> Generator[TaskResult]:
         """Yield a row for each kind of exception."""
         for name, count in self._count.items():
-            yield {"raised": name, "side": self._side, "count": count, "first": self._first[name]}
+            yield {"raised": Raised(name, self._side, count, self._first[name])}

@@ -14,12 +14,12 @@ were sent to the same partition; of several copies the first counts.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from .join import HASH
-from .pipeline_findings import DUE_ORDER, OUT_OF_ORDER, SHOWN, Findings, place_of
+from .pipeline_findings import DUE_ORDER, OUT_OF_ORDER, SHOWN, Findings, PipelineFinding, Place, TaskResult
 from .pipeline_mapper import KEY_SEED
 
 if TYPE_CHECKING:
@@ -27,16 +27,23 @@ if TYPE_CHECKING:
 
     from .pipeline_rows import OutputRow, RetryRow, UnitRow
 
-    Row = dict[str, Any]
-_PAIR = ("chunk", "row", "part", "partition", "offset")
+PAIR = (*Place._fields, *(f"{name}_out" for name in Place._fields))
+"""The columns of the places of an input and its output."""
+
+
+class Due(NamedTuple):
+    """A record that was sent from a delay topic, and the one that waited there until `due_ms`."""
+
+    wait: Place
+    sent: Place
+    due_ms: int
 
 
 def pairs_of(good: pl.DataFrame) -> pl.DataFrame:
     """Return matched rows as pairs for `check_order`; inputs without a key have no order."""
     import polars as pl
 
-    names = [*_PAIR, *(f"{name}_out" for name in _PAIR)]
-    chosen = good.filter(pl.col("order") != 0).select("order", *names)
+    chosen = good.filter(pl.col("order") != 0).select("order", *PAIR)
     group = pl.struct("order", "partition", "partition_out").hash(KEY_SEED)
     no_due = pl.lit(-1, pl.Int64).alias("due")
     return chosen.with_columns(group.reinterpret(signed=True).alias(HASH), no_due).drop("order")
@@ -50,12 +57,11 @@ def pairs_frame(pairs: Iterable[tuple[UnitRow, OutputRow]]) -> pl.DataFrame:
     return pairs_of(pl.DataFrame(rows, schema=_types("order"), orient="row"))
 
 
-def _types(*further: str) -> dict[str, Any]:
+def _types(*further: str) -> Mapping[str, type[pl.Int32 | pl.Int64]]:
     import polars as pl
 
-    names = [*further, *_PAIR, *(f"{name}_out" for name in _PAIR)]
-    types: dict[str, Any] = dict.fromkeys(names, pl.Int32)
-    return types | dict.fromkeys((*further, "offset", "offset_out"), pl.Int64)
+    long = {*further, "offset", "offset_out"}
+    return {name: pl.Int64 if name in long else pl.Int32 for name in (*further, *PAIR)}
 
 
 def dues_frame(pairs: Iterable[tuple[RetryRow, RetryRow]]) -> pl.DataFrame:
@@ -70,7 +76,7 @@ def dues_frame(pairs: Iterable[tuple[RetryRow, RetryRow]]) -> pl.DataFrame:
     further = ("order", "topic", "topic_out", "due")
     frame = pl.DataFrame(rows, schema=_types(*further), orient="row")
     lane = pl.struct("order", "topic", "topic_out", "partition", "partition_out").hash(KEY_SEED + 1)
-    return frame.select(*_PAIR, *(f"{name}_out" for name in _PAIR), lane.reinterpret(signed=True).alias(HASH), "due")
+    return frame.select(*PAIR, lane.reinterpret(signed=True).alias(HASH), "due")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +85,7 @@ class OrderCheck:
 
     tolerance_ms: int = 0
 
-    def __call__(self, frame: pl.DataFrame) -> Generator[Row]:
+    def __call__(self, frame: pl.DataFrame) -> Generator[TaskResult]:
         """Yield what was found."""
         import polars as pl
 
@@ -89,7 +95,7 @@ class OrderCheck:
             yield _check_dues(dues, self.tolerance_ms)
 
 
-def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> Row:
+def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> TaskResult:
     """Check the due times of each lane, in the order in which its records were sent.
 
     `offsets` and `latest` are a staircase of what was sent before: of all records that waited at or behind an offset,
@@ -99,30 +105,31 @@ def _check_dues(frame: pl.DataFrame, tolerance_ms: int) -> Row:
     first = frame.sort("offset_out").unique([HASH, "chunk", "row"], keep="first", maintain_order=True)
     for lane in first.partition_by(HASH, maintain_order=True):
         offsets: list[int] = []
-        latest: list[Row] = []
-        for row in lane.iter_rows(named=True):
-            at = bisect_right(offsets, row["offset"])
-            if at < len(offsets) and latest[at]["due"] > row["due"] + tolerance_ms:
+        latest: list[Due] = []
+        for values in lane.select(*PAIR, "due").iter_rows():
+            row = Due(Place(*values[:5]), Place(*values[5:10]), values[10])
+            at = bisect_right(offsets, row.wait.offset)
+            if at < len(offsets) and latest[at].due_ms > row.due_ms + tolerance_ms:
                 findings.add(
-                    DUE_ORDER,
-                    None,
-                    None,
-                    retry=place_of(row),
-                    attempt=place_of(row, "_out"),
-                    after_input=place_of(latest[at]),
-                    after_output=place_of(latest[at], "_out"),
+                    PipelineFinding(
+                        name=DUE_ORDER,
+                        retry=row.wait,
+                        attempt=row.sent,
+                        after_input=latest[at].wait,
+                        after_output=latest[at].sent,
+                    )
                 )
                 continue
-            if at < len(offsets) and latest[at]["due"] >= row["due"]:
+            if at < len(offsets) and latest[at].due_ms >= row.due_ms:
                 continue
             low = at
-            while low and latest[low - 1]["due"] <= row["due"]:
+            while low and latest[low - 1].due_ms <= row.due_ms:
                 low -= 1
-            offsets[low:at], latest[low:at] = [row["offset"]], [row]
+            offsets[low:at], latest[low:at] = [row.wait.offset], [row]
     return findings.result()
 
 
-def check_order(frame: pl.DataFrame) -> Generator[Row]:
+def check_order(frame: pl.DataFrame) -> Generator[TaskResult]:
     """Check that the outputs of an order key in a partition follow the order of their inputs in a partition.
 
     Of several copies of an output in a partition the first counts: a record that is processed again after a restart
@@ -137,13 +144,16 @@ def check_order(frame: pl.DataFrame) -> Generator[Row]:
     behind = ordered.filter(pl.col("offset") < pl.col("before"))
     findings = Findings(0)
     findings.counts[OUT_OF_ORDER] += len(behind)
-    for row in behind.sort("partition", "offset").head(SHOWN).iter_rows(named=True):
-        earlier = ordered.filter((pl.col(HASH) == row[HASH]) & (pl.col("offset") == row["before"])).row(0, named=True)
+    shown = behind.sort("partition", "offset").head(SHOWN)
+    for number, before, *pair in shown.select(HASH, "before", *PAIR).iter_rows():
+        earlier = ordered.filter((pl.col(HASH) == number) & (pl.col("offset") == before)).select(PAIR).row(0)
         findings.show(
-            OUT_OF_ORDER,
-            place_of(row),
-            place_of(row, "_out"),
-            after_input=place_of(earlier),
-            after_output=place_of(earlier, "_out"),
+            PipelineFinding(
+                name=OUT_OF_ORDER,
+                input=Place(*pair[:5]),
+                output=Place(*pair[5:]),
+                after_input=Place(*earlier[:5]),
+                after_output=Place(*earlier[5:]),
+            )
         )
     yield findings.result()

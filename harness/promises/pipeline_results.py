@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..checks.promise_findings import PromiseFindings
+from ..checks.rows import AnomalyRow
 from ..histories.commits import CommitTimes
 from ..histories.contents import FinalRead
 from .pairing import Pairing
@@ -36,7 +37,6 @@ from .pipeline_findings import (
     UNEXPECTED,
     WITHOUT_REASON,
     WRONG,
-    Row,
 )
 from .pipeline_join import PipelineFindings
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, RETRIED
@@ -128,12 +128,12 @@ class PipelineResults:
             accounted_topics=(self._run.sink, *self._run.retry.all_topics),
         )
 
-    def _anomalies(self, counts: Mapping[str, int]) -> list[Row]:
-        shown: list[Row] = []
+    def _anomalies(self, counts: Mapping[str, int]) -> list[AnomalyRow]:
+        shown: list[AnomalyRow] = []
         kept: Counter[str] = Counter()
         for finding in self._found.findings:
-            name = finding["name"]
-            if name not in counts or (name == LATE and finding["group"] != self._group):
+            name = finding.name
+            if name not in counts or (name == LATE and self._found.group_of(finding) != self._group):
                 continue
             if kept[name] < min(self._limit, counts[name]):
                 kept[name] += 1
@@ -186,10 +186,10 @@ class PipelineResults:
     def _judge_exceptions(self) -> None:
         counted: dict[tuple[str, int], int] = {}
         first: dict[tuple[str, int], str] = {}
-        for row in self._found.raised:
-            kind = (row["raised"], row["side"])
-            counted[kind] = counted.get(kind, 0) + row["count"]
-            first.setdefault(kind, row["first"])
+        for what, side, count, shown in self._found.raised:
+            kind = (what, side)
+            counted[kind] = counted.get(kind, 0) + count
+            first.setdefault(kind, shown)
         for (name, side), count in sorted(counted.items()):
             times = "once" if count == 1 else f"for {count} records"
             self._reasons.append(f"{name} {times} ({SIDES[side]}): {first[name, side]}")
@@ -204,8 +204,8 @@ class PipelineResults:
             self._drop([MISSING, LATE])
         if others := self._found.other_ids:
             self._reasons.append(
-                f"record_id= gives {sum(row['other_ids'] for row in others)} outputs another record id than their "
-                f"input, so that retries and dead letters cannot be found; the first input is {others[0]['first']}"
+                f"record_id= gives {sum(found for found, _ in others)} outputs another record id than their "
+                f"input, so that retries and dead letters cannot be found; the first input is {others[0].first}"
             )
 
     def _drop(self, names: Sequence[str]) -> None:
@@ -244,16 +244,16 @@ class PipelineResults:
         self._notes += found.notes
 
     def _judge_orders(self) -> None:
-        for row in self._found.doubts:
-            if row["doubt"] == "order":
+        for kind, count, first in self._found.undecided:
+            if kind == "order":
                 self._reasons.append(
-                    f"the final output of {row['count']} keys depends on the order of records in several partitions, "
-                    f"which is not known (the last of the first key is {row['first']}): produce the records of a key "
+                    f"the final output of {count} keys depends on the order of records in several partitions, "
+                    f"which is not known (the last of the first key is {first}): produce the records of a key "
                     "to one partition"
                 )
             else:
                 self._reasons.append(
-                    f"record_id= does not tell the keys (or windows) apart: {row['first']} are of different ones and "
+                    f"record_id= does not tell the keys (or windows) apart: {first} are of different ones and "
                     "have the same record id"
                 )
         if self._run.ordered and self._found.counts["inputs"] and not self._found.counts["keyed_inputs"]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .join import HASH
-from .pipeline_findings import Place, place_of
+from .pipeline_findings import Place
 from .pipeline_mapper import ACTUAL, DEAD, EXPECTED, INPUT
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def rows_by_id(frame: pl.DataFrame, *, shapes: int, groups: int) -> Generator[Id
 
 
 def _add(found: IdRows, row: Mapping[str, Any], shapes: int, groups: int) -> None:
-    side, place = row["side"], place_of(dict(row))
+    side, place = row["side"], Place(*(row[name] for name in Place._fields))
     if side == ACTUAL:
         texts = tuple(row[f"text_{at}"] for at in range(shapes))
         found.outputs.append(OutputRow(place, texts, row["time"]))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..checks.record import NotJsonError, Record, text_of
+from ..checks.rows import AnomalyRow, OperationRow
 from ..histories.commits import NEVER, CommitTimes
 from ..histories.contents import FinalRead
 from .chunk_records import OutputChunk, record_at, text_of_record
@@ -27,6 +28,7 @@ from .pipeline_findings import (
     UNEXPECTED,
     WITHOUT_REASON,
     WRONG,
+    PipelineFinding,
     Place,
 )
 from .record_ids import IdReader, IdSource, canonical
@@ -34,7 +36,7 @@ from .relations import KeyedRelation
 from .retry_words import NO_RETRIES, RetryWords
 from .shapes import Shape, actual_output, expected_output, is_a, shown
 
-Row = dict[str, Any]
+Rows = list[OperationRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,8 @@ class PipelineWords:
     order_key: IdSource | None = None
     retries: RetryWords = NO_RETRIES
 
-    def anomaly(self, finding: Row) -> Row:
-        """Return the fields of an `Anomaly`."""
+    def anomaly(self, finding: PipelineFinding) -> AnomalyRow:
+        """Return the anomaly that a finding is."""
         describe = {
             MISSING: self._missing,
             DUPLICATE: self._duplicate,
@@ -66,30 +68,31 @@ class PipelineWords:
             TOO_MANY: self._of_retries,
             EARLY: self._of_retries,
             DUE_ORDER: self._of_dues,
-        }[finding["name"]]
-        given = self._record(finding["input"])
-        output = self._record(finding["output"])
+        }[finding.name]
+        given = self._record(finding.input)
+        output = self._record(finding.output)
         operations, explanation = describe(finding, given, output)
-        at = output if output is not None and finding["name"] != LATE else given
-        places = {name: finding.get(name) for name in ("retry", "attempt", "letter")}
+        at = output if output is not None and finding.name != LATE else given
+        places = {"retry": finding.retry, "attempt": finding.attempt, "letter": finding.letter}
         others = {name: found for name, place in places.items() if (found := self._record(place))}
         for name, found in others.items():
             word = "dead letter" if name == "letter" else name
             shown = self._shown(word, found, self._id_of_output(found))
-            shown |= self.retries.row(found) if name == "retry" else {}
-            if name == "attempt" and finding["name"] == EARLY:
-                shown["early_ms"] = finding["early_ms"]
+            if name == "retry":
+                shown.update(self.retries.row(found))
+            if name == "attempt" and finding.name == EARLY:
+                shown["early_ms"] = finding.early_ms
             operations.append(shown)
-        if others and finding["name"] != MISSING and (finding["name"] != DUPLICATE or not output):
+        if others and finding.name != MISSING and (finding.name != DUPLICATE or not output):
             at = [*others.values()][-1]
-        return {
-            "name": finding["name"],
-            "topic": self._topic_of(at, output),
-            "partition": -1 if at is None else at.partition,
-            "offsets": [] if at is None or at.offset < 0 else [at.offset],
-            "operations": operations,
-            "explanation": explanation,
-        }
+        return AnomalyRow(
+            name=finding.name,
+            topic=self._topic_of(at, output),
+            partition=-1 if at is None else at.partition,
+            offsets=[] if at is None or at.offset < 0 else [at.offset],
+            operations=operations,
+            explanation=explanation,
+        )
 
     # ---------------------------------------------------------------------------------- records
 
@@ -127,17 +130,17 @@ class PipelineWords:
     def _name(self, identity: str | None, record: Record) -> str:
         return f"{self._noun()} {identity}" if identity is not None else record.place
 
-    def _unit(self, finding: Row, given: Record | None) -> Unit | None:
+    def _unit(self, finding: PipelineFinding, given: Record | None) -> Unit | None:
         """Return the expectation of a finding; None where there is none, or it is by record id only."""
         if given is None or self.pairing.relation is None or isinstance(self.pairing.relation, KeyedRelation):
             return None
         try:
-            place: Place = finding["input"]
-            return self.pairing.expected(given)[place.part]
+            assert finding.input is not None
+            return self.pairing.expected(given)[finding.input.part]
         except Exception:  # a function that is not deterministic
             return None
 
-    def _shown(self, operation: str, record: Record, identity: str | None) -> Row:
+    def _shown(self, operation: str, record: Record, identity: str | None) -> OperationRow:
         return {
             "operation": operation,
             "topic": record.topic or self.sink,
@@ -149,10 +152,15 @@ class PipelineWords:
             "record_id": identity,
         }
 
-    def _expected(self, text: str, identity: str | None) -> Row:
+    def _retry(self, retry: Record) -> OperationRow:
+        return {**self._shown("retry", retry, self._id_of_output(retry)), **self.retries.row(retry)}
+
+    def _expected(self, text: str, identity: str | None) -> OperationRow:
         return {"operation": "expected", "topic": self.sink, "value": text, "record_id": identity}
 
-    def _both(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str, Unit | None]:
+    def _both(
+        self, finding: PipelineFinding, given: Record | None, output: Record | None
+    ) -> tuple[Rows, str, Unit | None]:
         """Return the rows of input, expected and actual output, the name of the record, and the expectation."""
         unit = self._unit(finding, given)
         identity = None
@@ -160,10 +168,10 @@ class PipelineWords:
             identity = self._id_of_input(given, unit)
         elif output is not None:
             identity = self._id_of_output(output)
-        rows: list[Row] = []
+        rows: Rows = []
         if given is not None:
             rows.append(self._shown("record", given, identity))
-        text = finding.get("expected") or (shown(unit.value) if unit is not None else None)
+        text = finding.expected or (shown(unit.value) if unit is not None else None)
         if text is not None:
             rows.append(self._expected(text, identity))
         if output is not None:
@@ -174,16 +182,16 @@ class PipelineWords:
 
     # ------------------------------------------------------------------------------- anomalies
 
-    def _missing(self, finding: Row, given: Record | None, _: Record | None) -> tuple[list[Row], str]:
+    def _missing(self, finding: PipelineFinding, given: Record | None, _: Record | None) -> tuple[Rows, str]:
         assert given is not None
         rows, name, _unit = self._both(finding, given, None)
         facts, commits = self._fate(given)
-        if finding.get("reads", 0) > 1:
-            facts += f"; clients were delivered it {finding['reads']} times"
-            rows[0]["deliveries"] = finding["reads"]
+        if finding.reads > 1:
+            facts += f"; clients were delivered it {finding.reads} times"
+            rows[0]["deliveries"] = finding.reads
             if stopped := self._stopped_before(given):
                 rows[0]["stopped_group"] = stopped
-        retry = self._record(finding.get("retry"))
+        retry = self._record(finding.retry)
         lacking, reached = self.retries.without_fate(name, retry)
         if retry is not None:  # the commit of an input that a retry topic has loses nothing
             facts, commits = self.retries.taken(retry)
@@ -194,11 +202,11 @@ class PipelineWords:
         ends = {group: partitions.get(given.partition, CommitTimes()).end for group, partitions in self.commits.items()}
         return next((group for group, end in ends.items() if end == given.offset), None)
 
-    def _fate(self, given: Record) -> tuple[str, list[Row]]:
+    def _fate(self, given: Record) -> tuple[str, Rows]:
         """Return what the groups that read the source committed, for an input without output."""
         passed: list[str] = []
         behind: list[str] = []
-        rows: list[Row] = []
+        rows: Rows = []
         for group, partitions in self.commits.items():
             times = partitions.get(given.partition, CommitTimes())
             if times.time_of(given.offset) < NEVER:
@@ -222,7 +230,7 @@ class PipelineWords:
     def _end(self, partition: int) -> int | str:
         return next((part.high for part in self.partitions if part.partition == partition), "?")
 
-    def _commit(self, group: str, partition: int, offset: int, time_ns: int) -> Row:
+    def _commit(self, group: str, partition: int, offset: int, time_ns: int) -> OperationRow:
         return {
             "operation": "commit",
             "topic": self.source,
@@ -232,26 +240,26 @@ class PipelineWords:
             "completed_ns": time_ns,
         }
 
-    def _duplicate(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _duplicate(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         rows, name, _ = self._both(finding, given, output)
         if output is None:
             dead = self.retries.promise.dead_letters
             return rows, f"{dead} has more dead letters of {name} than {self.source} has inputs"
         text = f"{self.sink} has the output for {name} more often than the inputs require"
-        retry, first = self._record(finding.get("retry")), self._record(finding.get("first"))
+        retry, first = self._record(finding.retry), self._record(finding.first)
         if retry is None or first is None:
             return rows, text
-        rows.append(self._shown("retry", first, self._id_of_output(first)) | self.retries.row(first))
+        rows.append(self._retry(first))
         return rows, f"{text}; {self.retries.again(first, retry)}"
 
-    def _with_both(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _with_both(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         rows, name, _ = self._both(finding, given, output)
         return rows, (
             f"{name} has an output in {self.sink}, and lies in {self.retries.promise.dead_letters}; {self.source} does "
             "not have it again, as after a replay"
         )
 
-    def _unexpected(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _unexpected(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         if output is None:
             return self._unknown_letter(finding)
         rows, name, _ = self._both(finding, given, output)
@@ -259,36 +267,35 @@ class PipelineWords:
             return (rows, f"no record of {self.source} requires the output {text_of(text_of_record(output))}")
         return rows, f"no record of {self.source} requires an output for {name}"
 
-    def _of_retries(self, finding: Row, given: Record | None, _: Record | None) -> tuple[list[Row], str]:
+    def _of_retries(self, finding: PipelineFinding, given: Record | None, _: Record | None) -> tuple[Rows, str]:
         """Describe a finding about a dead letter, or about attempts."""
-        places = [finding.get(name) for name in ("letter", "attempt", "retry")]
-        letter, attempt, retry = map(self._record, places)
+        letter, attempt, retry = map(self._record, (finding.letter, finding.attempt, finding.retry))
         any_of_them = letter or attempt or retry
         assert any_of_them is not None
-        rows: list[Row] = []
+        rows: Rows = []
         identity = self._id_of_output(any_of_them)
         if given is not None:
             rows.append(self._shown("record", given, identity))
         name = self._name(identity, any_of_them)
-        if finding["name"] == WITHOUT_REASON:
+        if finding.name == WITHOUT_REASON:
             assert letter is not None
             return rows, self.retries.lacking(name, letter, given)
-        if finding["name"] == EARLY:
+        if finding.name == EARLY:
             assert retry is not None
             assert attempt is not None
-            return rows, self.retries.early(name, retry, attempt, finding["early_ms"])
+            return rows, self.retries.early(name, retry, attempt, finding.early_ms)
         return rows, self.retries.too_many(name, any_of_them, finding)
 
-    def _of_dues(self, finding: Row, _given: Record | None, _output: Record | None) -> tuple[list[Row], str]:
+    def _of_dues(self, finding: PipelineFinding, _given: Record | None, _output: Record | None) -> tuple[Rows, str]:
         """Describe two retries of a key that were sent in the wrong order."""
-        names = ("retry", "attempt", "after_input", "after_output")
-        retry, attempt, later, before = (self._record(finding[name]) for name in names)
+        places = (finding.retry, finding.attempt, finding.after_input, finding.after_output)
+        retry, attempt, later, before = map(self._record, places)
         assert retry is not None
         assert attempt is not None
         assert later is not None
         assert before is not None
         rows = [
-            self._shown("retry", later, self._id_of_output(later)) | self.retries.row(later),
+            self._retry(later),
             self._shown("attempt", before, self._id_of_output(before)),
         ]
         return rows, (
@@ -297,20 +304,20 @@ class PipelineWords:
             f"{before.place}"
         )
 
-    def _unknown_letter(self, finding: Row) -> tuple[list[Row], str]:
-        letter = self._record(finding["letter"])
+    def _unknown_letter(self, finding: PipelineFinding) -> tuple[Rows, str]:
+        letter = self._record(finding.letter)
         assert letter is not None
         name = self._name(self._id_of_output(letter), letter)
         return ([], f"{letter.topic} has a dead letter of {name}, and no record of {self.source} has this record id")
 
-    def _wrong(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _wrong(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         assert output is not None
         rows, name, unit = self._both(finding, given, output)
-        expected = finding.get("expected")
+        expected = finding.expected
         if unit is not None:
             return rows, f"the output for {name} is wrong: {self._difference(unit, output)}"
         if expected is not None:
-            of = f" of {finding['records']} records" if finding.get("records") else ""
+            of = f" of {finding.records} records" if finding.records else ""
             return rows, (
                 f"the final output for {name}{of} is wrong: expected {expected}, is {text_of(text_of_record(output))}"
             )
@@ -345,10 +352,10 @@ class PipelineWords:
             return f"expected {expected}, is key {text_of(output.key)}, value {own}"
         return f"expected {shown(unit.value)}, is {own}"
 
-    def _late(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _late(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         assert given is not None
         rows, name, _ = self._both(finding, given, output)
-        group, commit_ns, output_ns = (finding[field] for field in ("group", "commit_ns", "output_ns"))
+        group, commit_ns, output_ns = [*self.commits][finding.group], finding.commit_ns, finding.output_ns
         times = self.commits[group][given.partition]
         offset = times.offsets[times.times_ns.index(commit_ns)]
         rows.append(self._commit(group, given.partition, offset, commit_ns))
@@ -360,12 +367,12 @@ class PipelineWords:
             f"{what} {late_s:.3f} s before the output for {name} was acknowledged: a crash in between loses it"
         )
 
-    def _out_of_order(self, finding: Row, given: Record | None, output: Record | None) -> tuple[list[Row], str]:
+    def _out_of_order(self, finding: PipelineFinding, given: Record | None, output: Record | None) -> tuple[Rows, str]:
         assert given is not None
         assert output is not None
         rows, _name, _ = self._both(finding, given, output)
-        later = self._record(finding["after_input"])
-        earlier = self._record(finding["after_output"])
+        later = self._record(finding.after_input)
+        earlier = self._record(finding.after_output)
         assert later is not None
         assert earlier is not None
         rows += [

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..histories.commits import NEVER
-from .pipeline_findings import BOTH, DUPLICATE, UNEXPECTED, WITHOUT_REASON, Findings
+from .pipeline_findings import BOTH, DUPLICATE, UNEXPECTED, WITHOUT_REASON, Findings, PipelineFinding, Place
 
 if TYPE_CHECKING:
     from .pipeline_rows import Content, IdRows, InputRow, LetterRow, OutputRow, RetryRow, UnitRow
@@ -44,26 +44,24 @@ def covers(letters: Sequence[LetterRow], members: Sequence[UnitRow]) -> bool:
     return any((letter.time or NEVER) > last for letter in letters)
 
 
-def last_retry(retries: Sequence[RetryRow]) -> dict[str, Any]:
-    """Return the place of the last record in a retry topic, for a finding; nothing where there is none."""
-    if not retries:
-        return {}
-    last = max(retries, key=lambda row: (row.time, row.sent_ms, row.topic, row.place.offset))
-    return {"retry": last.place}
+def last_retry(retries: Sequence[RetryRow]) -> Place | None:
+    """Return the place of the last record in a retry topic."""
+    last = max(retries, key=lambda row: (row.time, row.sent_ms, row.topic, row.place.offset), default=None)
+    return None if last is None else last.place
 
 
-def sent_again(retries: Sequence[RetryRow]) -> dict[str, Any]:
-    """Return the last record that a retry topic has again, and the first of its kind; nothing where there is none.
+def sent_again(retries: Sequence[RetryRow]) -> tuple[Place | None, Place | None]:
+    """Return the first of its kind, and the last record that a retry topic has again.
 
     The same retry has the same number of attempts and the same due time.
     """
     first: dict[tuple[int, int, int], RetryRow] = {}
-    found: dict[str, Any] = {}
+    found: tuple[Place | None, Place | None] = None, None
     for row in sorted(retries, key=lambda row: (row.time, row.sent_ms, row.place.offset)):
         if row.attempts >= 0 and row.due_ms >= 0:
             earlier = first.setdefault((row.topic, row.attempts, row.due_ms), row)
             if earlier is not row:
-                found = {"first": earlier.place, "retry": row.place}
+                found = earlier.place, row.place
     return found
 
 
@@ -81,17 +79,18 @@ def judge_letters(
         if not letter.has_reason or not _has_input(letter, rows):
             likest = max(rows.inputs, key=lambda given: _likeness(letter, given), default=None)
             place = None if likest is None else likest.place
-            findings.add(WITHOUT_REASON, place, None, letter=letter.place)
+            findings.add(PipelineFinding(name=WITHOUT_REASON, input=place, letter=letter.place))
     if not rows.inputs:
         for letter in rows.letters:
-            findings.add(UNEXPECTED, None, None, letter=letter.place)
+            findings.add(PipelineFinding(name=UNEXPECTED, letter=letter.place))
         return
     both = [_with_both(members, outputs, own) for members, outputs, own in zip(classes, matched, letters, strict=True)]
     for _ in range(max(both, default=0)):
         at = both.index(max(both))
-        findings.add(BOTH, classes[at][-1].place, matched[at][-1].place, letter=letters[at][-1].place)
+        given, output, letter = classes[at][-1], matched[at][-1], letters[at][-1]
+        findings.add(PipelineFinding(name=BOTH, input=given.place, output=output.place, letter=letter.place))
     for letter in _surplus(rows):
-        findings.add(DUPLICATE, rows.inputs[0].place, None, letter=letter.place)
+        findings.add(PipelineFinding(name=DUPLICATE, input=rows.inputs[0].place, letter=letter.place))
 
 
 def _has_input(letter: LetterRow, rows: IdRows) -> bool:

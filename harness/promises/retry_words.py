@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..checks.record import Record, text_of
+from ..checks.rows import OperationRow
 from ..histories.commits import CommitTimes
 from ..run_folder import RunTimes
 from ..wording import counted
+from .pipeline_findings import PipelineFinding
 from .retries import REASON_HEADERS, RetryPromise, reason_of
 
 NS_PER_MS = 1_000_000
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +56,21 @@ class RetryWords:
         """Return that a retry topic has a retry again."""
         return f"{retry.place} is the same retry as {first.place}{self.state(retry)}: it was sent again"
 
-    def row(self, retry: Record) -> Row:
+    def row(self, retry: Record) -> OperationRow:
         """Return what a record of a retry topic adds to its row in a finding: `attempts`, and `due_ns`, monotonic.
 
         `due_after_read` is there, and true, where it was due after the final read.
         """
         due_ms = self.promise.due_ms_of(retry.headers)
         due_ns = None if due_ms is None else due_ms * NS_PER_MS - self.wall_ns
-        late = {"due_after_read": True} if due_ms is not None and self._too_late(due_ms) else {}
-        return {"attempts": self.promise.attempts_of(retry.headers), "due_ns": due_ns, **late}
+        row: OperationRow = {"attempts": self.promise.attempts_of(retry.headers), "due_ns": due_ns}
+        if due_ms is not None and self._too_late(due_ms):
+            row["due_after_read"] = True
+        return row
 
-    def taken(self, retry: Record) -> tuple[str, list[Row]]:
+    def taken(self, retry: Record) -> tuple[str, list[OperationRow]]:
         """Return which groups committed a record of a retry topic, so that it is not read again."""
-        rows: list[Row] = []
+        rows: list[OperationRow] = []
         for group, partitions in self.commits.get(retry.topic, {}).items():
             times = partitions.get(retry.partition, CommitTimes())
             at = next((n for n, offset in enumerate(times.offsets) if offset > retry.offset), None)
@@ -108,16 +110,16 @@ class RetryWords:
             f"{early_ms / 1000:.3f} s before"
         )
 
-    def too_many(self, name: str, record: Record, finding: Mapping[str, Any]) -> str:
+    def too_many(self, name: str, record: Record, finding: PipelineFinding) -> str:
         """Return by what an input was tried too often."""
         allowed = f"attempts={self.promise.attempts} allows"
-        if finding["by"] == "records":
+        if finding.by == "records":
             return (
-                f"{record.topic} has {name} {finding['records']} times, more often than {allowed}; its records have no "
+                f"{record.topic} has {name} {finding.records} times, more often than {allowed}; its records have no "
                 f"header {self.promise.attempts_header!r}"
             )
         attempts = self.promise.attempts_of(record.headers)
-        if finding["by"] == "header":
+        if finding.by == "header":
             return f"{record.place} says {attempts} attempts for {name}, more than {allowed}"
         return (
             f"the attempts of {name} are counted from the beginning again: {record.place} says {attempts}, written "

@@ -29,20 +29,62 @@ whole run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypedDict
 
 import polars as pl
 
-from .topic_rows import EXPECTED, PLACED, RECORD, REFUSED, SENT
+from .topic_rows import EXPECTED, PLACED, RECORD, REFUSED, SENT, TopicProblem
 
 ID = ["hash", "low"]
 PLACE = ["topic", "partition", "offset"]
 WHERE = ["chunk", "row"]
 ORDER_ROWS = [*ID, *PLACE, *WHERE, "sent"]
 RECORDS_SHOWN = 12
-Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFinding:
+    """An anomaly of the records of a topic; a record is named by its chunk and its row."""
+
+    name: str
+    rank: Sequence[int]
+    """Its place in the order of all findings of its name."""
+    records: Sequence[tuple[int, int]] = ()
+    """The first records that show it."""
+    expected: tuple[int, int] | None = None
+    """The chunk and the row of the expected record that is missing."""
+    claimed: int = 0
+    """How often the record was believed sent, or may be there."""
+    there: int = 0
+    copies: int = 0
+    """How often the topic has it."""
+    partitions: int = 0
+    """How many partitions have records of the key."""
+    sent: Sequence[int] = ()
+    """When the two records were sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRows:
+    """The refused ids of a topic, and the rows of those that no judged topic has."""
+
+    topic: int
+    ids: int
+    lacking: Sequence[int]
+
+
+class TopicResult(TypedDict, total=False):
+    """What a stage yields besides frames, as plain JSON; each has some of the fields."""
+
+    counts: Mapping[str, int]
+    anomalies: Mapping[str, int]
+    first: Sequence[Mapping[str, Any]]
+    """Of `TopicFinding`."""
+    refused: Sequence[Mapping[str, Any]]
+    """Of `RefusedRows`."""
+    problems: Sequence[TopicProblem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +96,7 @@ class IdReducer:
     judges_order: bool = False
     limit: int = 20
 
-    def __call__(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame | Result]:
+    def __call__(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame | TopicResult]:
         """Check all rows of a bucket."""
         records = rows.filter(pl.col("kind") == RECORD)
         expected = rows.filter(pl.col("kind") == EXPECTED)
@@ -87,7 +129,7 @@ class _Findings:
         self.limit = limit
         self.counts: dict[str, int] = {}
         self.anomalies: dict[str, int] = {}
-        self.first: list[Result] = []
+        self.first: list[TopicFinding] = []
 
     def add(self, name: str, frame: pl.DataFrame, rank: list[str]) -> pl.DataFrame:
         """Count an anomaly for each row, and return the rows that are shown."""
@@ -95,16 +137,16 @@ class _Findings:
             self.anomalies[name] = len(frame)
         return frame.sort(rank).head(self.limit) if len(frame) else frame
 
-    def show(self, name: str, rank: list[int], **fields: Any) -> None:
+    def show(self, finding: TopicFinding) -> None:
         """Keep an anomaly with what shows it."""
-        self.first.append({"name": name, "rank": rank, **fields})
+        self.first.append(finding)
 
-    def result(self) -> Result:
+    def result(self) -> TopicResult:
         """Return the findings as plain JSON."""
-        return {"counts": self.counts, "anomalies": self.anomalies, "first": self.first}
+        return {"counts": self.counts, "anomalies": self.anomalies, "first": [*map(asdict, self.first)]}
 
 
-def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> Result:
+def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> TopicResult:
     """Return, by topic, how many refused ids there are, and the rows of those that no judged topic has.
 
     An application may send a refused record to another topic, such as one of dead letters.
@@ -112,17 +154,17 @@ def _refused(refused: pl.DataFrame, records: pl.DataFrame) -> Result:
     lacking = refused.join(records, on=ID, how="anti")
     by_topic = {row["topic"]: row["len"] for row in refused.group_by("topic").len().iter_rows(named=True)}
     found = [
-        {"topic": topic, "ids": ids, "lacking": lacking.filter(pl.col("topic") == topic)["row"].sort().to_list()}
+        RefusedRows(topic=topic, ids=ids, lacking=lacking.filter(pl.col("topic") == topic)["row"].sort().to_list())
         for topic, ids in sorted(by_topic.items())
     ]
-    return {"counts": {}, "refused": found} if found else {}
+    return {"counts": {}, "refused": [*map(asdict, found)]} if found else {}
 
 
-def _records_with(records: pl.DataFrame, row: dict[str, Any], on: list[str]) -> list[list[int]]:
-    """Return chunk and row of the first records with the values that `row` has in the columns `on`."""
-    same = pl.all_horizontal(pl.col(name) == row[name] for name in on)
+def _records_with(records: pl.DataFrame, values: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Return chunk and row of the first records with these values in their columns."""
+    same = pl.all_horizontal(pl.col(name) == value for name, value in values.items())
     found = records.filter(same).sort(PLACE).head(RECORDS_SHOWN)
-    return [list(where) for where in found.select(WHERE).iter_rows()]
+    return [(chunk, row) for chunk, row in found.select(WHERE).iter_rows()]
 
 
 def _first_of(records: pl.DataFrame, group: list[str]) -> pl.DataFrame:
@@ -138,14 +180,17 @@ def _missing(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, re
     bad = compared.filter(pl.col("there") < pl.col("claimed"))
     bad = bad.with_columns(chunk=pl.col("where") // 2**32, row=pl.col("where") % 2**32)
     findings.counts["missing_records"] = int((bad["claimed"] - bad["there"]).sum())
-    for row in findings.add("missing", bad, WHERE).iter_rows(named=True):
+    shown = findings.add("missing", bad, WHERE).select(*WHERE, "claimed", "there", *ID)
+    for chunk, row, most, count, *own in shown.iter_rows():
         findings.show(
-            "missing",
-            [row["chunk"], row["row"]],
-            expected=[row["chunk"], row["row"]],
-            claimed=row["claimed"],
-            there=row["there"],
-            records=_records_with(records, row, ID) if row["there"] else [],
+            TopicFinding(
+                name="missing",
+                rank=[chunk, row],
+                expected=(chunk, row),
+                claimed=most,
+                there=count,
+                records=_records_with(records, dict(zip(ID, own, strict=True))) if count else (),
+            )
         )
 
 
@@ -154,9 +199,9 @@ def _unexpected(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame,
     if not len(unclaimed):
         return
     bad = _first_of(records.join(unclaimed, on=ID, how="semi"), ID)
-    for row in findings.add("unexpected", bad, PLACE).iter_rows(named=True):
-        rank = [row[name] for name in PLACE]
-        findings.show("unexpected", rank, records=_records_with(records, row, ID))
+    for *rank, number, low in findings.add("unexpected", bad, PLACE).select(*PLACE, *ID).iter_rows():
+        found = _records_with(records, {"hash": number, "low": low})
+        findings.show(TopicFinding(name="unexpected", rank=rank, records=found))
 
 
 def _duplicates(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame) -> None:
@@ -172,14 +217,10 @@ def _duplicates(findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame,
         .filter(pl.col("copies") > pl.col("claimed"))
         .join(_first_of(copies, [*ID, "topic"]), on=[*ID, "topic"])
     )
-    for row in findings.add("duplicate", bad, PLACE).iter_rows(named=True):
-        findings.show(
-            "duplicate",
-            [row[name] for name in PLACE],
-            copies=row["copies"],
-            claimed=row["claimed"],
-            records=_records_with(records, row, [*ID, "topic"]),
-        )
+    shown = findings.add("duplicate", bad, PLACE).select(*PLACE, "copies", "claimed", *ID)
+    for *rank, count, most, number, low in shown.iter_rows():
+        found = _records_with(records, {"hash": number, "low": low, "topic": rank[0]})
+        findings.show(TopicFinding(name="duplicate", rank=rank, copies=count, claimed=most, records=found))
 
 
 # ------------------------------------------------------------------------------------------ order
@@ -234,7 +275,7 @@ class OrderReducer:
 
     limit: int = 20
 
-    def __call__(self, rows: pl.DataFrame) -> Iterator[Result]:
+    def __call__(self, rows: pl.DataFrame) -> Iterator[TopicResult]:
         """Check all rows of a bucket."""
         findings = _Findings(self.limit)
         keys = rows.group_by(*ID, "topic").agg(
@@ -262,13 +303,10 @@ def _split_keys(findings: _Findings, rows: pl.DataFrame, split: pl.DataFrame) ->
     bad = first.group_by(*ID, "topic").agg(
         pl.col("partition").first(), pl.col("offset").first(), pl.len().alias("partitions")
     )
-    for row in findings.add("split-key", bad, PLACE).iter_rows(named=True):
-        findings.show(
-            "split-key",
-            [row[name] for name in PLACE],
-            partitions=row["partitions"],
-            records=_records_with(first, row, [*ID, "topic"]),
-        )
+    shown = findings.add("split-key", bad, PLACE).select(*PLACE, "partitions", *ID)
+    for *rank, partitions, number, low in shown.iter_rows():
+        found = _records_with(first, {"hash": number, "low": low, "topic": rank[0]})
+        findings.show(TopicFinding(name="split-key", rank=rank, partitions=partitions, records=found))
 
 
 def _out_of_order(findings: _Findings, known: pl.DataFrame) -> None:
@@ -279,8 +317,8 @@ def _out_of_order(findings: _Findings, known: pl.DataFrame) -> None:
         .with_columns(pl.col(name).shift(1).alias(f"{name}_before") for name in (*WHERE, "sent"))
         .filter(same & (pl.col("sent") < pl.col("sent_before")))
     )
-    for row in findings.add("out-of-order", bad, PLACE).iter_rows(named=True):
-        pair = [[row["chunk_before"], row["row_before"]], [row["chunk"], row["row"]]]
-        findings.show(
-            "out-of-order", [row[name] for name in PLACE], records=pair, sent=[row["sent_before"], row["sent"]]
-        )
+    columns = ("chunk_before", "row_before", "sent_before", "chunk", "row", "sent")
+    shown = findings.add("out-of-order", bad, PLACE).select(*PLACE, *columns)
+    for *rank, chunk_before, row_before, sent_before, chunk, row, sent in shown.iter_rows():
+        pair = ((chunk_before, row_before), (chunk, row))
+        findings.show(TopicFinding(name="out-of-order", rank=rank, records=pair, sent=(sent_before, sent)))

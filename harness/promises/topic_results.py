@@ -16,17 +16,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from .. import run_folder
-from ..checks.promise_findings import PromiseFindings
+from ..checks.promise_findings import PromiseFindings, RefusedIds
+from ..checks.rows import AnomalyRow
 from ..engines import SPARK, Engine
 from ..histories.contents import FinalRead, read_contents
 from ..wording import counted
 from .expectations import write_expectations
 from .join import run_join
 from .refused_ids import write_refused_ids
+from .topic_checks import RefusedRows, TopicFinding, TopicResult
 from .topic_promise import JoinPlan, TopicPromise
+from .topic_rows import TopicProblem
 from .topic_words import TopicWords
 
 if TYPE_CHECKING:
@@ -71,27 +74,27 @@ def judge_topics(
         id_reader=promise.record_id,
         key_reader=promise.order_key,
     )
-    return MergedResults(plan, results, words, limit).findings()
+    return MergedResults(plan, cast("list[TopicResult]", results), words, limit).findings()
 
 
 class MergedResults:
     """Merges the results of the join into findings."""
 
-    def __init__(self, plan: JoinPlan, results: list[dict[str, Any]], words: TopicWords, limit: int) -> None:
+    def __init__(self, plan: JoinPlan, results: Sequence[TopicResult], words: TopicWords, limit: int) -> None:
         self._plan = plan
         self._words = words
         self._limit = limit
         self._counts: Counter[str] = Counter()
         self._anomalies: Counter[str] = Counter()
-        self._first: list[dict[str, Any]] = []
-        self._problems: list[dict[str, Any]] = []
-        self._refused: list[dict[str, Any]] = []
+        self._first: list[TopicFinding] = []
+        self._problems: list[TopicProblem] = []
+        self._refused: list[RefusedRows] = []
         for result in results:
-            self._counts.update(result["counts"])
+            self._counts.update(result.get("counts", {}))
             self._anomalies.update(result.get("anomalies", {}))
-            self._first += result.get("first", [])
+            self._first += (TopicFinding(**found) for found in result.get("first", ()))
             self._problems += result.get("problems", [])
-            self._refused += result.get("refused", [])
+            self._refused += (RefusedRows(**found) for found in result.get("refused", ()))
         partitions = plan.contents.partitions_of(plan.topics)
         self._removed = sum(partition.removed for partition in partitions)
         self._removed_of = [partition for partition in partitions if partition.removed]
@@ -118,23 +121,23 @@ class MergedResults:
             knows_order=order_known and not self._counts["problems_of_order_key"],
         )
 
-    def _refused_ids(self) -> dict[str, dict[str, Any]]:
+    def _refused_ids(self) -> dict[str, RefusedIds]:
         """Return which refused ids the topics have, of topics of which every record and every id is known."""
         chunk = self._plan.refused
         if chunk is None or self._counts["problems_of_record_id"]:
             return {}
         removed = {partition.topic for partition in self._removed_of}
         texts = chunk.ids()
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, RefusedIds] = {}
         for number, topic in enumerate(self._plan.topics):
-            rows = [row for row in self._refused if row["topic"] == number]
+            rows = [row for row in self._refused if row.topic == number]
             if rows and topic not in removed:
-                lacking = sorted(at for row in rows for at in row["lacking"])
-                found[topic] = {
-                    "ids": sum(row["ids"] for row in rows),
-                    "lacking": len(lacking),
-                    "shown": [texts[at] for at in lacking[:REFUSED_SHOWN]],
-                }
+                lacking = sorted(at for row in rows for at in row.lacking)
+                found[topic] = RefusedIds(
+                    ids=sum(row.ids for row in rows),
+                    lacking=len(lacking),
+                    shown=[texts[at] for at in lacking[:REFUSED_SHOWN]],
+                )
         return found
 
     def _operation_counts(self) -> dict[str, int]:
@@ -149,11 +152,11 @@ class MergedResults:
             demands["ordered"] = "order_key= says which records have an order"
         return demands
 
-    def _shown(self) -> list[dict[str, Any]]:
+    def _shown(self) -> list[AnomalyRow]:
         """Return the first anomalies of each name in the whole run."""
-        shown: list[dict[str, Any]] = []
+        shown: list[AnomalyRow] = []
         for name in sorted(self._anomalies):
-            ranked = sorted((row for row in self._first if row["name"] == name), key=lambda row: row["rank"])
+            ranked = sorted((row for row in self._first if row.name == name), key=lambda row: [*row.rank])
             shown += [self._words.anomaly(row) for row in ranked[: self._limit]]
         return shown
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import polars as pl
@@ -64,6 +65,23 @@ class SendsChunk:
     size: int
 
 
+class TopicProblem(TypedDict):
+    """A record of which the id or the order key (`name`) could not be read."""
+
+    name: str
+    chunk: int
+    row: int
+    text: str
+
+
+class ChunkReport(TypedDict):
+    """The counts and the first problems of a chunk, as plain JSON."""
+
+    counts: dict[str, int]
+    problems: list[TopicProblem]
+
+
+Columns = dict[str, "npt.NDArray[np.generic] | pl.Series"]
 TopicChunk = ContentsChunk | ExpectedChunk | SendsChunk | RefusedChunk
 
 
@@ -79,7 +97,7 @@ class TopicMapper:
     by_position: bool = False
     """Whether the order of sending is that of the expectation; otherwise recorded sends say it, where there are any."""
 
-    def __call__(self, numbered: NumberedChunk[TopicChunk]) -> Iterator[pl.DataFrame | dict[str, Any]]:
+    def __call__(self, numbered: NumberedChunk[TopicChunk]) -> Iterator[pl.DataFrame | ChunkReport]:
         """Return the rows of a chunk and a report of its problems."""
         match numbered.chunk:
             case ContentsChunk() as chunk:
@@ -94,7 +112,7 @@ class TopicMapper:
                 columns = {**_hashed(ids, "hash", "low"), "topic": chunk.topics(), "row": rows}
                 yield _frame(REFUSED, columns)
 
-    def _records(self, chunk: ContentsChunk, number: int) -> Iterator[pl.DataFrame | dict[str, Any]]:
+    def _records(self, chunk: ContentsChunk, number: int) -> Iterator[pl.DataFrame | ChunkReport]:
         read = _ChunkReading(chunk, number)
         places = read.places(self.topics.index(chunk.topic))
         keys = self._order_keys(read)
@@ -106,7 +124,7 @@ class TopicMapper:
             yield _frame(PLACED, {**places, "hash": place_hash, "low": places["offset"], **keys})
         yield read.report()
 
-    def _order_keys(self, read: _ChunkReading) -> dict[str, Any]:
+    def _order_keys(self, read: _ChunkReading) -> Columns:
         if not self.judges_order:
             return {}
         if self.order_key is not None:
@@ -145,14 +163,14 @@ class _ChunkReading:
     _table: Any = None
     _records: list[Record] | None = None
     _counts: dict[str, int] = field(default_factory=dict[str, int])
-    _problems: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _problems: list[TopicProblem] = field(default_factory=list[TopicProblem])
 
     def _column(self, name: str) -> Any:
         if self._table is None:
             self._table = self.chunk.table()
         return self._table.column(name)
 
-    def places(self, topic: int) -> dict[str, Any]:
+    def places(self, topic: int) -> Columns:
         """Return topic, partition, offset, chunk and row of every record."""
         rows = self.chunk.rows
         return {
@@ -163,7 +181,7 @@ class _ChunkReading:
             "row": np.arange(rows, dtype=np.int32),
         }
 
-    def hashed_keys(self) -> dict[str, Any]:
+    def hashed_keys(self) -> Columns:
         """Return the hashes of Kafka's record keys; each different key is hashed once."""
         encoded: Any = self._column("key").combine_chunks().dictionary_encode()
         texts = [bytes_text(key) for key in encoded.dictionary.to_pylist()]
@@ -204,19 +222,19 @@ class _ChunkReading:
             self._records = list(rows_of_table(self.chunk.topic, self._table).records())
         return self._records[row]
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> ChunkReport:
         """Return the counts and the first problems of the chunk."""
         return {"counts": {"records": self.chunk.rows, **self._counts}, "problems": self._problems}
 
 
-def _hashed(texts: Sequence[str | None], *names: str) -> dict[str, Any]:
+def _hashed(texts: Sequence[str | None], *names: str) -> Columns:
     """Return the two halves of the texts' hashes as columns."""
     missing = np.array([text is None for text in texts], np.bool_)
     return _with_nulls(hashes([text or "" for text in texts]), missing, *names)
 
 
-def _with_nulls(halves: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_], *names: str) -> dict[str, Any]:
-    columns: dict[str, Any] = {name: halves[:, at] for at, name in enumerate(names)}
+def _with_nulls(halves: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_], *names: str) -> Columns:
+    columns: Columns = {name: halves[:, at] for at, name in enumerate(names)}
     if not missing.any():
         return columns
     return {
@@ -225,7 +243,7 @@ def _with_nulls(halves: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_], *
     }
 
 
-def _place_hash(topics: Any, partitions: Any, offsets: Any) -> Any:
+def _place_hash(topics: npt.ArrayLike, partitions: npt.ArrayLike, offsets: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return a hash of topic, partition and offset; the products overflow, which unsigned numbers may."""
     mixed = np.asarray(offsets).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed += np.asarray(partitions).astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -233,7 +251,7 @@ def _place_hash(topics: Any, partitions: Any, offsets: Any) -> Any:
     return mixed.view(np.int64)
 
 
-def _frame(kind: int, columns: dict[str, Any], ids: Sequence[str | None] | None = None) -> pl.DataFrame:
+def _frame(kind: int, columns: Columns, ids: Sequence[str | None] | None = None) -> pl.DataFrame:
     """Return rows with all columns of `ROWS`; records without an id (null in `ids`) have no row."""
     given = [
         pl.Series(name, columns[name]).cast(dtype) if name in columns else pl.lit(None, dtype).alias(name)
@@ -244,7 +262,7 @@ def _frame(kind: int, columns: dict[str, Any], ids: Sequence[str | None] | None 
     return frame if ids is None else frame.drop_nulls("hash")
 
 
-def sends_chunks(paths: Sequence[Any]) -> list[SendsChunk]:
+def sends_chunks(paths: Sequence[Path]) -> list[SendsChunk]:
     """Return the chunks of the recorders' history files."""
     chunks: list[SendsChunk] = []
     for path in paths:

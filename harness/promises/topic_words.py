@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..checks.record import Record, text_of
+from ..checks.rows import AnomalyRow, OperationRow
 from ..histories.contents import ContentsChunk
 from ..wording import times
 from .chunk_records import record_at
 from .expectations import ExpectedChunk
 from .record_ids import IdReader, canonical
+from .topic_checks import TopicFinding
 
-Row = dict[str, Any]
+Rows = list[OperationRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,28 +31,27 @@ class TopicWords:
     id_reader: IdReader | None = None
     key_reader: IdReader | None = None
 
-    def anomaly(self, found: Row) -> Row:
-        """Return the fields of an `Anomaly`."""
-        places: list[tuple[int, int]] = found.get("records", [])
-        records = [record_at(self.contents[chunk], row) for chunk, row in places]
+    def anomaly(self, found: TopicFinding) -> AnomalyRow:
+        """Return the anomaly that a finding is."""
+        records = [record_at(self.contents[chunk], row) for chunk, row in found.records]
         describe = {
             "missing": self._missing,
             "unexpected": self._unexpected,
             "duplicate": self._duplicate,
             "split-key": self._split_key,
             "out-of-order": self._out_of_order,
-        }[found["name"]]
+        }[found.name]
         operations, explanation = describe(found, records)
         partitions = {(record.topic, record.partition) for record in records}
         topic, partition = partitions.pop() if len(partitions) == 1 else (self._topic(records), -1)
-        return {
-            "name": found["name"],
-            "topic": topic,
-            "partition": partition,
-            "offsets": [record.offset for record in records],
-            "operations": operations,
-            "explanation": explanation,
-        }
+        return AnomalyRow(
+            name=found.name,
+            topic=topic,
+            partition=partition,
+            offsets=[record.offset for record in records],
+            operations=operations,
+            explanation=explanation,
+        )
 
     def _topic(self, records: Sequence[Record]) -> str:
         return ", ".join(dict.fromkeys(record.topic for record in records)) or ", ".join(self.topics)
@@ -82,7 +82,7 @@ class TopicWords:
         except Exception:
             return text_of(record.key)
 
-    def _shown(self, record: Record) -> Row:
+    def _shown(self, record: Record) -> OperationRow:
         return {
             "operation": "record",
             "topic": record.topic,
@@ -94,51 +94,51 @@ class TopicWords:
             "record_id": self._id_text(record),
         }
 
-    def _missing(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
-        place: tuple[int, int] = found["expected"]
-        chunk, row = place
+    def _missing(self, found: TopicFinding, records: list[Record]) -> tuple[Rows, str]:
+        assert found.expected is not None
+        chunk, row = found.expected
         identity, position = self.expected[chunk].ids()[row], self.expected[chunk].start + row
         where = " or ".join(self.topics)
         if records:
             text = (
-                f"{self._noun} {identity} was believed sent {times(found['claimed'])}, but {where} has it "
-                f"{times(found['there'])}"
+                f"{self._noun} {identity} was believed sent {times(found.claimed)}, but {where} has it "
+                f"{times(found.there)}"
             )
         else:
             text = f"{self._noun} {identity} was believed sent, but is in no partition of {where}"
-        expected = {"operation": "expected", "record_id": identity, "position": position}
+        expected: OperationRow = {"operation": "expected", "record_id": identity, "position": position}
         return [expected, *map(self._shown, records)], text
 
-    def _unexpected(self, _: Row, records: list[Record]) -> tuple[list[Row], str]:
+    def _unexpected(self, _: TopicFinding, records: list[Record]) -> tuple[Rows, str]:
         text = (
             f"{self._name(records[0])} is in {_places(records)}, but the application does not believe that it sent "
             "this record"
         )
         return list(map(self._shown, records)), text
 
-    def _duplicate(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
-        believed = f"was believed sent {times(found['claimed'])}" if self.expected else "is expected once"
-        more = "" if found["copies"] == len(records) else ", …"
+    def _duplicate(self, found: TopicFinding, records: list[Record]) -> tuple[Rows, str]:
+        believed = f"was believed sent {times(found.claimed)}" if self.expected else "is expected once"
+        more = "" if found.copies == len(records) else ", …"
         text = (
-            f"{self._name(records[0])} {believed}, but {records[0].topic} has it {times(found['copies'])}: "
+            f"{self._name(records[0])} {believed}, but {records[0].topic} has it {times(found.copies)}: "
             f"{_places(records)}{more}"
         )
         return list(map(self._shown, records)), text
 
-    def _split_key(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
+    def _split_key(self, found: TopicFinding, records: list[Record]) -> tuple[Rows, str]:
         text = (
-            f"the records of key {self._key(records[0])} are in {found['partitions']} partitions of "
+            f"the records of key {self._key(records[0])} are in {found.partitions} partitions of "
             f"{records[0].topic}, so they have no order: {_places(records)}"
         )
         return list(map(self._shown, records)), text
 
-    def _out_of_order(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
+    def _out_of_order(self, found: TopicFinding, records: list[Record]) -> tuple[Rows, str]:
         first, second = records
         text = (
             f"{self._name(second)} was sent before {self._name(first)} of the same key {self._key(first)}, but is "
             f"after it in the log: {second.place}, after {first.place}"
         )
-        sent = [{**self._shown(record), "sent": at} for record, at in zip(records, found["sent"], strict=True)]
+        sent: Rows = [{**self._shown(record), "sent": at} for record, at in zip(records, found.sent, strict=True)]
         return sent, text
 
 

@@ -8,10 +8,11 @@ which its mark is drawn on the lane of its partition: the first time of its oper
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..checks.known_anomalies import described
+from ..checks.rows import OperationRow, ProgressRow
 from ..checks.verdict import SCHEMA_VERSION, Status, Verdict
 from ..checks.verdict_text import (
     breaks,
@@ -75,14 +76,26 @@ def verdict_model(verdict: Row | None, seconds: Place | None = None, wall_to_ns:
     }
 
 
-def _progress(row: Row) -> Row:
+def _progress(row: ProgressRow) -> Row:
     """Return a row of the table of faults and clients, with the words of its reasons."""
     from ..checks.progress.words import WENT_ON, reasons
 
-    shown = {name: shortened(str(row[name]), CELL_MOST) for name in ("fault", "label", "kind", "client", "partition")}
-    seconds = ("without_progress_s", "recovered_s", "recovered", "cluster_could_not_serve_s", "stalled_s")
-    why = reasons(row) if row["without_progress_s"] else WENT_ON
-    return {**shown, **{name: row[name] for name in seconds}, "why": why}
+    texts = {
+        "fault": row["fault"],
+        "label": row["label"],
+        "kind": row["kind"],
+        "client": row["client"],
+        "partition": row["partition"],
+    }
+    return {
+        **{name: shortened(str(text), CELL_MOST) for name, text in texts.items()},
+        "without_progress_s": row["without_progress_s"],
+        "recovered_s": row["recovered_s"],
+        "recovered": row["recovered"],
+        "cluster_could_not_serve_s": row["cluster_could_not_serve_s"],
+        "stalled_s": row["stalled_s"],
+        "why": reasons(row) if row["without_progress_s"] else WENT_ON,
+    }
 
 
 def _verdict(data: Row) -> Verdict:
@@ -131,7 +144,7 @@ def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
 
 
 def _anomaly(anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: WallClock | None) -> Row:
-    operations: list[Row] = list(anomaly.get("operations") or ())
+    operations: list[OperationRow] = list(anomaly.get("operations") or ())
     offsets: list[Any] = list(dict.fromkeys(anomaly.get("offsets") or ()))
     time_ns = _time(operations, wall_to_ns)
     topic, partition = anomaly.get("topic"), anomaly.get("partition", -1)
@@ -148,7 +161,7 @@ def _anomaly(anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: W
     }
 
 
-def _operation(row: Mapping[str, Any], started_ns: int) -> Row:
+def _operation(row: OperationRow, started_ns: int) -> Row:
     """Return the cells of one operation."""
     fields = dict(other_fields(row))
     cells = {
@@ -165,20 +178,15 @@ def _operation(row: Mapping[str, Any], started_ns: int) -> Row:
     return {name: shortened(text, CELL_MOST) for name, text in cells.items()}
 
 
-def _time(operations: list[Row], wall_to_ns: WallClock | None) -> int | None:
+def _time(operations: Sequence[OperationRow], wall_to_ns: WallClock | None) -> int | None:
     """Return when an anomaly began: the first time of its operations."""
-    names = ("completed_ns", "time_ns", "t_ns", "invoked_ns")
     times = [
-        int(row[name])
+        at_ns
         for row in operations
-        for name in names
-        if isinstance(row.get(name), int) and row[name] > 0 and row.get("operation") != "final read"
+        for at_ns in (row.get("completed_ns"), row.get("time_ns"), row.get("t_ns"), row.get("invoked_ns"))
+        if isinstance(at_ns, int) and at_ns > 0 and row.get("operation") != "final read"
     ]
     if times:
         return min(times)
-    stamps = [
-        row["timestamp_ms"]
-        for row in operations
-        if isinstance(row.get("timestamp_ms"), int) and row["timestamp_ms"] > 0
-    ]
+    stamps = [at_ms for row in operations if isinstance(at_ms := row.get("timestamp_ms"), int) and at_ms > 0]
     return wall_to_ns(min(stamps)) if stamps and wall_to_ns is not None else None

@@ -16,6 +16,7 @@ from harrow.harness.checks import SparkHandle, Status, Verdict, judge
 from harrow.harness.checks.guarantees import added_checks, checks_for, parse
 from harrow.harness.checks.known_anomalies import described, rank
 from harrow.harness.checks.promise_findings import PromiseFindings, read_findings, write_findings
+from harrow.harness.checks.rows import AnomalyRow
 from harrow.harness.checks.verdict_text import summary_line
 from harrow.harness.promises import join
 from harrow.harness.promises.check_join import judge_checks, with_findings
@@ -106,11 +107,11 @@ def test_records_of_a_group_are_judged_together_across_partitions(billed: Promis
     assert findings.operation_counts == {"records_judged_by_billed-once": 8}
     assert findings.reasons == []
     assert findings.added_guarantees == {"billed-once": ("billed-twice",)}
-    shown = {row["explanation"]: row for row in findings.anomalies}
+    shown = {row.explanation: row for row in findings.anomalies}
     assert set(shown) == {"order 2: [1, 4, 0]", "order 3: [2, 3]"}
-    assert (shown["order 3: [2, 3]"]["topic"], shown["order 3: [2, 3]"]["partition"]) == (TOPIC, 0)
-    assert shown["order 2: [1, 4, 0]"]["partition"] == -1
-    (first, *_) = shown["order 3: [2, 3]"]["operations"]
+    assert (shown["order 3: [2, 3]"].topic, shown["order 3: [2, 3]"].partition) == (TOPIC, 0)
+    assert shown["order 2: [1, 4, 0]"].partition == -1
+    (first, *_) = shown["order 3: [2, 3]"].operations
     assert (first["value"], first["record_id"], first["offset"]) == ('{"order": 3}', "3", 2)
 
 
@@ -167,14 +168,7 @@ def test_records_that_were_removed_are_a_reason(billed: PromisedRun) -> None:
 FOUND = PromiseFindings(
     anomaly_counts={"billed-twice": 2},
     anomalies=[
-        {
-            "name": "billed-twice",
-            "topic": "bills",
-            "partition": 0,
-            "offsets": [1, 2],
-            "operations": [],
-            "explanation": "order 2 has two bills",
-        }
+        AnomalyRow(name="billed-twice", topic="bills", partition=0, offsets=[1, 2], explanation="order 2 has two bills")
     ],
     added_guarantees={"billed-once": ("billed-twice",)},
 )

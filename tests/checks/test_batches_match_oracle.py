@@ -181,4 +181,4 @@ def test_kernels_of_batches_find_the_same_anomalies_as_their_oracle(
         end_ns=END_NS,
         whole_taps=whole_taps,
     )
-    assert {(row["name"], tuple(sorted(row["offsets"]))) for row in found.shown} == set(expected)
+    assert {(row.name, tuple(sorted(row.offsets))) for row in found.shown} == set(expected)

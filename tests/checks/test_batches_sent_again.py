@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from harrow.harness.checks.facts import SequenceUsedAgain
 from harrow.harness.checks.kernels.evidence import collect
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
@@ -83,7 +84,8 @@ def test_a_batch_that_a_broker_took_for_a_retry_is_a_fact(
     inputs = arrange(PartitionJob(topic="orders", partition=3), none, none, rows, logs, [])
     findings = PartitionFindings("orders", 3, 5)
     collect(inputs, findings)
-    assert sum(row["batches"] for row in findings.evidence) == batches
+    facts = [fact for fact in findings.evidence if isinstance(fact, SequenceUsedAgain)]
+    assert facts == findings.evidence
+    assert sum(fact.batches for fact in facts) == batches
     if batches:
-        (fact,) = findings.evidence
-        assert (fact["fact"], fact["partition"], fact["base_offset"]) == ("sequence-used-again", 3, 23)
+        assert [(fact.partition, fact.base_offset) for fact in facts] == [(3, 23)]

@@ -113,10 +113,10 @@ def test_offsets_for_a_group_that_does_not_read_are_named(story: Story) -> None:
     history = PartitionHistory()
     story(history)
     assert history.judge() == {NAME}
-    (anomaly,) = history.found().result()["anomalies"]
-    assert "after a restart its members read these records again" in anomaly["explanation"]
-    assert anomaly["offsets"] == [2]
-    (commit,) = anomaly["operations"]
+    (anomaly,) = history.found().result().anomalies
+    assert "after a restart its members read these records again" in str(anomaly.explanation)
+    assert anomaly.offsets == [2]
+    (commit,) = anomaly.operations
     assert (commit["group"], commit["reading_group"]) == (OTHER, GROUP)
     assert commit.get("producer_id", -1) == (-1 if "owner" in story.__name__ else 7)
 
@@ -128,4 +128,4 @@ def test_only_exactly_once_forbids_it() -> None:
 def test_without_the_tap_of_a_coordinator_nothing_is_claimed() -> None:
     history = PartitionHistory()
     offsets_with_the_metadata_of_another_group(history)
-    assert history.found(untapped=(2,)).result()["anomalies"] == []
+    assert history.found(untapped=(2,)).result().anomalies == []

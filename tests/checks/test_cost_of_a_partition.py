@@ -18,9 +18,10 @@ from typing import Any
 import peak_of_a_partition
 import pytest
 from harrow.harness.checks.judged_run import RunToJudge
-from harrow.harness.checks.kernels import judge_partition, judge_task, loading
+from harrow.harness.checks.kernels import judge_jobs, judge_partition, loading
 from harrow.harness.checks.partition_jobs import plan_jobs
 from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.rows import PartitionResult
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.histories.layout import lay_out
 from synthetic_run import LOST_IN, TOPIC, TWICE_IN, make_run
@@ -38,8 +39,8 @@ def jobs_of(folder: Path, topics: Sequence[str]) -> list[PartitionJob]:
     return jobs
 
 
-def results_of(jobs: Sequence[PartitionJob]) -> list[dict[str, Any]]:
-    return list(judge_task(jobs))
+def results_of(jobs: Sequence[PartitionJob]) -> list[PartitionResult]:
+    return list(judge_jobs(jobs))
 
 
 def calls_of(work: Callable[[], object]) -> Counter[str]:
@@ -108,21 +109,21 @@ def test_partitions_that_are_read_together_are_judged_as_each_of_them_alone(
     jobs = jobs_of(tmp_path, ["a", "b"])
     assert len(jobs) > 2
     alone = [judge_partition(job) for job in jobs]
-    assert any(result["anomaly_counts"] for result in alone)
-    assert list(judge_task(jobs)) == alone
+    assert any(result.anomaly_counts for result in alone)
+    assert list(judge_jobs(jobs)) == alone
     monkeypatch.setattr(loading, "GROUP_ROWS", 150)  # several groups in a task
     draws.shuffle(jobs)
-    shuffled = {(row["topic"], row["partition"]): row for row in judge_task(jobs)}
-    assert [shuffled[row["topic"], row["partition"]] for row in alone] == alone
+    shuffled = {(row.topic, row.partition): row for row in judge_jobs(jobs)}
+    assert [shuffled[row.topic, row.partition] for row in alone] == alone
 
 
 def test_partition_that_cannot_be_read_leaves_the_others_of_its_group(tmp_path: Path) -> None:
     make_run(tmp_path, 4_000, partitions=8)
     jobs = jobs_of(tmp_path, [TOPIC])
     jobs[2].ops[0] = jobs[2].ops[0]._replace(rows=10**6)
-    results = list(judge_task(jobs))
-    assert [bool(result["unknown"]) for result in results] == [n == 2 for n in range(8)]
-    assert f"the rows of {TOPIC}-2 could not be read" in results[2]["unknown"][0]
+    results = list(judge_jobs(jobs))
+    assert [bool(result.unknown) for result in results] == [n == 2 for n in range(8)]
+    assert f"the rows of {TOPIC}-2 could not be read" in results[2].unknown[0]
 
 
 def test_operation_of_a_partition_with_a_lost_record_costs_a_bounded_number_of_bytes(tmp_path: Path) -> None:

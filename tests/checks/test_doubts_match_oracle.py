@@ -9,6 +9,7 @@ from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COM
 from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, TRANSACTION_SCHEMA, PartitionInputs, arrange
 from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.rows import PartitionTraffic
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
 from harrow.harness.histories.segments import LOG_COLUMNS
@@ -159,15 +160,15 @@ def test_each_fault_is_met_by_the_operations_of_the_oracle(
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
     spans = operation_spans(ops, batches, started_ns=started_ns, own_clients=own, transactions=transactions)
     if not spans:
-        assert found.traffic == {}
+        assert found.traffic is None
         return
     each, any_fault = met(spans, windows)
-    assert found.traffic == {
-        "began_ns": min(began for began, _ in spans),
-        "ended_ns": max(ended for _, ended in spans),
-        "met": each,
-        "met_any": any_fault,
-    }
+    assert found.traffic == PartitionTraffic(
+        began_ns=min(began for began, _ in spans),
+        ended_ns=max(ended for _, ended in spans),
+        met=each,
+        met_any=any_fault,
+    )
 
 
 @examples(30, 750)
@@ -179,5 +180,5 @@ def test_refused_records_that_the_log_lacks_are_those_of_the_oracle(
     found = judge_inputs(inputs_of(ops, batches, job, stamped=stamped))
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
     expected = refused_records(ops, [], batches, identify=not stamped)
-    lacking = {row["client"]: row["records"] for row in found.refused.get("lacking", ())}
+    lacking = {row.client: row.records for row in (found.refused.lacking if found.refused else ())}
     assert lacking == expected

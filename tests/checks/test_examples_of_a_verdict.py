@@ -80,7 +80,7 @@ def test_acknowledgements_are_found_by_offset_unless_the_response_was_lost(run: 
     places = {(TOPIC, 0, offset) for offset in range(4)} | {("other", 0, 0), (TOPIC, 1, 0)}
     evidence = read_evidence(run.done(), [TOPIC], started_ns=1, facts=[], clients=[], places=places)
     assert evidence.acknowledgements.keys() == {(TOPIC, 0, 0), (TOPIC, 0, 1)}
-    assert evidence.acknowledgements[TOPIC, 0, 1]["client"] == "shop"
+    assert evidence.acknowledgements[TOPIC, 0, 1].client == "shop"
 
 
 def test_a_lost_recorded_send_is_shown_with_the_key_and_value_that_its_producer_kept(

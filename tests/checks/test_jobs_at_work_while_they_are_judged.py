@@ -35,9 +35,9 @@ def test_a_commit_after_the_final_read_is_no_commit_before_output(tmp_path: Path
     found = judged(run_with(tmp_path, 2), sink)
     assert found.anomaly_counts == {"missing-output": 1}
     (anomaly,) = found.anomalies
-    assert "the job has not finished, because group billing has committed" in anomaly["explanation"]
-    assert "offset 2 of 3" in anomaly["explanation"]
-    assert "await_caught_up('billing', 'orders')" in anomaly["explanation"]
+    assert "the job has not finished, because group billing has committed" in anomaly.explanation
+    assert "offset 2 of 3" in anomaly.explanation
+    assert "await_caught_up('billing', 'orders')" in anomaly.explanation
 
 
 def test_a_commit_before_the_final_read_is(tmp_path: Path) -> None:

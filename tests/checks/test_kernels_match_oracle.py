@@ -318,9 +318,7 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     inputs.coordinators.transactions = frame(decided, TRANSACTION_SCHEMA)
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
-    kernels = {
-        (row["name"], tuple(sorted(row["offsets"]))) for row in found.shown if row["name"] not in JUDGED_ELSEWHERE
-    }
+    kernels = {(row.name, tuple(sorted(row.offsets))) for row in found.shown if row.name not in JUDGED_ELSEWHERE}
     oracle = Oracle(
         ops,
         pending,

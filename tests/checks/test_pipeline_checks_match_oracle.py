@@ -195,7 +195,7 @@ def test_stages_find_what_the_oracle_finds(
     )
     assert anomalies(found) == anomalies(expected)
     assert +Counter(found.late) == +expected.late
-    assert not (found.problems or found.raised or found.doubts)
+    assert not (found.problems or found.raised or found.undecided)
 
 
 @pytest.mark.parametrize(("name", "relation", "record_id"), KEYED, ids=[r[0] for r in KEYED])
@@ -227,7 +227,7 @@ def test_keyed_stages_find_what_the_oracle_finds(
         found = checked(orders, outputs, pairing, Path(folder))
     expected = judge_pipeline(orders, outputs, pairing)
     assert anomalies(found) == anomalies(expected)
-    assert sum(doubt["count"] for doubt in found.doubts) == expected.undecided
+    assert sum(found_of.keys for found_of in found.undecided) == expected.undecided
     assert not (found.problems or found.raised)
 
 

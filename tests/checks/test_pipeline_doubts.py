@@ -123,9 +123,7 @@ def test_final_states_in_a_compacted_sink_are_judged(tmp_path: Path) -> None:
     wrong = record(b"4", offset=7, key="k", topic="bills")
     found = verdict_part(tmp_path / "wrong", orders, [wrong], relation=relation, record_id=None)
     assert found.anomaly_counts == {"wrong-output": 1}
-    assert found.anomalies[0]["explanation"] == (
-        "the final output for record k of 3 records is wrong: expected 3, is 4"
-    )
+    assert found.anomalies[0].explanation == ("the final output for record k of 3 records is wrong: expected 3, is 4")
 
 
 @pytest.mark.parametrize("factor", [1, 2], ids=["commutative", "depends on the order"])
@@ -218,4 +216,4 @@ def test_job_that_writes_the_json_in_another_form_is_right(tmp_path: Path) -> No
     keyless = Record(topic="bills", offset=0, partition=0, value=json.dumps(dict(orders[0])).encode())
     found = verdict_part(tmp_path / "keyless", orders, [keyless], relation=identity)
     assert found.anomaly_counts == {"wrong-output": 1}
-    assert "is key null" in found.anomalies[0]["explanation"]
+    assert "is key null" in found.anomalies[0].explanation

@@ -12,6 +12,7 @@ from harrow.harness.checks.fault_windows import FOREVER_NS, FaultWindow, Traffic
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.log_changes import Leadership
 from harrow.harness.checks.plans import JOB_BYTES, TASK_BYTES, PartitionJob, pack
+from harrow.harness.checks.rows import PartitionTraffic
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.histories.layout import lay_out
 from harrow.harness.histories.row_index import RowRange
@@ -67,7 +68,8 @@ def window(number: int, start_s: float, end_s: float, *, took_effect: bool = Tru
 
 def traffic(began_s: float, ended_s: float, *met: int) -> Traffic:
     found = Traffic()
-    found.add({"began_ns": round(began_s * SECOND), "ended_ns": round(ended_s * SECOND), "met": list(met)})
+    began_ns, ended_ns = round(began_s * SECOND), round(ended_s * SECOND)
+    found.add(PartitionTraffic(began_ns=began_ns, ended_ns=ended_ns, met=met, met_any=sum(met)))
     return found
 
 
@@ -145,9 +147,9 @@ def test_partition_with_fewer_rows_than_were_laid_out_is_unknown(tmp_path: Path)
             history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, offset)
     (part,) = lay_out(tmp_path, ["t"]).partitions["t", 0].ops
     whole = PartitionJob(topic="t", partition=0, ops=[part])
-    assert judge_partition(whole)["unknown"] == []
+    assert judge_partition(whole).unknown == []
     short = PartitionJob(topic="t", partition=0, ops=[part._replace(rows=3)])
-    assert "could not be read" in judge_partition(short)["unknown"][0]
+    assert "could not be read" in judge_partition(short).unknown[0]
 
 
 def test_tasks_have_bounded_bytes_and_the_neighbours_of_a_task_are_in_order() -> None:

@@ -97,7 +97,7 @@ def as_tuples(findings: PromiseFindings) -> set[Anomaly]:
     """The anomalies as the oracle names them."""
     found: set[Anomaly] = set()
     for anomaly in findings.anomalies:
-        name, shown = anomaly["name"], anomaly["operations"]
+        name, shown = anomaly.name, anomaly.operations
         if name in ("missing", "unexpected"):
             found.add((name, shown[0]["record_id"]))
         elif name == "duplicate":
@@ -105,7 +105,7 @@ def as_tuples(findings: PromiseFindings) -> set[Anomaly]:
         elif name == "split-key":
             found.add((name, shown[0]["topic"], shown[0]["key"]))
         else:
-            found.add((name, anomaly["topic"], anomaly["partition"], *anomaly["offsets"]))
+            found.add((name, anomaly.topic, anomaly.partition, *anomaly.offsets))
     return found
 
 

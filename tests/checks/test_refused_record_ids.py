@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire.records import build_batch
 from harrow.harness import run_folder
 from harrow.harness.checks import Status, Verdict, judge
-from harrow.harness.checks.promise_findings import PromiseFindings
+from harrow.harness.checks.promise_findings import PromiseFindings, RefusedIds
 from harrow.harness.histories.refused_records import read_refused
 from harrow.harness.promises.topic_promise import TopicPromise
 from harrow.harness.promises.topic_results import judge_topics
@@ -71,9 +70,9 @@ def test_refused_ids_are_compared_with_those_of_the_topic(run: PromisedRun) -> N
     for attempt in range(3):  # each attempt has a timestamp of its own
         refuse(run.folder, *orders(1, 2), timestamp_ms=NOW_MS + attempt)
     refuse(run.folder, *orders(9), topic="another topic")
-    assert judged(run).refused_ids == {TOPIC: {"ids": 2, "lacking": 0, "shown": []}}
+    assert judged(run).refused_ids == {TOPIC: RefusedIds(ids=2, lacking=0, shown=[])}
     refuse(run.folder, *orders(3, 4))
-    assert judged(run).refused_ids == {TOPIC: {"ids": 4, "lacking": 2, "shown": ["3", "4"]}}
+    assert judged(run).refused_ids == {TOPIC: RefusedIds(ids=4, lacking=2, shown=["3", "4"])}
 
 
 def test_a_refused_record_may_be_in_a_topic_of_dead_letters(tmp_path: Path) -> None:
@@ -81,8 +80,8 @@ def test_a_refused_record_may_be_in_a_topic_of_dead_letters(tmp_path: Path) -> N
     run.record({"order": 1})
     run.record({"order": 2}, topic="dead")
     refuse(run.folder, *orders(2))
-    assert judged(run).refused_ids[TOPIC]["lacking"] == 1
-    assert judged(run, topics=(TOPIC, "dead")).refused_ids[TOPIC]["lacking"] == 0
+    assert judged(run).refused_ids[TOPIC].lacking == 1
+    assert judged(run, topics=(TOPIC, "dead")).refused_ids[TOPIC].lacking == 0
 
 
 def test_the_application_accounts_for_refused_records_by_what_it_expects(run: PromisedRun) -> None:
@@ -150,9 +149,7 @@ def verdict_with(run: RunFolder, *, lacking: Sequence[str], recorded: bool = Fal
     if recorded:
         run.send("x", 0)
     run.final({0: "x"})
-    row: Mapping[str, Any] = {"ids": 2, "lacking": len(lacking), "shown": list(lacking)}
-    promised = PromiseFindings(refused_ids={TOPIC: row})
-    assert asdict(promised)["refused_ids"] == {TOPIC: row}
+    promised = PromiseFindings(refused_ids={TOPIC: RefusedIds(ids=2, lacking=len(lacking), shown=lacking)})
     return judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="inline", promised=promised)
 
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from harrow.harness.checks.doubts import Doubts, partition_doubts
 from harrow.harness.checks.promise_findings import PromiseFindings
+from harrow.harness.checks.rows import LackingSends, PartitionResult, Refused
 from harrow.harness.run_folder import RunTimes
 
 NOT_LEADER = 6
 
 
 def judged(topic: str, promised: PromiseFindings) -> Doubts:
-    result: dict[str, Any] = {
-        "topic": topic,
-        "partition": 0,
-        "unknown": [],
-        "refused": {
-            "batches": 2,
-            "clients": [0],
-            "errors": [NOT_LEADER],
-            "lacking": [{"client": 0, "records": 20, "since_ns": 5, "errors": [NOT_LEADER]}],
-        },
-    }
+    lacking = [LackingSends(client=0, records=20, since_ns=5, errors=[NOT_LEADER])]
+    refused = Refused(batches=2, clients=[0], errors=[NOT_LEADER], lacking=lacking)
+    result = PartitionResult(topic=topic, partition=0, refused=refused)
     return partition_doubts([result], frozenset(), ["job-1"], RunTimes(), promised)
 
 
@@ -41,6 +32,6 @@ def test_refused_sends_are_a_note_where_the_caller_gave_what_was_sent() -> None:
 
 
 def test_a_partition_that_was_not_judged_has_a_doubt_and_no_topic() -> None:
-    result: dict[str, Any] = {"operation_counts": {}, "unknown": ["it was not judged"]}
+    result = PartitionResult(unknown=["it was not judged"])
     found = partition_doubts([result], frozenset(), [], RunTimes(), PromiseFindings())
     assert found.reasons == ["it was not judged"]

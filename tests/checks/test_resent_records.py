@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,7 @@ from harrow.harness.checks.kernels import resent_records
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
 from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.rows import AnomalyRow
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.segments import LOG_COLUMNS
 from hypothesis import given
@@ -52,7 +54,7 @@ def batch(base: int, *, producer: int = 7, attributes: int = 0) -> Row:
     }
 
 
-def found(sends: list[Row], log: list[Row], pending: list[Row] | None = None) -> list[Row]:
+def found(sends: list[Row], log: list[Row], pending: list[Row] | None = None) -> Sequence[AnomalyRow]:
     """What the kernel finds."""
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
@@ -65,15 +67,14 @@ def found(sends: list[Row], log: list[Row], pending: list[Row] | None = None) ->
     )
     findings = PartitionFindings("t", 0, 1000)
     resent_records.records_sent_again(inputs, findings)
-    rows: list[Row] = findings.result()["anomalies"]
-    return rows
+    return findings.result().anomalies
 
 
 def test_a_record_that_a_successor_sends_again_is_named_with_both_sends() -> None:
     (anomaly,) = found([send(1, 42, INFO), send(2, 42, OK, offset=0, client=SECOND)], [batch(0)])
-    assert (anomaly["name"], anomaly["offsets"]) == (resent_records.NAME, [0])
-    assert [row["outcome"] for row in anomaly["operations"]] == ["info", "ok"]
-    assert "no broker can recognise it" in anomaly["explanation"]
+    assert (anomaly.name, anomaly.offsets) == (resent_records.NAME, [0])
+    assert [row["outcome"] for row in anomaly.operations] == ["info", "ok"]
+    assert "no broker can recognise it" in str(anomaly.explanation)
 
 
 def test_a_send_that_never_had_an_outcome_is_in_doubt_too() -> None:
@@ -127,7 +128,7 @@ def test_kernel_and_definition_agree(
             offset = own[1]["offset"]
             if producer >= 0 and not kinds[offset]:
                 expected.add(offset)
-    assert {row["offsets"][0] for row in found(rows, log)} == expected
+    assert {row.offsets[0] for row in found(rows, log)} == expected
 
 
 def test_it_is_reported_and_never_forbidden() -> None:

@@ -124,7 +124,7 @@ def judged(
 
 
 def texts(found: PromiseFindings) -> dict[str, str]:
-    return {row["name"]: row["explanation"] for row in found.anomalies}
+    return {row.name: str(row.explanation) for row in found.anomalies}
 
 
 FLOW = [
@@ -164,7 +164,7 @@ def test_an_input_with_neither_fate_says_how_far_its_retries_got(tmp_path: Path)
     waiting = retry("orders-delay", 2, 30_000, 1_100, offset=1)
     found = judged(tmp_path, [order()], [], [waiting])
     assert "after the final read at 20.00 s: wait longer in the test" in str(texts(found))
-    assert found.anomalies[0]["operations"][-1]["due_after_read"] is True
+    assert found.anomalies[0].operations[-1]["due_after_read"] is True
     found = judged(tmp_path, [order()], [], [], promise=BY_DELAY)
     assert "orders-retry-1s and orders-retry-1m never had it" in str(texts(found))
 
@@ -173,9 +173,9 @@ def test_an_output_and_a_dead_letter_are_both_shown(tmp_path: Path) -> None:
     found = judged(tmp_path, [order()], [bill()], [dead()])
     assert found.anomaly_counts == {"output-and-dead-letter": 1}
     (row,) = found.anomalies
-    assert (row["topic"], row["offsets"]) == ("orders-dead", [0])
-    assert [shown["operation"] for shown in row["operations"]] == ["record", "output", "dead letter"]
-    assert "order 17 has an output in bills, and lies in orders-dead" in row["explanation"]
+    assert (row.topic, row.offsets) == ("orders-dead", [0])
+    assert [shown["operation"] for shown in row.operations] == ["record", "output", "dead letter"]
+    assert "order 17 has an output in bills, and lies in orders-dead" in row.explanation
     replayed = judged(tmp_path, [order(), order(offset=1)], [bill()], [dead()])
     assert not replayed.anomaly_counts
     doubled = judged(tmp_path, [order()], [], [dead(), dead(offset=1)])
@@ -243,11 +243,11 @@ def test_a_retry_that_was_sent_again_is_named_beside_the_second_output(tmp_path:
         "the same retry as orders-retry-0@0, with 1 attempt, due at 1.00 s: it was sent again"
     }
     (row,) = found.anomalies
-    assert (row["topic"], row["offsets"]) == ("bills", [1])
-    shown = [(each["operation"], each["offset"]) for each in row["operations"] if each["operation"] == "retry"]
+    assert (row.topic, row.offsets) == ("bills", [1])
+    shown = [(each["operation"], each["offset"]) for each in row.operations if each["operation"] == "retry"]
     assert shown == [("retry", 0), ("retry", 2)]
     (row,) = judged(tmp_path, [order()], bills, FLOW).anomalies
-    assert row["explanation"].endswith("the inputs require")
+    assert str(row.explanation).endswith("the inputs require")
 
 
 def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(tmp_path: Path) -> None:
@@ -258,9 +258,9 @@ def test_an_input_that_a_group_does_not_get_past_is_named_with_its_deliveries(tm
     before = Commit(group="billing", partition=0, offset=1, completed_ns=5)
     orders = [order(16), order(17, offset=1), order(18, offset=2)]
     found = judged(tmp_path, orders, [bill(16)], [], commits=[before], reads=str(reads))
-    rows = [row["operations"][0] for row in found.anomalies]
+    rows = [row.operations[0] for row in found.anomalies]
     assert [(row.get("deliveries"), row.get("stopped_group")) for row in rows] == [(2, "billing"), (None, None)]
-    assert found.anomalies[0]["explanation"].endswith("; clients were delivered it 2 times")
+    assert str(found.anomalies[0].explanation).endswith("; clients were delivered it 2 times")
 
 
 def test_attempts_without_a_header_are_counted_by_records(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_an_attempt_before_its_time_is_named_with_both_times(tmp_path: Path) -> 
         "attempt-before-due": "the next attempt for order 17 was due at 1.00 s (orders-delay-0@0), and "
         "orders-retry-0@0 was written 0.300 s before"
     }
-    (shown,) = [row for row in found.anomalies[0]["operations"] if row["operation"] == "attempt"]
+    (shown,) = [row for row in found.anomalies[0].operations if row["operation"] == "attempt"]
     assert shown["early_ms"] == 300
     levels = [LEVELS[0], retry("orders-retry-1m", 2, 61_000, 600)]
     found = judged(tmp_path, [order()], [bill()], levels, BY_DELAY)
@@ -316,7 +316,7 @@ def test_the_group_that_took_a_retry_is_named(tmp_path: Path) -> None:
     assert texts(found)["missing-output"].endswith(
         "due at 3.00 s, and group scheduler has committed offset 2 of orders-delay: it will not be read again"
     )
-    (row,) = [row for row in found.anomalies[0]["operations"] if row["operation"] == "commit"]
+    (row,) = [row for row in found.anomalies[0].operations if row["operation"] == "commit"]
     assert (row["group"], row["topic"], row["offset"]) == ("scheduler", "orders-delay", 2)
 
 

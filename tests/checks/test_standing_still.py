@@ -13,7 +13,7 @@ from progress_histories import COORDINATOR, History
 
 
 def names(found: ProgressFindings) -> list[str]:
-    return [str(row["explanation"]).split(" made no")[0] for row in found.anomalies]
+    return [str(row.explanation).split(" made no")[0] for row in found.anomalies]
 
 
 def traffic(history: History, begin: int, end: int, *, lag_s: float = 0.01) -> None:
@@ -47,10 +47,10 @@ def reader_that_stalls(*, silent_s: int = 15) -> History:
 def test_a_group_that_reads_nothing_although_records_are_there_is_stalled() -> None:
     found = reader_that_stalls().judge(5)
     (anomaly,) = found.anomalies
-    assert anomaly["name"] == "stalled"
-    assert (anomaly["topic"], anomaly["partition"]) == ("orders", 0)
-    assert anomaly["offsets"] == [20, 50]
-    text = anomaly["explanation"]
+    assert anomaly.name == "stalled"
+    assert (anomaly.topic, anomaly.partition) == ("orders", 0)
+    assert anomaly.offsets == [20, 50]
+    text = anomaly.explanation
     assert "group billing made no progress for 15.0 s, from 10.00 s to 25.00 s" in text
     assert "broker 1 led the partition with the ISR [1, 2, 3] and broker 2 was the coordinator" in text
     assert "fault 1, fault 1, was healed at 10.00 s" in text
@@ -102,9 +102,9 @@ def test_a_producer_whose_records_wait_is_stalled() -> None:
     for at in range(5):
         history.acked(22.5 + at / 2, 25 + at)
     (anomaly,) = history.judge(5).anomalies
-    assert anomaly["offsets"] == [20, 24]
-    assert "producer shop made no progress for 12.0 s, from 10.00 s to 22.00 s" in anomaly["explanation"]
-    assert "its records that got offsets 20 to 24 later were waiting" in anomaly["explanation"]
+    assert anomaly.offsets == [20, 24]
+    assert "producer shop made no progress for 12.0 s, from 10.00 s to 22.00 s" in anomaly.explanation
+    assert "its records that got offsets 20 to 24 later were waiting" in anomaly.explanation
 
 
 def test_a_producer_that_asks_the_wrong_broker_for_too_long_is_stalled() -> None:
@@ -115,8 +115,8 @@ def test_a_producer_that_asks_the_wrong_broker_for_too_long_is_stalled() -> None
     for tenth in range(100, 200):
         history.refused(tenth / 10)
     (anomaly,) = history.judge(5).anomalies
-    assert "refused by brokers that did not lead" in anomaly["explanation"]
-    assert "until the end of the run" in anomaly["explanation"]
+    assert "refused by brokers that did not lead" in anomaly.explanation
+    assert "until the end of the run" in anomaly.explanation
 
 
 def test_a_group_whose_new_owner_never_begins_is_stalled() -> None:
@@ -131,8 +131,8 @@ def test_a_group_whose_new_owner_never_begins_is_stalled() -> None:
     history.releases(10.5, "m1")
     history.owns(11, "m2", client="other")
     (anomaly,) = history.judge(5).anomalies
-    assert anomaly["offsets"] == [20, 29]
-    assert "from 11.00 s to 40.00 s" in anomaly["explanation"]
+    assert anomaly.offsets == [20, 29]
+    assert "from 11.00 s to 40.00 s" in anomaly.explanation
 
 
 def test_a_member_that_is_cut_off_and_returns_stood_still_meanwhile() -> None:
@@ -150,7 +150,7 @@ def test_a_member_that_is_cut_off_and_returns_stood_still_meanwhile() -> None:
     history.delivered(40.1, 20, 79)
     for half in range(80, 120):
         history.delivered(half / 2 + 0.2, half)
-    assert "for 30.1 s" in history.judge(5).anomalies[0]["explanation"]
+    assert "for 30.1 s" in history.judge(5).anomalies[0].explanation
 
 
 def test_a_decided_transaction_that_is_not_completed_is_stalled() -> None:
@@ -160,8 +160,8 @@ def test_a_decided_transaction_that_is_not_completed_is_stalled() -> None:
     history.transaction(8, PREPARE_COMMIT)
     history.transaction(30, COMPLETE_COMMIT)
     (anomaly,) = history.judge(5).anomalies
-    assert "transactional id tx made no progress for 20.0 s" in anomaly["explanation"]
-    assert "its transaction was decided and not completed" in anomaly["explanation"]
+    assert "transactional id tx made no progress for 20.0 s" in anomaly.explanation
+    assert "its transaction was decided and not completed" in anomaly.explanation
 
 
 def test_a_reader_without_a_group_that_continues_late_is_stalled() -> None:
@@ -247,22 +247,22 @@ def test_a_new_leader_ends_the_time_in_which_the_cluster_could_not_serve() -> No
     history.leads(12, 2, isr=[2, 3], epoch=1)
     history.leads(12, 2, isr=[2, 3], epoch=1, place=COORDINATOR)
     (anomaly,) = history.judge(5).anomalies
-    assert "from 12.00 s to 25.00 s" in anomaly["explanation"]
-    assert "the cluster could not serve for 2.0 s" in anomaly["explanation"]
+    assert "from 12.00 s to 25.00 s" in anomaly.explanation
+    assert "the cluster could not serve for 2.0 s" in anomaly.explanation
 
 
 def test_a_late_event_of_an_earlier_leader_changes_nothing() -> None:
     history = reader_that_stalls()
     history.leads(5, 2, isr=[2, 3], epoch=1)
     history.leads(6, 1, epoch=0)
-    assert "broker 2 led the partition" in history.judge(5).anomalies[0]["explanation"]
+    assert "broker 2 led the partition" in history.judge(5).anomalies[0].explanation
 
 
 def test_a_topic_that_was_created_again_begins_with_leader_epoch_0() -> None:
     history = reader_that_stalls()
     history.leads(1, 2, epoch=4)
     history.leads(5, 3, epoch=0, topic_id="next")
-    assert "broker 3 led the partition" in history.judge(5).anomalies[0]["explanation"]
+    assert "broker 3 led the partition" in history.judge(5).anomalies[0].explanation
 
 
 def test_a_rule_that_waits_for_a_request_disturbs_from_its_effect_on() -> None:
@@ -282,7 +282,7 @@ def test_a_commit_of_what_was_read_before_is_no_progress() -> None:
     history = reader_that_stalls()
     history.commits = [row for row in history.commits if row["offset"] != 20]
     history.committed(14, 20)
-    assert "from 10.00 s to 25.00 s" in history.judge(5).anomalies[0]["explanation"]
+    assert "from 10.00 s to 25.00 s" in history.judge(5).anomalies[0].explanation
 
 
 # ---- what is no standstill of a client -------------------------------------------------------------
@@ -392,8 +392,8 @@ def test_records_of_a_committed_transaction_are_work_of_a_reader_of_committed_da
     history.acked(21, 3, client="job")
     history.delivered(35.2, 1, committed=True)
     (anomaly,) = history.judge(5).anomalies
-    assert "from 15.10 s to 35.20 s" in anomaly["explanation"]
-    assert anomaly["offsets"] == [1]
+    assert "from 15.10 s to 35.20 s" in anomaly.explanation
+    assert anomaly.offsets == [1]
 
 
 def test_timestamps_that_are_never_the_time_of_sending_say_nothing() -> None:

@@ -59,7 +59,7 @@ def found(rows: list[Row], last: GroupsAtTheEnd, healed_s: float = 0) -> tuple[l
     """Names of anomalies and the number of doubts; the second reading must agree on the anomalies."""
     windows = [(0, int(healed_s * SECOND))] if healed_s else []
     findings = stuck_groups(rows, last, windows)
-    names = [anomaly["name"] for anomaly in findings.anomalies]
+    names = [anomaly.name for anomaly in findings.anomalies]
     assert len(names) == oracle(rows, last, windows)
     return names, len(findings.doubts)
 
@@ -172,12 +172,12 @@ def test_the_cause_says_since_when_and_what_the_group_was_before() -> None:
     rows = [row(1, STABLE), row(5, PREPARING, members=3, epoch=2)]
     (anomaly,) = stuck_groups(rows, end(60, PREPARING), ()).anomalies
     shown = Anomaly(
-        name=anomaly["name"],
-        topic=anomaly["topic"],
+        name=anomaly.name,
+        topic=anomaly.topic,
         partition=7,
         offsets=(),
-        operations=tuple(anomaly["operations"]),
-        explanation=anomaly["explanation"],
+        operations=tuple(anomaly.operations),
+        explanation=str(anomaly.explanation),
     )
     ((_, cause),) = group_waits([shown], RunEvidence(started_ns=SECOND))
     assert cause.startswith(

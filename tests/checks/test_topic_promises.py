@@ -134,10 +134,10 @@ def test_keys_are_judged_as_they_are_and_records_without_key_have_no_order(run: 
     findings = judged(run, guarantee="ordered")
     assert findings.anomaly_counts == {"split-key": 2}
     shown = findings.anomalies[0]
-    assert shown["explanation"] == (
+    assert shown.explanation == (
         "the records of key  are in 2 partitions of orders, so they have no order: orders-0@1, orders-1@2"
     )
-    assert findings.anomalies[1]["operations"][0]["key"] == "0xfffe"
+    assert findings.anomalies[1].operations[0]["key"] == "0xfffe"
 
 
 def test_an_order_key_may_be_a_field_that_not_every_record_has(run: PromisedRun) -> None:
@@ -157,10 +157,10 @@ def test_a_pair_out_of_order_is_shown_with_both_records(run: PromisedRun) -> Non
     for order in (1, 3, 2):
         run.record({"order": order}, key="c-1")
     (shown,) = judged(run, guarantee="ordered", expected=[1, 2, 3]).anomalies
-    assert shown["explanation"] == (
+    assert shown.explanation == (
         "order 2 was sent before order 3 of the same key c-1, but is after it in the log: orders-0@2, after orders-0@1"
     )
-    assert [(row["record_id"], row["offset"], row["key"]) for row in shown["operations"]] == [
+    assert [(row["record_id"], row["offset"], row["key"]) for row in shown.operations] == [
         ("3", 1, "c-1"),
         ("2", 2, "c-1"),
     ]
@@ -173,7 +173,7 @@ def test_only_the_first_anomalies_are_shown_and_all_are_counted(run: PromisedRun
         run.record({"order": order}, partition=order % 3)
     findings = judged(run)
     assert findings.anomaly_counts == {"duplicate": 30}
-    shown = [(anomaly["partition"], anomaly["offsets"]) for anomaly in findings.anomalies]
+    shown = [(anomaly.partition, anomaly.offsets) for anomaly in findings.anomalies]
     assert shown == [(0, [n, n + 1]) for n in range(0, 20, 2)] + [(1, [n, n + 1]) for n in range(0, 20, 2)]
 
 

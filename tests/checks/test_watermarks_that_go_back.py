@@ -70,9 +70,9 @@ def test_a_regression_is_counted_once_for_each_larger_offset() -> None:
     rows = [row(10, 1, 9), row(20, 1, 5), row(30, 1, 5), row(40, 1, 7), row(50, 1, 12), row(60, 1, 11)]
     found = kernels_find(rows)
     assert found.anomaly_counts["high-watermark-regression"] == 2
-    first = found.result()["anomalies"][0]
-    assert "said the high watermark 5 in a Fetch response, after it had said 9" in first["explanation"]
-    assert [said["invoked_ns"] for said in first["operations"]] == [10, 20]
+    first = found.result().anomalies[0]
+    assert "said the high watermark 5 in a Fetch response, after it had said 9" in str(first.explanation)
+    assert [said["invoked_ns"] for said in first.operations] == [10, 20]
 
 
 OFFSETS = st.integers(0, 4)

@@ -79,6 +79,7 @@ def test_a_worker_that_reads_nothing_after_a_fault_is_named(harrow: Harrow) -> N
     assert "the records with offsets" in text
     row = next(row for row in verdict.progress if row["kind"] == "group")
     assert row["stalled_s"] > WITHIN_S
+    assert row["recovered_s"] is not None
     assert row["recovered_s"] > WITHIN_S
     assert Verdict.from_json(verdict.to_json()).progress == verdict.progress
     assert judge(harrow, orders, None).valid

@@ -47,7 +47,7 @@ def main() -> None:
     result = judge_partition(job)
     ended.set()
     sampler.join()
-    assert not result["unknown"], result["unknown"]
+    assert not result.unknown, result.unknown
     print(sum(part.rows for part in job.ops), max(peak[0], anonymous_bytes()) - before)
 
 

@@ -88,8 +88,8 @@ def kernels_find(
 
 def anomalies_of(findings: PartitionFindings) -> Anomalies:
     """The anomalies as the oracle names them."""
-    shown = findings.result()["anomalies"]
-    return {(row["name"], tuple(sorted(row["offsets"]))) for row in shown}
+    shown = findings.result().anomalies
+    return {(row.name, tuple(sorted(row.offsets))) for row in shown}
 
 
 class PartitionHistory:

@@ -56,5 +56,5 @@ def kernels_find(rows: list[Row], unclean_epochs: tuple[int, ...] = ()) -> Parti
 
 def anomalies_of(findings: PartitionFindings) -> Anomalies:
     """The anomalies as the oracle names them."""
-    shown = findings.result()["anomalies"]
-    return {(found["name"], tuple(sorted(found["offsets"]))) for found in shown}
+    shown = findings.result().anomalies
+    return {(found.name, tuple(sorted(found.offsets))) for found in shown}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...run_folder import RunTimes
 from ..busy_machine import Departure, departures, reason, sentence
 from ..verdict import Anomaly
-from .evidence import RunEvidence
+from .evidence import Refusals, RunEvidence
 from .losses import refusal
 
 FOREVER_NS = 2**62
@@ -30,7 +30,7 @@ def refused_without_fault(anomalies: Sequence[Anomaly], evidence: RunEvidence) -
     topics = {anomaly.topic for anomaly in anomalies}
     for row in evidence.refusals:
         before = [departure for departure in gone if _explains(departure, row)]
-        if row["topic"] not in topics or not before:
+        if row.topic not in topics or not before:
             continue
         kind = before[0].node, before[0].topic
         own = [departure for departure in before if (departure.node, departure.topic) == kind]
@@ -38,15 +38,15 @@ def refused_without_fault(anomalies: Sequence[Anomaly], evidence: RunEvidence) -
             f"{sentence(own, RunTimes(evidence.started_ns))}: {reason(evidence.machine, windows, own[0].t_ns)}; "
             f"{refusal(row, evidence)}"
         )
-        if row.get("without_idempotence") and row["error"] in SENT_AGAIN:
-            text += f"; {SENT_AGAIN[row['error']]}"
-        yield row["records"], text
+        if row.without_idempotence and row.error in SENT_AGAIN:
+            text += f"; {SENT_AGAIN[row.error]}"
+        yield row.records, text
 
 
-def _explains(departure: Departure, row: Mapping[str, object]) -> bool:
+def _explains(departure: Departure, row: Refusals) -> bool:
     """Whether a departure came before the last of these refusals and can have led to their error."""
-    if departure.t_ns > int(str(row["last_ns"])):
+    if departure.t_ns > row.last_ns:
         return False
     if departure.topic:
-        return row["error"] in OF_ISR and departure.topic == row["topic"]
-    return row["error"] in OF_SESSION | OF_ISR
+        return row.error in OF_ISR and departure.topic == row.topic
+    return row.error in OF_SESSION | OF_ISR

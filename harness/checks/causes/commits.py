@@ -7,6 +7,7 @@ from typing import Any
 
 from ...histories.recorded_faults import Row
 from ...wording import counted
+from ..rows import OperationRow
 from ..verdict import Anomaly
 from .evidence import RunEvidence
 from .retries import is_of_retry
@@ -45,7 +46,7 @@ def committed_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
 
 def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return how offsets of each group that does not read the partition were committed, by client."""
-    commits: dict[tuple[Any, ...], list[Row]] = {}
+    commits: dict[tuple[Any, ...], list[OperationRow]] = {}
     for anomaly in anomalies:
         for row in anomaly.operations:
             if row.get("operation") == "commit" and "reading_group" in row:
@@ -61,7 +62,7 @@ def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[t
         yield len(rows), text
 
 
-def _way(row: Row) -> str:
+def _way(row: OperationRow) -> str:
     """Return with which request an offset was committed, and with whose metadata."""
     if row.get("producer_id") is None:
         return "by OffsetCommit: its group.id is not that of the consumer that read the records"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from harrow.cluster.broker_folder import TAP_NAMES, broker_files, node_id_of
 from ... import run_folder
 from ...histories.coordinator_rows import FILES, OFFSETS, TRANSACTIONS, map_coordinator_rows
 from ...histories.format import FINAL_READ_CLIENT, read_names
-from ...histories.recorded_faults import Row
 from ...histories.tap import REPLICA_CLIENT, read_tap
+from .evidence import EndedTransactions, OldOffsetRead, PlainCommits, UncommittedReader, UnfinishedTransaction
 
 OFFSET_ROWS_MOST = 200_000
 """Rows of committed offsets that are compared with each other."""
@@ -29,8 +30,29 @@ def _rows(folder: Path, what: str, topics: set[str]) -> Iterator[tuple[int, Any,
                 yield node_id_of(path.parent), rows[rows["topic"] == number], name, names
 
 
-def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
-    """Return the transactions in `state` with records of each topic: `transactional_id`, `topic`, how many and when."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetOfGroup:
+    """What a coordinator (`node`) committed or read for a group; a row of its tap with names."""
+
+    node: int
+    group: str
+    topic: str
+    client: str
+    kind: int
+    error: int
+    partition: int
+    offset: int
+    invoked_ns: int
+    completed_ns: int
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """The group and the topic-partition."""
+        return self.group, self.topic, self.partition
+
+
+def ended_transactions(folder: Path, topics: set[str], state: int) -> list[EndedTransactions]:
+    """Return the transactions in `state` with records of each topic."""
     import numpy as np
 
     found: dict[tuple[str, str], set[tuple[int, int, int]]] = {}
@@ -45,19 +67,19 @@ def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
             # several partitions of a transaction have the same time, and so has no other transaction of the id
             found.setdefault(key, set()).update(own[["producer_id", "producer_epoch", "time_ns"]].tolist())
     return [
-        {
-            "transactional_id": name,
-            "topic": topic,
-            "transactions": len(found[name, topic]),
-            "first_ns": min(times[name, topic]),
-            "last_ns": max(times[name, topic]),
-        }
+        EndedTransactions(
+            transactional_id=name,
+            topic=topic,
+            transactions=len(found[name, topic]),
+            first_ns=min(times[name, topic]),
+            last_ns=max(times[name, topic]),
+        )
         for name, topic in sorted(found)
     ]
 
 
-def unfinished_transactions(folder: Path, topics: set[str]) -> list[Row]:
-    """Return the transactions without a decision: `transactional_id`, `topic`, `begun_ns`, by the last row of each."""
+def unfinished_transactions(folder: Path, topics: set[str]) -> list[UnfinishedTransaction]:
+    """Return the transactions without a decision, by the last row of each."""
     import numpy as np
     from harrow.cluster.host.seam import TRANSACTION_ONGOING
 
@@ -71,7 +93,7 @@ def unfinished_transactions(folder: Path, topics: set[str]) -> list[Row]:
             found = (int(own["time_ns"][at]), int(own["state"][at]))
             last[key] = max(last.get(key, (0, 0)), found)
     return [
-        {"transactional_id": name, "topic": topic, "begun_ns": time_ns}
+        UnfinishedTransaction(transactional_id=name, topic=topic, begun_ns=time_ns)
         for (name, topic), (time_ns, state) in sorted(last.items())
         if state == TRANSACTION_ONGOING
     ]
@@ -91,8 +113,8 @@ def readers(folder: Path, topics: set[str]) -> set[str]:
     return found
 
 
-def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
-    """Return the offsets that groups committed outside of transactions: `group`, `topic`, `commits`."""
+def plain_commits(folder: Path, topics: set[str]) -> list[PlainCommits]:
+    """Return the offsets that groups committed outside of transactions."""
     import numpy as np
     from harrow.cluster.host.seam import OFFSET_COMMITTED
 
@@ -102,69 +124,63 @@ def plain_commits(folder: Path, topics: set[str]) -> list[Row]:
         for number, count in zip(*np.unique(plain["group"], return_counts=True), strict=True):
             key = (names[int(number)], topic)
             found[key] = found.get(key, 0) + int(count)
-    return [{"group": group, "topic": topic, "commits": count} for (group, topic), count in sorted(found.items())]
+    return [PlainCommits(group=group, topic=topic, commits=count) for (group, topic), count in sorted(found.items())]
 
 
-def offset_rows(folder: Path, topics: set[str]) -> list[Row]:
-    """Return what coordinators committed and read of each topic: `node`, names, and fields of the tap's rows."""
+def offset_rows(folder: Path, topics: set[str]) -> list[OffsetOfGroup]:
+    """Return what coordinators committed and read of each topic."""
     fields = ("kind", "error", "partition", "offset", "invoked_ns", "completed_ns")
-    found: list[Row] = []
+    found: list[OffsetOfGroup] = []
     for node, rows, topic, names in _rows(folder, OFFSETS, topics):
         chosen = rows[["group", "client", *fields]][: OFFSET_ROWS_MOST - len(found)]
         found += [
-            {
-                "node": node,
-                "group": names[group],
-                "topic": topic,
-                "client": names[client],
+            OffsetOfGroup(
+                node=node,
+                group=names[group],
+                topic=topic,
+                client=names[client],
                 **dict(zip(fields, values, strict=True)),
-            }
+            )
             for group, client, *values in chosen.tolist()
         ]
     return found
 
 
-def old_offset_reads(rows: Iterable[Row]) -> list[Row]:
+def old_offset_reads(rows: Iterable[OffsetOfGroup]) -> list[OldOffsetRead]:
     """Return the reads that a coordinator answered with an older offset than another one had committed.
 
-    That one answered for the partition before and after. `rows`: of `offset_rows`. A row has `group`, `topic`,
-    `partition`, `client`, `broker`, `offset`, `time_ns` and of the last commit `other_broker`, `committed`,
-    `committed_ns`.
+    That one answered for the partition before and after.
     """
     from ..kernels.groups import reads_below_commits
 
-    found: list[Row] = []
-    by_partition = sorted(rows, key=_partition_of_group)
-    for (group, topic, partition), of_partition in itertools.groupby(by_partition, _partition_of_group):
-        own = sorted(of_partition, key=lambda row: int(row["completed_ns"]))
+    found: list[OldOffsetRead] = []
+    by_partition = sorted(rows, key=lambda row: row.place)
+    for (group, topic, partition), of_partition in itertools.groupby(by_partition, lambda row: row.place):
+        own = sorted(of_partition, key=lambda row: row.completed_ns)
         last_begun: dict[int, int] = {}
         for row in own:
-            last_begun[row["node"]] = max(row["invoked_ns"], last_begun.get(row["node"], 0))
+            last_begun[row.node] = max(row.invoked_ns, last_begun.get(row.node, 0))
         found += [
-            {
-                "group": group,
-                "topic": topic,
-                "partition": partition,
-                "client": read["client"],
-                "broker": read["node"],
-                "offset": read["offset"],
-                "time_ns": read["completed_ns"],
-                "other_broker": last["node"],
-                "committed": last["offset"],
-                "committed_ns": last["completed_ns"],
-            }
+            OldOffsetRead(
+                group=group,
+                topic=topic,
+                partition=partition,
+                client=read.client,
+                broker=read.node,
+                offset=read.offset,
+                time_ns=read.completed_ns,
+                other_broker=last.node,
+                committed=last.offset,
+                committed_ns=last.completed_ns,
+            )
             for last, read in reads_below_commits(own)
-            if last["node"] != read["node"] and last_begun[last["node"]] > read["completed_ns"]
+            if last.node != read.node and last_begun[last.node] > read.completed_ns
         ]
     return found
 
 
-def _partition_of_group(row: Row) -> tuple[str, str, int]:
-    return row["group"], row["topic"], row["partition"]
-
-
-def uncommitted_readers(folder: Path, topics: set[str]) -> list[Row]:
-    """Return the clients that fetched uncommitted data: `client`, `topic`; without brokers and the final read."""
+def uncommitted_readers(folder: Path, topics: set[str]) -> list[UncommittedReader]:
+    """Return the clients that fetched uncommitted data, without brokers and the final read."""
     import numpy as np
     from harrow.cluster.tap.layouts import FETCHED, FLAG_READ_COMMITTED
 
@@ -177,7 +193,7 @@ def uncommitted_readers(folder: Path, topics: set[str]) -> list[Row]:
                 clients = np.unique(tap.rows["client"][plain & (tap.rows["topic"] == number)])
                 found |= {(tap.names[client], topic) for client in clients.tolist()}
     return [
-        {"client": client, "topic": topic}
+        UncommittedReader(client=client, topic=topic)
         for client, topic in sorted(found)
         if client != FINAL_READ_CLIENT and not REPLICA_CLIENT.fullmatch(client)
     ]

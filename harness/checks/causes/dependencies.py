@@ -55,10 +55,10 @@ def _hit(fault: RecordedFault, evidence: RunEvidence) -> list[str]:
 def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]) -> str:
     """Return how many records of the anomalies were due for a retry while the faults lasted."""
     dues = [
-        (row["due_ns"], anomaly.records)
+        (due_ns, anomaly.records)
         for anomaly in anomalies
         for row in anomaly.operations
-        if row.get("operation") == "retry" and row.get("due_ns") is not None
+        if row.get("operation") == "retry" and (due_ns := row.get("due_ns")) is not None
     ]
     count = sum(
         records

@@ -9,9 +9,97 @@ from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import RecordedFault, Row
 from ...histories.request_rows import ClientRequest, RequestCount
 from ...run_folder import RunTimes
+from ..facts import Fact
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """Produce requests to a topic that brokers refused with an error, by whether a producer was without idempotence."""
+
+    topic: str
+    error: str
+    """Its name."""
+    without_idempotence: bool
+    records: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryErrors:
+    """Sends to a topic that ended with an error of the client: refused by `produce`, or in a delivery report."""
+
+    topic: str
+    error: str
+    """Its name."""
+    refused: bool
+    records: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientResponse:
+    """The response to the request that appended a record, and when it was ready."""
+
+    client: str
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTransactions:
+    """How many transactions of a transactional id with records of a topic were aborted, or committed, and when."""
+
+    transactional_id: str
+    topic: str
+    transactions: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedTransaction:
+    """A transaction with records of a topic, without a recorded decision."""
+
+    transactional_id: str
+    topic: str
+    begun_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainCommits:
+    """How many offsets of a topic a group committed outside of transactions."""
+
+    group: str
+    topic: str
+    commits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldOffsetRead:
+    """A committed offset that a replaced coordinator (`broker`) returned, and what another one had committed."""
+
+    group: str
+    topic: str
+    partition: int
+    client: str
+    broker: int
+    offset: int
+    time_ns: int
+    other_broker: int
+    committed: int
+    committed_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncommittedReader:
+    """A client that read uncommitted data of a topic."""
+
+    client: str
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +114,17 @@ class RunEvidence:
     transaction.state of producers that began."""
     machine: Sequence[Row] = ()
     """Events of all processes that show what a busy machine did: those of `busy_machine.EVENTS`."""
-    facts: Sequence[Row] = ()
-    """Rows of `kernels/evidence.py`."""
-    refusals: Sequence[Row] = ()
-    """Produce requests that brokers refused: `topic`, `error` (a name), `records`, `first_ns`, `last_ns`."""
-    delivery_errors: Sequence[Row] = ()
-    """Sends that did not succeed: `topic`, `error` (a name), `refused`, `records`, `first_ns`, `last_ns`."""
-    acknowledgements: Mapping[Place, Row] = field(default_factory=dict[Place, Row])
-    """Of the copies of duplicated records: `client` and `time_ns` of the acknowledgement that reached the client."""
-    aborted: Sequence[Row] = ()
-    """Transactions that were aborted: `transactional_id`, `topic`, `transactions`, `first_ns`, `last_ns`."""
-    committed: Sequence[Row] = ()
-    """The same of transactions that were committed."""
-    plain_commits: Sequence[Row] = ()
-    """Offsets that were committed outside of transactions: `group`, `topic`, `commits`."""
-    old_offset_reads: Sequence[Row] = ()
-    """Committed offsets that a replaced coordinator returned; as `coordinator_facts.old_offset_reads` has them."""
-    uncommitted_readers: Sequence[Row] = ()
-    """Clients that read uncommitted data: `client`, `topic`."""
+    facts: Sequence[Fact] = ()
+    """Of the kernels."""
+    refusals: Sequence[Refusals] = ()
+    delivery_errors: Sequence[DeliveryErrors] = ()
+    acknowledgements: Mapping[Place, ClientResponse] = field(default_factory=dict[Place, ClientResponse])
+    """Of the copies of duplicated records: the acknowledgement that reached the client."""
+    aborted: Sequence[EndedTransactions] = ()
+    committed: Sequence[EndedTransactions] = ()
+    plain_commits: Sequence[PlainCommits] = ()
+    old_offset_reads: Sequence[OldOffsetRead] = ()
+    uncommitted_readers: Sequence[UncommittedReader] = ()
     dependencies: Collection[str] = ()
     """Names of the dependencies of the test (`harrow.dependency`)."""
     program_ends: Sequence[ProgramEnd] = ()
@@ -54,11 +135,9 @@ class RunEvidence:
     """How many requests each client sent, by API, error and broker."""
     readers: Collection[str] = ()
     """Clients to which a record was delivered."""
-    unfinished: Sequence[Row] = ()
-    """Transactions with records of `topic` without a recorded decision: `transactional_id`, `topic`, `begun_ns`."""
-    unacknowledged: Mapping[Place, Row] = field(default_factory=dict[Place, Row])
-    """Of the records of `places` that no client was acknowledged: `client`, `time_ns` and `lost` of the response, where
-    a broker had one."""
+    unfinished: Sequence[UnfinishedTransaction] = ()
+    unacknowledged: Mapping[Place, ClientResponse | None] = field(default_factory=dict[Place, "ClientResponse | None"])
+    """Of the records of `places` that no client was acknowledged: the response that was lost; None: there was none."""
     clients: Sequence[str] = field(default=())
     """Names of the clients, by the number that the facts have."""
 
@@ -77,9 +156,9 @@ class RunEvidence:
         return f"at {first}" if first == last else f"from {first} to {last}"
 
 
-def events_of_partition(fact: Row, evidence: RunEvidence, *names: str) -> list[Row]:
-    """Return the events of the partition that a fact is about."""
-    place = fact["topic"], fact["partition"]
+def events_of_partition(topic: str, partition: int, evidence: RunEvidence, *names: str) -> list[Row]:
+    """Return the events of a partition with these names."""
+    place = topic, partition
     return [
         row for row in evidence.events if row["event"] in names and (row.get("topic"), row.get("partition")) == place
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...histories.recorded_faults import RecordedFault, Row
+from ...histories.recorded_faults import RecordedFault
+from ..facts import AcknowledgedAndLost
 from .evidence import RunEvidence
 
 NEVER_NS = 2**63
@@ -23,13 +24,11 @@ def lasted(begin_ns: int, end_ns: int | None, evidence: RunEvidence) -> str:
     return f"from {evidence.at(begin_ns)} to {evidence.at(end_ns)}"
 
 
-def fault_of(fact: Row, evidence: RunEvidence, next_leader_ns: int | None) -> RecordedFault | None:
+def fault_of(fact: AcknowledgedAndLost, evidence: RunEvidence, next_leader_ns: int | None) -> RecordedFault | None:
     """Return the fault of the acknowledging broker: during the acknowledgements, else before the next leader."""
-    own = [fault for fault in evidence.faults if fact["broker"] in fault.nodes]
+    own = [fault for fault in evidence.faults if fact.broker in fault.nodes]
     limit = next_leader_ns if next_leader_ns is not None else NEVER_NS
-    during = [
-        fault for fault in own if fault.begin_ns <= fact["last_ns"] and (fault.end_ns or NEVER_NS) >= fact["first_ns"]
-    ]
-    after = [fault for fault in own if fact["last_ns"] < fault.begin_ns < limit]
+    during = [fault for fault in own if fault.begin_ns <= fact.last_ns and (fault.end_ns or NEVER_NS) >= fact.first_ns]
+    after = [fault for fault in own if fact.last_ns < fault.begin_ns < limit]
     chosen = [*reversed(during), *after]
     return next((f for f in chosen if f.says.moves_leaders), next(iter(chosen), None))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from ...histories.recorded_faults import Row
 from ...wording import counted
+from ..facts import AcknowledgedAndLost, RemovedEarly, SequenceUsedAgain
 from ..verdict import Anomaly
-from .evidence import RunEvidence, events_of_partition
+from .evidence import Refusals, RunEvidence, events_of_partition
 from .faults import fault_of, happened
 
 ACKS = {-1: "acks=all", 0: "acks=0", 1: "acks=1"}
@@ -16,31 +17,29 @@ ACKS = {-1: "acks=all", 0: "acks=0", 1: "acks=1"}
 def lost(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return a sentence for each broker and setting of acks that acknowledged what no log has."""
     for fact in evidence.facts:
-        if fact["fact"] == "acknowledged-and-lost":
-            yield fact["records"], _lost_sentence(fact, evidence)
-        elif fact["fact"] == "removed-early":
-            yield fact["records"], _removed_sentence(fact, evidence)
+        if isinstance(fact, AcknowledgedAndLost):
+            yield fact.records, _lost_sentence(fact, evidence)
+        elif isinstance(fact, RemovedEarly):
+            yield fact.records, _removed_sentence(fact, evidence)
 
 
-def _removed_sentence(fact: Row, evidence: RunEvidence) -> str:
-    place = f"{fact['topic']}-{fact['partition']}"
+def _removed_sentence(fact: RemovedEarly, evidence: RunEvidence) -> str:
     return (
-        f"broker {fact['broker']} removed offsets {fact['first_offset']} to {fact['last_offset']} of {place} at "
-        f"{evidence.at(fact['first_ns'])} by {fact['reason']}, too early; followers and later leaders begin behind them"
+        f"broker {fact.broker} removed offsets {fact.first_offset} to {fact.last_offset} of {fact.place} at "
+        f"{evidence.at(fact.first_ns)} by {fact.reason}, too early; followers and later leaders begin behind them"
     )
 
 
-def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
-    place = f"{fact['topic']}-{fact['partition']}"
-    broker, acks = fact["broker"], ACKS.get(fact["acks"], f"acks={fact['acks']}")
+def _lost_sentence(fact: AcknowledgedAndLost, evidence: RunEvidence) -> str:
+    broker, acks = fact.broker, ACKS.get(fact.acks, f"acks={fact.acks}")
     leader = _next_leader(fact, evidence)
     fault = fault_of(fact, evidence, None if leader is None else leader["t_ns"])
-    verb = "appended" if fact["acks"] == 0 else "acknowledged"
-    what = f"{verb} {counted(fact['records'], 'record')} of {place}"
-    when = evidence.span(fact["first_ns"], fact["last_ns"])
+    verb = "appended" if fact.acks == 0 else "acknowledged"
+    what = f"{verb} {counted(fact.records, 'record')} of {fact.place}"
+    when = evidence.span(fact.first_ns, fact.last_ns)
     if fault is None:
         text = f"with {acks} broker {broker} {what} {when}"
-    elif fault.begin_ns > fact["last_ns"]:
+    elif fault.begin_ns > fact.last_ns:
         text = f"with {acks} broker {broker} {what} {when}; then it {happened(fault, evidence)}"
     else:
         text = f"broker {broker} {happened(fault, evidence)}; with {acks} it {what} {when}"
@@ -61,29 +60,27 @@ def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
     return text
 
 
-def _next_leader(fact: Row, evidence: RunEvidence) -> Row | None:
+def _next_leader(fact: AcknowledgedAndLost, evidence: RunEvidence) -> Row | None:
     """Return the event of the first other leader after the first acknowledgement."""
-    rows = events_of_partition(fact, evidence, "partition.leader")
+    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader")
     return next(
-        (row for row in rows if row["t_ns"] > fact["first_ns"] and row.get("leader") not in (None, fact["broker"])),
+        (row for row in rows if row["t_ns"] > fact.first_ns and row.get("leader") not in (None, fact.broker)),
         None,
     )
 
 
-def _isr_at(fact: Row, evidence: RunEvidence) -> list[int] | None:
+def _isr_at(fact: AcknowledgedAndLost, evidence: RunEvidence) -> list[int] | None:
     """Return the ISR of the last acknowledgement, as the acknowledging broker traced it."""
-    rows = events_of_partition(fact, evidence, "partition.leader", "partition.isr")
+    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader", "partition.isr")
     known = [
-        row["isr"]
-        for row in rows
-        if row["broker"] == fact["broker"] and row["t_ns"] <= fact["first_ns"] and row.get("isr")
+        row["isr"] for row in rows if row["broker"] == fact.broker and row["t_ns"] <= fact.first_ns and row.get("isr")
     ]
     return sorted(known[-1]) if known else None
 
 
-def _last_isr(fact: Row, evidence: RunEvidence, leader: Row) -> list[int] | None:
+def _last_isr(fact: AcknowledgedAndLost, evidence: RunEvidence, leader: Row) -> list[int] | None:
     """Return the last ISR before this leader's epoch, as its leaders traced it."""
-    rows = events_of_partition(fact, evidence, "partition.leader", "partition.isr")
+    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader", "partition.isr")
     known = [
         row["isr"]
         for row in rows
@@ -92,16 +89,16 @@ def _last_isr(fact: Row, evidence: RunEvidence, leader: Row) -> list[int] | None
     return sorted(known[-1]) if known else None
 
 
-def _truncation(fact: Row, evidence: RunEvidence) -> Row | None:
+def _truncation(fact: AcknowledgedAndLost, evidence: RunEvidence) -> Row | None:
     """Return the event in which the broker cut the lost records off its log."""
-    rows = events_of_partition(fact, evidence, "partition.truncated")
+    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.truncated")
     return next(
         (
             row
             for row in rows
-            if row["broker"] == fact["broker"]
-            and row["t_ns"] > fact["first_ns"]
-            and row.get("to", 0) <= fact["first_offset"] < row.get("from", 0)
+            if row["broker"] == fact.broker
+            and row["t_ns"] > fact.first_ns
+            and row.get("to", 0) <= fact.first_offset < row.get("from", 0)
         ),
         None,
     )
@@ -111,17 +108,16 @@ def same_offsets(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterabl
     """Return which leader wrote other records at the offsets of lost ones."""
     places = {(anomaly.topic, anomaly.partition) for anomaly in anomalies}
     for fact in evidence.facts:
-        if fact["fact"] != "acknowledged-and-lost" or (fact["topic"], fact["partition"]) not in places:
+        if not isinstance(fact, AcknowledgedAndLost) or (fact.topic, fact.partition) not in places:
             continue
         leader = _next_leader(fact, evidence)
         if leader is not None:
-            place = f"{fact['topic']}-{fact['partition']}"
             text = (
-                f"broker {leader['leader']} became leader of {place} in leader epoch {leader['leader_epoch']} at "
-                f"{evidence.at(leader['t_ns'])}, and wrote other records at the offsets that broker {fact['broker']} "
+                f"broker {leader['leader']} became leader of {fact.place} in leader epoch {leader['leader_epoch']} at "
+                f"{evidence.at(leader['t_ns'])}, and wrote other records at the offsets that broker {fact.broker} "
                 "had acknowledged"
             )
-            yield fact["records"], text
+            yield fact.records, text
 
 
 def not_stored(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
@@ -129,39 +125,39 @@ def not_stored(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
     topics = {anomaly.topic for anomaly in anomalies}
     yield from lost(anomalies, evidence)
     for fact in evidence.facts:
-        if fact["fact"] == "sequence-used-again" and fact["topic"] in topics:
-            yield fact["records"], _used_again(fact, evidence)
+        if isinstance(fact, SequenceUsedAgain) and fact.topic in topics:
+            yield fact.records, _used_again(fact, evidence)
     for row in evidence.delivery_errors:
-        if row["topic"] in topics:
-            what = "produce() refused" if row["refused"] else "the delivery reports of"
-            said = "with the error" if row["refused"] else "had the error"
-            when = evidence.span(row["first_ns"], row["last_ns"])
+        if row.topic in topics:
+            what = "produce() refused" if row.refused else "the delivery reports of"
+            said = "with the error" if row.refused else "had the error"
+            when = evidence.span(row.first_ns, row.last_ns)
             yield (
-                row["records"],
-                f"{what} {counted(row['records'], 'record')} of {row['topic']} {said} {row['error']} {when}",
+                row.records,
+                f"{what} {counted(row.records, 'record')} of {row.topic} {said} {row.error} {when}",
             )
-    for row in evidence.refusals:
-        if row["topic"] in topics:
-            yield row["records"], refusal(row, evidence)
+    for refused in evidence.refusals:
+        if refused.topic in topics:
+            yield refused.records, refusal(refused, evidence)
 
 
-def _used_again(fact: Row, evidence: RunEvidence) -> str:
-    number = fact["client"]
+def _used_again(fact: SequenceUsedAgain, evidence: RunEvidence) -> str:
+    number = fact.client
     name = evidence.clients[number] if number < len(evidence.clients) else f"client {number}"
-    when = evidence.span(fact["first_ns"], fact["last_ns"])
+    when = evidence.span(fact.first_ns, fact.last_ns)
     return (
-        f"broker {fact['broker']} acknowledged {counted(fact['batches'], 'batch', 'batches')} of {name} without "
+        f"broker {fact.broker} acknowledged {counted(fact.batches, 'batch', 'batches')} of {name} without "
         f"appending, {when}, because the log had another batch under the same sequence: a broker takes the later one "
-        f"for a retry. The first has base sequence {fact['base_sequence']} of producer id {fact['producer_id']} "
-        f"(offset {fact['base_offset']} of {fact['topic']}-{fact['partition']}). Either {name} sent a retry with a new "
+        f"for a retry. The first has base sequence {fact.base_sequence} of producer id {fact.producer_id} "
+        f"(offset {fact.base_offset} of {fact.place}). Either {name} sent a retry with a new "
         "timestamp, or it gave the sequence of earlier records to other records"
     )
 
 
-def refusal(row: Row, evidence: RunEvidence) -> str:
+def refusal(row: Refusals, evidence: RunEvidence) -> str:
     """Return how many records brokers refused, with which error, and when."""
-    when = evidence.span(row["first_ns"], row["last_ns"])
-    return f"brokers refused {counted(row['records'], 'record')} of {row['topic']} with {row['error']} {when}"
+    when = evidence.span(row.first_ns, row.last_ns)
+    return f"brokers refused {counted(row.records, 'record')} of {row.topic} with {row.error} {when}"
 
 
 def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
@@ -170,15 +166,14 @@ def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
         event = next((row for row in anomaly.operations if "log_end_offset" in row), None)
         if event is None:
             continue
-        node, elected_ns, end = (event[name] for name in ("broker", "completed_ns", "log_end_offset"))
-        place = {"topic": anomaly.topic, "partition": anomaly.partition}
+        node, elected_ns, end = event["broker"], event["completed_ns"], event["log_end_offset"]
         then = (
             f"it became leader of {anomaly.place} in leader epoch {event['leader_epoch']} at {evidence.at(elected_ns)} "
             f"with a log that ends at offset {end}"
         )
         cuts = [
             row
-            for row in events_of_partition(place, evidence, "partition.truncated")
+            for row in events_of_partition(anomaly.topic, anomaly.partition, evidence, "partition.truncated")
             if row["broker"] == node and row["t_ns"] <= elected_ns and row.get("to", end + 1) <= end
         ]
         own = [fault for fault in evidence.faults if node in fault.nodes]

@@ -20,6 +20,7 @@ from ...histories.program_ends import ProgramEnd
 from ...histories.recorded_faults import Row, json_object, read_faults
 from ...histories.request_rows import count_requests, read_requests
 from ..busy_machine import EVENTS as MACHINE_EVENTS
+from ..facts import Fact
 from ..traces import judged_events
 from ..verdict import Anomaly
 from .coordinator_facts import (
@@ -31,7 +32,7 @@ from .coordinator_facts import (
     uncommitted_readers,
     unfinished_transactions,
 )
-from .evidence import Place, RunEvidence
+from .evidence import ClientResponse, DeliveryErrors, Place, Refusals, RunEvidence
 from .rules import causes
 from .unacknowledged import places_of
 
@@ -41,6 +42,8 @@ EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
 BYTES_MOST = 2 << 30
 EVENTS_MOST = 20_000
 NOT_TIMES = 2**62
+_Counted = tuple[str, str, bool]
+"""Topic, name of the error, and a property of the records."""
 
 
 def read_evidence(
@@ -48,7 +51,7 @@ def read_evidence(
     topics: Iterable[str],
     *,
     started_ns: int,
-    facts: Sequence[Row],
+    facts: Sequence[Fact],
     clients: Sequence[str],
     places: Collection[Place] = (),
     program_ends: Sequence[ProgramEnd] = (),
@@ -97,7 +100,7 @@ def causes_of_run(
     topics: Iterable[str],
     *,
     started_ns: int,
-    facts: Sequence[Row],
+    facts: Sequence[Fact],
     clients: Sequence[str],
     program_ends: Sequence[ProgramEnd] = (),
 ) -> dict[str, tuple[str, ...]]:
@@ -153,23 +156,22 @@ def _time(row: Row) -> int:
 
 
 class _Tally:
-    """Counts records by topic and error, with the first and the last time."""
+    """Counts records by topic, error and a property of theirs, with the first and the last time."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[Any, ...], Row] = {}
+        self._found: dict[_Counted, tuple[int, int, int]] = {}
 
-    def add(self, key: tuple[Any, ...], count: int, first_ns: int, last_ns: int) -> None:
-        row = self.rows.setdefault(key, {"records": 0, "first_ns": NOT_TIMES, "last_ns": 0})
-        row["records"] += count
-        row["first_ns"] = min(row["first_ns"], first_ns)
-        row["last_ns"] = max(row["last_ns"], last_ns)
+    def add(self, key: _Counted, count: int, first_ns: int, last_ns: int) -> None:
+        """Add records with these times."""
+        records, first, last = self._found.get(key, (0, NOT_TIMES, 0))
+        self._found[key] = records + count, min(first, first_ns), max(last, last_ns)
 
-    def result(self, *names: str) -> list[Row]:
-        rows = [{**dict(zip(names, key, strict=True)), **row} for key, row in sorted(self.rows.items())]
-        return sorted(rows, key=lambda row: -row["records"])
+    def result(self) -> list[tuple[_Counted, tuple[int, int, int]]]:
+        """Return records, first and last time of each, the most records first."""
+        return sorted(sorted(self._found.items()), key=lambda item: -item[1][0])
 
 
-def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
+def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Refusals]:
     """Return the Produce requests that brokers refused, by topic and error."""
     import numpy as np
     from harrow.cluster.tap.layouts import PRODUCED
@@ -185,25 +187,30 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
                 key = (topic, error_name(error), bool((chosen["producer_id"] < 0).any()))
                 ended = chosen["completed_ns"]
                 tally.add(key, int(chosen["count"].sum()), int(ended.min()), int(ended.max()))
-    return tally.result("topic", "error", "without_idempotence")
+    return [
+        Refusals(
+            topic=topic, error=name, without_idempotence=without, records=records, first_ns=first_ns, last_ns=last_ns
+        )
+        for (topic, name, without), (records, first_ns, last_ns) in tally.result()
+    ]
 
 
-def _unacknowledged(taps: Sequence[Path], places: Collection[Place]) -> dict[Place, Row]:
+def _unacknowledged(taps: Sequence[Path], places: Collection[Place]) -> dict[Place, ClientResponse | None]:
     """Return the places without an acknowledgement, with the response that was lost where there was one."""
     if not taps:
         return {}
     lost = _produced_places(taps, places, lost=True)
     acknowledged = _produced_places(taps, places, lost=False)
-    return {place: {**lost.get(place, {}), "lost": place in lost} for place in places if place not in acknowledged}
+    return {place: lost.get(place) for place in places if place not in acknowledged}
 
 
-def _produced_places(taps: Sequence[Path], places: Collection[Place], *, lost: bool) -> dict[Place, Row]:
+def _produced_places(taps: Sequence[Path], places: Collection[Place], *, lost: bool) -> dict[Place, ClientResponse]:
     """Return who was acknowledged the record at each place, and when; `lost`: by a response that was lost."""
     from harrow.cluster.tap.layouts import FLAG_LOST, PRODUCED
 
     from ...histories.tap import read_tap
 
-    found: dict[Place, Row] = {}
+    found: dict[Place, ClientResponse] = {}
     topics = {topic for topic, _, _ in places}
     for path in taps:
         names = read_tap(path).names if places else []
@@ -215,11 +222,11 @@ def _produced_places(taps: Sequence[Path], places: Collection[Place], *, lost: b
                 holds = (acked["base_offset"] <= offset) & (acked["last_offset"] >= offset)
                 for row in acked[holds & (acked["partition"] == partition)][:1]:
                     client = names[int(row["client"])]
-                    found[place] = {"client": client, "time_ns": int(row["completed_ns"])}
+                    found[place] = ClientResponse(client=client, time_ns=int(row["completed_ns"]))
     return found
 
 
-def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[Row]:
+def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[DeliveryErrors]:
     """Return the recorded sends that a delivery report or `produce` ended with an error, by topic and error."""
     import numpy as np
 
@@ -235,7 +242,10 @@ def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[Row]:
                     ended = failed["time_ns"][failed["error"] == error]
                     key = (topic, _librdkafka_error(error), outcome is OperationType.FAIL)
                     tally.add(key, len(ended), int(ended.min()), int(ended.max()))
-    return tally.result("topic", "error", "refused")
+    return [
+        DeliveryErrors(topic=topic, error=name, refused=refused, records=records, first_ns=first_ns, last_ns=last_ns)
+        for (topic, name, refused), (records, first_ns, last_ns) in tally.result()
+    ]
 
 
 def _of_topics(path: Path, read: Any, topics: set[str]) -> Iterator[tuple[Any, str]]:

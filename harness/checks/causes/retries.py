@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ...histories.recorded_faults import RecordedFault, Row
+from ...histories.recorded_faults import RecordedFault
 from ...wording import counted
+from ..rows import OperationRow
 from ..verdict import Anomaly
 from .evidence import RunEvidence
 
@@ -28,12 +29,12 @@ AT_ONCE_S = 0.05
 """Attempts that are no further apart were made at once."""
 
 
-def rows_of(anomaly: Anomaly, operation: str) -> list[Row]:
+def rows_of(anomaly: Anomaly, operation: str) -> list[OperationRow]:
     """Return the rows of an anomaly that show such an operation."""
     return [row for row in anomaly.operations if row.get("operation") == operation]
 
 
-def is_of_retry(row: Row, anomaly: Anomaly) -> bool:
+def is_of_retry(row: OperationRow, anomaly: Anomaly) -> bool:
     """Whether a commit is of a retry topic: it is of the topic of the anomaly's retry."""
     return any(row.get("topic") == retry.get("topic") for retry in rows_of(anomaly, "retry"))
 
@@ -89,16 +90,17 @@ def stopped_before(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Itera
     del evidence
     for anomaly in anomalies:
         for row in rows_of(anomaly, "record"):
-            if group := row.get("stopped_group"):
+            group, offset = row.get("stopped_group"), row.get("offset")
+            if group and offset is not None:
                 place = anomaly.place
                 behind = sum(
                     other.records
                     for other in anomalies
-                    if other.place == place and min(other.offsets, default=-1) > row["offset"]
+                    if other.place == place and min(other.offsets, default=-1) > offset
                 )
                 text = (
-                    f"group {group} does not get past {place}@{row['offset']}: clients were delivered it "
-                    f"{row['deliveries']} times, and the group has committed offset {row['offset']}; {behind} of the "
+                    f"group {group} does not get past {place}@{offset}: clients were delivered it "
+                    f"{row['deliveries']} times, and the group has committed offset {offset}; {behind} of the "
                     "inputs that are shown are behind it"
                 )
                 yield behind + anomaly.records, text
@@ -143,7 +145,7 @@ def attempted_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
     del evidence
     rows = [row for anomaly in anomalies for row in rows_of(anomaly, "attempt")]
     early = [row["early_ms"] / MS_PER_S for row in rows if "early_ms" in row]
-    written = [row["timestamp_ms"] / MS_PER_S for row in rows if row.get("timestamp_ms")]
+    written = [written_ms / MS_PER_S for row in rows if (written_ms := row.get("timestamp_ms"))]
     if len(early) < 2 or len(written) < 2:
         return
     apart_s = max(written) - min(written)

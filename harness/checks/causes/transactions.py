@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...histories.recorded_faults import Row
 from ...wording import counted
 from ..verdict import Anomaly
 from .commits import committed_early
-from .evidence import RunEvidence
+from .evidence import DeliveryErrors, EndedTransactions, Refusals, RunEvidence, UnfinishedTransaction
 from .losses import refusal
 
 AFTER_END_NS = 100_000_000
@@ -20,40 +19,43 @@ def outputs_missing(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
     yield from committed_early(anomalies, evidence)
     sources = {anomaly.topic for anomaly in anomalies}
     for row in evidence.aborted:
-        if row["topic"] not in sources:
+        if row.topic not in sources:
             yield 0, _aborted(row, evidence) + _without_end(row, evidence) + _fenced(row, evidence)
-    for row in evidence.unfinished:
-        if row["topic"] not in sources:
+    for begun in evidence.unfinished:
+        if begun.topic not in sources:
             yield (
                 0,
-                f"{row['transactional_id']} began a transaction with records of {row['topic']} at "
-                f"{evidence.at(row['begun_ns'])}, and it was neither committed nor aborted"
-                + _without_end({**row, "first_ns": row["begun_ns"]}, evidence),
+                f"{begun.transactional_id} began a transaction with records of {begun.topic} at "
+                f"{evidence.at(begun.begun_ns)}, and it was neither committed nor aborted"
+                + _without_end(begun, evidence),
             )
-    for row in (*evidence.refusals, *evidence.delivery_errors):
-        if row["topic"] not in sources and not row.get("refused"):
-            yield row["records"], _failed_delivery(row, evidence)
+    reported = [failed for failed in evidence.delivery_errors if not failed.refused]
+    failures: list[Refusals | DeliveryErrors] = [*evidence.refusals, *reported]
+    for failed in failures:
+        if failed.topic not in sources:
+            yield failed.records, _failed_delivery(failed, evidence)
 
 
-def _failed_delivery(row: Row, evidence: RunEvidence) -> str:
+def _failed_delivery(row: Refusals | DeliveryErrors, evidence: RunEvidence) -> str:
     """Return what became of records of an output: refused by brokers, or given up by the client."""
-    if "without_idempotence" in row:
+    if isinstance(row, Refusals):
         return refusal(row, evidence)
-    when = evidence.span(row["first_ns"], row["last_ns"])
-    reports = counted(row["records"], "delivery report", "delivery reports")
-    return f"{reports} of {row['topic']} had the error {row['error']} {when}"
+    when = evidence.span(row.first_ns, row.last_ns)
+    reports = counted(row.records, "delivery report", "delivery reports")
+    return f"{reports} of {row.topic} had the error {row.error} {when}"
 
 
-def _without_end(row: Row, evidence: RunEvidence) -> str:
+def _without_end(row: EndedTransactions | UnfinishedTransaction, evidence: RunEvidence) -> str:
     """Return that no EndTxn for a transaction was served, and which program a fault had hit before."""
     if not evidence.request_counts:
         return ""
-    unfinished, ended_ns = "begun_ns" in row, row["first_ns"]
+    unfinished = isinstance(row, UnfinishedTransaction)
+    ended_ns = row.begun_ns if isinstance(row, UnfinishedTransaction) else row.first_ns
     asked = [
         request
         for request in evidence.requests
         if request.api == "EndTxn"
-        and request.subject == row["transactional_id"]
+        and request.subject == row.transactional_id
         and (
             request.invoked_ns > ended_ns
             if unfinished
@@ -69,20 +71,20 @@ def _without_end(row: Row, evidence: RunEvidence) -> str:
     return text + (f", after the fault {hit[-1].label} at {evidence.at(hit[-1].begin_ns)}" if hit else "")
 
 
-def _aborted(row: Row, evidence: RunEvidence) -> str:
-    when = evidence.span(row["first_ns"], row["last_ns"])
-    transactions = counted(row["transactions"], "transaction was", "transactions were")
-    return f"{transactions} aborted of {row['transactional_id']}, with records of {row['topic']}, {when}"
+def _aborted(row: EndedTransactions, evidence: RunEvidence) -> str:
+    when = evidence.span(row.first_ns, row.last_ns)
+    transactions = counted(row.transactions, "transaction was", "transactions were")
+    return f"{transactions} aborted of {row.transactional_id}, with records of {row.topic}, {when}"
 
 
-def _fenced(row: Row, evidence: RunEvidence) -> str:
+def _fenced(row: EndedTransactions, evidence: RunEvidence) -> str:
     """Return that another producer took the transactional id after the first abort."""
     began = [
         event["t_ns"]
         for event in evidence.events
         if event["event"] == "transaction.state"
-        and event.get("transactional_id") == row["transactional_id"]
-        and event["t_ns"] >= row["first_ns"]
+        and event.get("transactional_id") == row.transactional_id
+        and event["t_ns"] >= row.first_ns
     ]
     if not began:
         return ""
@@ -97,25 +99,25 @@ def outputs_unexpected(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> I
     """Return who read uncommitted data of a topic with aborted transactions."""
     sinks = {anomaly.topic for anomaly in anomalies}
     for row in evidence.aborted:
-        readers = [reader["client"] for reader in evidence.uncommitted_readers if reader["topic"] == row["topic"]]
-        if row["topic"] not in sinks and readers:
+        readers = [reader.client for reader in evidence.uncommitted_readers if reader.topic == row.topic]
+        if row.topic not in sinks and readers:
             names = ", ".join(sorted(readers))
             yield (
-                row["transactions"],
-                f"{_aborted(row, evidence)}; {names} read {row['topic']} with isolation.level=read_uncommitted",
+                row.transactions,
+                f"{_aborted(row, evidence)}; {names} read {row.topic} with isolation.level=read_uncommitted",
             )
 
 
 def outputs_doubled(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which group committed its offsets outside the transactions of the outputs, or began at old ones."""
     sinks = {anomaly.topic for anomaly in anomalies}
-    writers = sorted(row["transactional_id"] for row in evidence.committed if row["topic"] in sinks)
+    writers = sorted(row.transactional_id for row in evidence.committed if row.topic in sinks)
     for row in evidence.plain_commits if writers else ():
-        if row["topic"] not in sinks:
+        if row.topic not in sinks:
             yield (
-                row["commits"],
+                row.commits,
                 (
-                    f"group {row['group']} committed its offsets of {row['topic']} outside the transactions of "
+                    f"group {row.group} committed its offsets of {row.topic} outside the transactions of "
                     f"{', '.join(writers)}: after a crash between the two, records are processed again"
                 ),
             )
@@ -124,14 +126,14 @@ def outputs_doubled(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
 
 def _begun_at_old_offsets(evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     for row in evidence.old_offset_reads:
-        place = f"{row['topic']}-{row['partition']}"
+        place = f"{row.topic}-{row.partition}"
         yield (
-            row["committed"] - row["offset"],
+            row.committed - row.offset,
             (
-                f"broker {row['broker']} returned {row['offset']} as the committed offset of {place} to "
-                f"{row['client']} at {evidence.at(row['time_ns'])}, although broker {row['other_broker']}, which "
-                f"coordinated group {row['group']} before and after, had committed offset {row['committed']} at "
-                f"{evidence.at(row['committed_ns'])}: a coordinator that was replaced and does not know it returns "
+                f"broker {row.broker} returned {row.offset} as the committed offset of {place} to "
+                f"{row.client} at {evidence.at(row.time_ns)}, although broker {row.other_broker}, which "
+                f"coordinated group {row.group} before and after, had committed offset {row.committed} at "
+                f"{evidence.at(row.committed_ns)}: a coordinator that was replaced and does not know it returns "
                 "old offsets, and records from there on are processed again"
             ),
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Sized
 
-from ...histories.recorded_faults import Row
 from ...wording import counted
+from ..rows import OperationRow
 from ..verdict import Anomaly
 from .evidence import Place, RunEvidence
 from .losses import refusal
@@ -23,8 +22,8 @@ def unexpected(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
     acknowledged = [place for place in places if place in evidence.acknowledgements]
     if acknowledged:
         rows = [evidence.acknowledgements[place] for place in acknowledged]
-        names = ", ".join(sorted({str(row["client"]) for row in rows}))
-        ended = [int(row["time_ns"]) for row in rows]
+        names = ", ".join(sorted({row.client for row in rows}))
+        ended = [row.time_ns for row in rows]
         which = counted(len(rows), "of these records was", "of these records were")
         text = (
             f"{which} acknowledged to {names} {evidence.span(min(ended), max(ended))}: the client sent what the "
@@ -32,20 +31,20 @@ def unexpected(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
         )
         yield len(rows), text
     for row in evidence.refusals:
-        if row["topic"] in topics and row["error"] in AFTER_APPEND:
-            yield row["records"], f"{refusal(row, evidence)}, which may be in the log all the same"
+        if row.topic in topics and row.error in AFTER_APPEND:
+            yield row.records, f"{refusal(row, evidence)}, which may be in the log all the same"
 
 
 def never_acknowledged(places: Sequence[Place], evidence: RunEvidence) -> Iterator[tuple[int, str]]:
     """Yield how many records at `places` are in the log without an acknowledgement, and the first of them."""
-    own = [(place, evidence.unacknowledged[place]) for place in places if place in evidence.unacknowledged]
-    lost = [(place, row) for place, row in own if row.get("lost")]
-    silent = [(place, row) for place, row in own if not row.get("lost")]
+    own = [place for place in places if place in evidence.unacknowledged]
+    lost = [(place, response) for place in own if (response := evidence.unacknowledged[place]) is not None]
+    silent = [place for place in own if evidence.unacknowledged[place] is None]
     if lost:
-        times = [int(row["time_ns"]) for _, row in lost]
-        names = ", ".join(sorted({str(row["client"]) for _, row in lost}))
+        times = [response.time_ns for _, response in lost]
+        names = ", ".join(sorted({response.client for _, response in lost}))
         text = (
-            f"{_records(lost)} {_are(lost)} in the log, and the response to {names} was lost "
+            f"{_records([place for place, _ in lost])} {_are(lost)} in the log, and the response to {names} was lost "
             f"{evidence.span(min(times), max(times))}: the client does not know that {_they(lost)} appended"
         )
         yield len(lost), text
@@ -59,27 +58,31 @@ def never_acknowledged(places: Sequence[Place], evidence: RunEvidence) -> Iterat
 
 def places_of(anomaly: Anomaly) -> list[Place]:
     """Return where the records of an anomaly are."""
-    return [
-        (str(row["topic"]), int(row["partition"]), int(row["offset"]))
-        for row in anomaly.operations
-        if row.get("operation") == "record" and row.get("offset", -1) >= 0
-    ]
+    return [place for row in anomaly.operations if row.get("operation") == "record" if (place := place_of(row))]
 
 
-def _records(found: Sequence[tuple[Place, Row]]) -> str:
-    topic, partition, offset = found[0][0]
+def place_of(row: OperationRow) -> Place | None:
+    """Return the place of a record; None where it is not known."""
+    topic, partition, offset = row.get("topic"), row.get("partition"), row.get("offset")
+    if topic is None or partition is None or offset is None or offset < 0:
+        return None
+    return topic, partition, offset
+
+
+def _records(found: Sequence[Place]) -> str:
+    topic, partition, offset = found[0]
     if len(found) == 1:
         return f"the record at offset {offset} of {topic}-{partition}"
     return f"{counted(len(found), 'record')} from offset {offset} of {topic}-{partition} on"
 
 
-def _are(found: Sequence[Any]) -> str:
+def _are(found: Sized) -> str:
     return "is" if len(found) == 1 else "are"
 
 
-def _them(found: Sequence[Any]) -> str:
+def _them(found: Sized) -> str:
     return "it" if len(found) == 1 else "them"
 
 
-def _they(found: Sequence[Any]) -> str:
+def _they(found: Sized) -> str:
     return "it was" if len(found) == 1 else "they were"

@@ -33,11 +33,12 @@ leave the task.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...histories.format import OperationFunction, OperationType
 from ..plans import PartitionJob
+from ..rows import PartitionResult
 from . import (
     batches,
     compacted_replicas,
@@ -111,18 +112,22 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
 )
 
 
-def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[dict[str, Any]]:
-    """Return the result of each topic-partition of a task, in the order of the jobs."""
+def judge_task(jobs: Iterable[Mapping[str, Any]]) -> Generator[dict[str, Any]]:
+    """Return the result of each topic-partition of a task as plain JSON; `jobs` are plain JSON too."""
+    return (result.to_json() for result in judge_jobs([PartitionJob.from_dict(job) for job in jobs]))
+
+
+def judge_jobs(jobs: Sequence[PartitionJob]) -> Generator[PartitionResult]:
+    """Return the result of each topic-partition, in the order of the jobs."""
     files = Files()
-    for group in in_groups([_job(job) for job in jobs]):
+    for group in in_groups(jobs):
         files.hold(group)
         for job in group:
             yield judge_partition(job, files)
 
 
-def judge_partition(job: PartitionJob | Mapping[str, Any], files: Files | None = None) -> dict[str, Any]:
-    """Return the findings of one topic-partition as plain JSON. Never raises: a crash becomes a doubt."""
-    job = _job(job)
+def judge_partition(job: PartitionJob, files: Files | None = None) -> PartitionResult:
+    """Return what is found in one topic-partition. Never raises: a crash becomes a doubt."""
     try:
         with room_for(job):
             return judge_inputs(load(job, files or Files())).result()
@@ -135,10 +140,6 @@ def judge_partition(job: PartitionJob | Mapping[str, Any], files: Files | None =
     return findings.result()
 
 
-def _job(job: PartitionJob | Mapping[str, Any]) -> PartitionJob:
-    return job if isinstance(job, PartitionJob) else PartitionJob.from_dict(job)
-
-
 def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
     """Run every check on rows in memory."""
     job = inputs.job
@@ -147,7 +148,8 @@ def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
     findings.operation_counts = operation_counts(inputs)
     findings.traffic = overlap.traffic(inputs)
     if inputs.job.windows:
-        findings.operation_counts["operations_during_faults"] = findings.traffic.get("met_any", 0)
+        met = 0 if findings.traffic is None else findings.traffic.met_any
+        findings.operation_counts["operations_during_faults"] = met
     for check in CHECKS:
         try:
             check(inputs, findings)

@@ -12,16 +12,64 @@ Order: the sequences of a producer id and producer epoch. Without producer ids a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
 from ...histories.segments import CONTROL
+from ..rows import OperationRow
 from .early_removals import describe_early
-from .findings import PartitionFindings, Row, batch_rows
+from .findings import Description, PartitionFindings, batch_rows
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 from .removals import begins_legally
 
 SEQUENCES = 2**31
+
+
+class ConfirmedBatch(NamedTuple):
+    """A batch of which a client has `records`; `acked`: by an acknowledgement; `held`: how many replicas have it."""
+
+    base_offset: int
+    last_offset: int
+    records: int
+    acked: bool
+    held: int
+
+
+class Offsets(NamedTuple):
+    """The offsets of a batch."""
+
+    base_offset: int
+    last_offset: int
+
+
+class Different(NamedTuple):
+    """How many different batches have a last offset."""
+
+    last_offset: int
+    values: int
+
+
+class RepeatedBatch(NamedTuple):
+    """A sequence that several batches have, and where they are."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    copies: int
+    base_offset: list[int]
+
+
+class Decrease(NamedTuple):
+    """A batch, and the one at the offset before it, which has a higher sequence."""
+
+    producer_id: int
+    producer_epoch: int
+    before: int
+    offset_before: int
+    base_sequence: int
+    base_offset: int
 
 
 def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
@@ -57,7 +105,7 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
     )
 
 
-def _batches_ending_at(inputs: PartitionInputs, last_offset: int) -> list[Row]:
+def _batches_ending_at(inputs: PartitionInputs, last_offset: int) -> list[OperationRow]:
     """Return the tap's and the logs' batches with this last offset."""
     at = pl.col("last_offset") == last_offset
     rows = batch_rows(inputs.produced.filter(at), "produced") + batch_rows(inputs.fetched.filter(at), "fetched")
@@ -95,11 +143,11 @@ def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         )
         enough = len(inputs.logs) if converged(inputs) else 1
         lost = _unreported(confirmed.filter(pl.col("held") < enough), findings)
-        findings.add_each("lost-write", lost, lambda row: _describe_lost(inputs, row))
+        findings.add_each("lost-write", lost, ConfirmedBatch, lambda row: _describe_lost(inputs, row))
         confirmed = confirmed.filter(pl.col("held") >= enough)
     if inputs.final is not None:
         unseen = _unreported(confirmed.filter(~_is_complete(confirmed, inputs.final)), findings)
-        findings.add_each("unseen", unseen, lambda row: _describe_unseen(inputs, row))
+        findings.add_each("unseen", unseen, Offsets, lambda row: _describe_unseen(inputs, row))
 
 
 def _begin_after(inputs: PartitionInputs) -> pl.Expr:
@@ -123,34 +171,34 @@ def _is_complete(batches: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
     return pl.Series(beyond - first >= offsets)
 
 
-def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    event = "acknowledged" if row["acked"] else "delivered to a consumer"
+def _describe_lost(inputs: PartitionInputs, row: ConfirmedBatch) -> Description:
+    event = "acknowledged" if row.acked else "delivered to a consumer"
     brokers = ", ".join(map(str, sorted(inputs.logs)))
     text = (
-        f"{_records_at(row)} {event}, but {row['held']} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
-        f"batch in their logs: lost in the brokers{describe_early(inputs.early, row['base_offset'])}"
+        f"{_records_at(row)} {event}, but {row.held} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
+        f"batch in their logs: lost in the brokers{describe_early(inputs.early, row.base_offset)}"
     )
-    return ([row["base_offset"], row["last_offset"]], _batches_ending_at(inputs, row["last_offset"]), text)
+    return ([row.base_offset, row.last_offset], _batches_ending_at(inputs, row.last_offset), text)
 
 
-def _records_at(row: Row) -> str:
+def _records_at(row: ConfirmedBatch) -> str:
     """Return "a record at offset 7 was" or "50 records at offsets 0 to 49 were"."""
-    if row["base_offset"] == row["last_offset"]:
-        return f"a record at offset {row['base_offset']} was"
-    return f"{row['records']} records at offsets {row['base_offset']} to {row['last_offset']} were"
+    if row.base_offset == row.last_offset:
+        return f"a record at offset {row.base_offset} was"
+    return f"{row.records} records at offsets {row.base_offset} to {row.last_offset} were"
 
 
-def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
+def _describe_unseen(inputs: PartitionInputs, row: Offsets) -> Description:
     place = (
         "the replicas' logs have it: lost on the way to the consumer"
         if inputs.logs
         else "the replicas' logs are not in the run folder"
     )
     text = (
-        f"the final read does not have every record of the batch at offsets {row['base_offset']} to "
-        f"{row['last_offset']}; {place}"
+        f"the final read does not have every record of the batch at offsets {row.base_offset} to "
+        f"{row.last_offset}; {place}"
     )
-    return ([row["base_offset"], row["last_offset"]], _batches_ending_at(inputs, row["last_offset"]), text)
+    return ([row.base_offset, row.last_offset], _batches_ending_at(inputs, row.last_offset), text)
 
 
 def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -179,10 +227,11 @@ def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -
     findings.add_each(
         "inconsistent-offsets",
         bad,
+        Different,
         lambda row: (
-            [row["last_offset"]],
-            _batches_ending_at(inputs, row["last_offset"]),
-            f"{row['values']} different batches have the last offset {row['last_offset']}, expected the same batch",
+            [row.last_offset],
+            _batches_ending_at(inputs, row.last_offset),
+            f"{row.values} different batches have the last offset {row.last_offset}, expected the same batch",
         ),
     )
 
@@ -214,15 +263,15 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
         .sort("first")
     )
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        same = frame.filter(pl.col("base_offset").is_in(row["base_offset"]))
+    def describe(row: RepeatedBatch) -> Description:
+        same = frame.filter(pl.col("base_offset").is_in(row.base_offset))
         text = (
-            f"the log has the batch with base sequence {row['base_sequence']} of producer id {row['producer_id']}, "
-            f"producer epoch {row['producer_epoch']}, {row['copies']} times, expected once"
+            f"the log has the batch with base sequence {row.base_sequence} of producer id {row.producer_id}, "
+            f"producer epoch {row.producer_epoch}, {row.copies} times, expected once"
         )
-        return row["base_offset"], batch_rows(same, "in the log"), text
+        return row.base_offset, batch_rows(same, "in the log"), text
 
-    findings.add_each("duplicate", bad, describe)
+    findings.add_each("duplicate", bad, RepeatedBatch, describe)
 
 
 def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -243,13 +292,13 @@ def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None
         .sort("base_offset")
     )
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        pair = frame.filter(pl.col("base_offset").is_in([row["offset_before"], row["base_offset"]]))
+    def describe(row: Decrease) -> Description:
+        pair = frame.filter(pl.col("base_offset").is_in([row.offset_before, row.base_offset]))
         text = (
-            f"producer id {row['producer_id']}, producer epoch {row['producer_epoch']}: the batch with base sequence "
-            f"{row['base_sequence']} is at offset {row['base_offset']}, after base sequence {row['before']} "
-            f"at offset {row['offset_before']}"
+            f"producer id {row.producer_id}, producer epoch {row.producer_epoch}: the batch with base sequence "
+            f"{row.base_sequence} is at offset {row.base_offset}, after base sequence {row.before} "
+            f"at offset {row.offset_before}"
         )
-        return [row["offset_before"], row["base_offset"]], batch_rows(pair, "in the log"), text
+        return [row.offset_before, row.base_offset], batch_rows(pair, "in the log"), text
 
-    findings.add_each("nonmonotonic-send", bad, describe)
+    findings.add_each("nonmonotonic-send", bad, Decrease, describe)

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ..client_names import client_mark
+from ..client_names import ClientNumber
 from .batches import log_batches
 from .inputs import PartitionInputs
 
 ISSUE = "confluentinc/librdkafka#4953"
 
 
-def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
-    """Return the cause if copies of a record are in batches of one producer id and several producer epochs, else ""."""
+def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> tuple[str | ClientNumber, ...]:
+    """Return the cause if copies of a record are in batches of one producer id and several producer epochs."""
     if not inputs.logs:
-        return ""
+        return ()
     batches = log_batches(inputs).filter(
         pl.any_horizontal((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset) for offset in offsets)
         & (pl.col("producer_id") >= 0)
@@ -30,17 +30,15 @@ def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
     epochs = batches.group_by("producer_id", "producer_epoch").agg(pl.col("base_offset").min())
     several = epochs.filter(pl.len().over("producer_id") > 1).sort("producer_id", "producer_epoch").head(2)
     if len(several) < 2 or several["producer_id"].n_unique() > 1:
-        return ""
+        return ()
     (epoch, first), (later, second) = several.select("producer_epoch", "base_offset").rows()
-    name = _name_mark(inputs, several["producer_id"][0])
+    sent = inputs.produced.filter(pl.col("producer_id") == several["producer_id"][0])["client"]
     return (
-        f"the client{name} sent it under producer epoch {epoch} (batch at offset {first}) and again under producer "
-        f"epoch {later} (batch at offset {second}), so that no broker could recognise it: the client doubled it, and "
-        f"not the brokers. librdkafka does this after it incremented its epoch ({ISSUE})"
+        "the client",
+        *((" ", ClientNumber(sent[0])) if len(sent) else ()),
+        (
+            f" sent it under producer epoch {epoch} (batch at offset {first}) and again under producer epoch {later} "
+            f"(batch at offset {second}), so that no broker could recognise it: the client doubled it, and not the "
+            f"brokers. librdkafka does this after it incremented its epoch ({ISSUE})"
+        ),
     )
-
-
-def _name_mark(inputs: PartitionInputs, producer_id: int) -> str:
-    """Return the mark of the client that has this producer id, as the tap saw it."""
-    sent = inputs.produced.filter(pl.col("producer_id") == producer_id)["client"]
-    return f" {client_mark(sent[0])}" if len(sent) else ""

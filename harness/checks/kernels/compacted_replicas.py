@@ -24,8 +24,9 @@ import polars as pl
 from ...histories.format import stable_hash
 from ...histories.segments import CONTROL, segment_files, transaction_ranges
 from ...histories.task_files import is_url
+from ..rows import OperationRow
 from .batches import converged
-from .findings import PartitionFindings, Row, batch_rows
+from .findings import Description, PartitionFindings, batch_rows
 from .inputs import PartitionInputs
 
 BYTES_MOST = 64 << 20
@@ -60,7 +61,7 @@ def last_values(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     starts = {node: max(inputs.low, _first(folder)) for node, folder in folders.items()}
     found = list(_differences(kept, starts))
 
-    def describe(row: tuple[list[int], str]) -> tuple[list[int], list[Row], str]:
+    def describe(row: tuple[list[int], str]) -> Description:
         return row[0], _batches(inputs, row[0][0]), row[1]
 
     findings.add_all("replica-divergence", found, describe)
@@ -131,8 +132,8 @@ def _explanation(key: bytes, last: LastRecord, owner: int, mine: LastRecord | No
     )
 
 
-def _batches(inputs: PartitionInputs, offset: int) -> list[Row]:
-    rows: list[Row] = []
+def _batches(inputs: PartitionInputs, offset: int) -> list[OperationRow]:
+    rows: list[OperationRow] = []
     for node, log in sorted(inputs.logs.items()):
         there = log.filter((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset))
         rows += batch_rows(there.with_columns(pl.lit(node).alias("node")), "in the log")

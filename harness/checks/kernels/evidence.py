@@ -1,22 +1,7 @@
 """Evidence of a cause: facts about lost and duplicated records that only the rows of a partition show.
 
-`collect` runs after the checks, and looks for most facts only on a partition with such anomalies. Each fact is a plain
-row for `checks/causes/`, with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`,
-`last_ns`):
-
-* `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
-  replica's log has, without a pause of `APART_NS`;
-* `removed-early` (`broker`, `reason`, `first_offset`, `last_offset`): this broker removed a segment too early;
-* `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
-  response did not reach the client;
-* `response-failed` (`broker`, `client`, `error`, `idempotent`): the same, and the response that reached the client had
-  this error code: a fault put it there after the append (`fail_response`);
-* `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
-  epoch, and no broker answered the request;
-* `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged;
-* `sequence-used-again` (`broker`, `client`, `batches`; `producer_id`, `base_sequence`, `base_offset` of the first):
-  batches that were acknowledged, and instead of which the log has others under the same sequences, with other
-  timestamps. Looked for on every partition, because only the application knows that records are missing.
+`collect` runs after the checks, and looks for most facts (`checks/facts.py`) only on a partition with such anomalies.
+`SequenceUsedAgain` is looked for on every partition, because only the application knows that records are missing.
 """
 
 from __future__ import annotations
@@ -24,9 +9,19 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ..facts import (
+    AcknowledgedAndLost,
+    AcknowledgedTwice,
+    AppendedUnanswered,
+    Fact,
+    RemovedEarly,
+    ResponseFailed,
+    ResponseLost,
+    SequenceUsedAgain,
+)
 from ..log_changes import Removal
 from .batches import log_batches
-from .findings import PartitionFindings, Row
+from .findings import PartitionFindings
 from .inputs import FLAG_LOST, LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
 CLIENTS_MOST = 3
@@ -39,35 +34,33 @@ def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Add the facts about the lost and the duplicated records to `findings.evidence`."""
     if not len(inputs.produced) or not inputs.logs:
         return
-    facts: list[Row] = []
     if findings.anomaly_counts["lost-write"]:
-        facts += _lost(inputs) if inputs.early is None else _removed_early(inputs, inputs.early)
+        findings.evidence += _lost(inputs) if inputs.early is None else _removed_early(inputs, inputs.early)
     if findings.duplicate_offsets:
-        facts += _duplicated(inputs, np.array(sorted(findings.duplicate_offsets), np.int64))
-    facts += _sequences_used_again(inputs)
-    place = {"topic": inputs.job.topic, "partition": inputs.job.partition}
-    findings.evidence += [{**place, **fact} for fact in facts]
+        findings.evidence += _duplicated(inputs, np.array(sorted(findings.duplicate_offsets), np.int64))
+    findings.evidence += _sequences_used_again(inputs)
 
 
-def _removed_early(inputs: PartitionInputs, row: Removal) -> list[Row]:
+def _removed_early(inputs: PartitionInputs, row: Removal) -> list[Fact]:
     records = inputs.acked_batches.filter((pl.col("base_offset") >= row.base) & (pl.col("last_offset") < row.end))[
         "count"
     ].sum()
     return [
-        {
-            "fact": "removed-early",
-            "broker": row.node,
-            "reason": row.reason,
-            "records": int(records),
-            "first_ns": row.t_ns,
-            "last_ns": row.t_ns,
-            "first_offset": row.base,
-            "last_offset": row.end - 1,
-        }
+        RemovedEarly(
+            topic=inputs.job.topic,
+            partition=inputs.job.partition,
+            broker=row.node,
+            reason=row.reason,
+            records=int(records),
+            first_ns=row.t_ns,
+            last_ns=row.t_ns,
+            first_offset=row.base,
+            last_offset=row.end - 1,
+        )
     ]
 
 
-def _lost(inputs: PartitionInputs) -> list[Row]:
+def _lost(inputs: PartitionInputs) -> list[Fact]:
     logs = log_batches(inputs)
     rewritten = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"].unique()
     kept = logs.select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
@@ -98,17 +91,17 @@ def _lost(inputs: PartitionInputs) -> list[Row]:
         .drop("part")
         .rename({"node": "broker"})
     )
-    return [{"fact": "acknowledged-and-lost", **row} for row in lost.iter_rows(named=True)]
+    topic, partition = inputs.job.topic, inputs.job.partition
+    return [AcknowledgedAndLost(topic=topic, partition=partition, **row) for row in lost.iter_rows(named=True)]
 
 
-def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Row]:
+def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Fact]:
     """Return what the taps and the logs show about the requests that appended these offsets."""
     copies = pl.DataFrame({"at": offsets}).sort("at")
     answered = _covering(copies, inputs.produced.filter(pl.col("base_offset") >= 0))
     failed = (pl.col("flags") & FLAG_LOST) != 0, pl.col("error") != 0
-    facts = [
-        {"fact": "response-failed" if row["error"] else "response-lost", **row}
-        for row in answered.filter(failed[0] | failed[1])
+    of_responses = (
+        answered.filter(failed[0] | failed[1])
         .group_by("node", "client", "error")
         .agg(
             pl.col("at").n_unique().alias("records"),
@@ -118,29 +111,39 @@ def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtyp
         )
         .sort("first_ns", "node", "error")
         .rename({"node": "broker"})
-        .iter_rows(named=True)
+    )
+    topic, partition = inputs.job.topic, inputs.job.partition
+    facts: list[Fact] = [
+        ResponseFailed(topic=topic, partition=partition, error=error, **row)
+        if (error := row.pop("error"))
+        else ResponseLost(topic=topic, partition=partition, **row)
+        for row in of_responses.iter_rows(named=True)
     ]
     silent = copies.filter(~pl.col("at").is_in(answered["at"].implode()))
     log = max(inputs.logs.values(), key=len)
-    facts += [
-        {"fact": "appended-unanswered", **row}
-        for row in _covering(silent, log)
+    of_epochs = (
+        _covering(silent, log)
         .group_by("leader_epoch")
         .agg(pl.col("at").n_unique().alias("records"), (pl.col("producer_id") >= 0).all().alias("idempotent"))
         .sort("leader_epoch")
-        .iter_rows(named=True)
-    ]
+    )
+    facts += (AppendedUnanswered(topic=topic, partition=partition, **row) for row in of_epochs.iter_rows(named=True))
     if not facts and len(answered):
-        clients = answered["client"].unique().sort().head(CLIENTS_MOST).to_list()
-        first, last = answered["completed_ns"].min(), answered["completed_ns"].max()
+        completed = answered["completed_ns"].to_numpy()
         facts.append(
-            {"fact": "acknowledged-twice", "clients": clients, "records": len(copies)}
-            | {"first_ns": first, "last_ns": last}
+            AcknowledgedTwice(
+                topic=topic,
+                partition=partition,
+                clients=answered["client"].unique().sort().head(CLIENTS_MOST).to_list(),
+                records=len(copies),
+                first_ns=int(completed.min()),
+                last_ns=int(completed.max()),
+            )
         )
     return facts
 
 
-def _sequences_used_again(inputs: PartitionInputs) -> list[Row]:
+def _sequences_used_again(inputs: PartitionInputs) -> list[SequenceUsedAgain]:
     """Return which acknowledged batches are not those that the log has under their sequences, by client."""
     log = max(inputs.logs.values(), key=len)
     ends, stored_ms = log["last_offset"].to_numpy(), log["max_timestamp_ms"].to_numpy()
@@ -170,7 +173,8 @@ def _sequences_used_again(inputs: PartitionInputs) -> list[Row]:
         .head(FACTS_MOST)
         .rename({"node": "broker"})
     )
-    return [{"fact": "sequence-used-again", **row} for row in again.iter_rows(named=True)]
+    topic, partition = inputs.job.topic, inputs.job.partition
+    return [SequenceUsedAgain(topic=topic, partition=partition, **row) for row in again.iter_rows(named=True)]
 
 
 def _covering(copies: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:

@@ -19,18 +19,34 @@ all coordinators nothing is judged, because an owner or a read may be missing; t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
 from harrow.cluster.tap.layouts import MEMBER_OWNS
 
-from ..client_names import client_mark
-from .findings import PartitionFindings, Row
+from ..client_names import ClientNumber
+from ..rows import OperationRow
+from .findings import Description, PartitionFindings
 from .inputs import PartitionInputs
 
 NAME = "commit-for-other-group"
+
+
+class ForeignCommit(NamedTuple):
+    """A commit for a group that does not read the partition, and the group that owned it."""
+
+    group: int
+    owner: int
+    client: int
+    member: int
+    generation: int
+    producer_id: int
+    offset: int
+    invoked_ns: int
+    completed_ns: int
 
 
 def commits_for_other_groups(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -51,7 +67,7 @@ def commits_for_other_groups(inputs: PartitionInputs, findings: PartitionFinding
         bad = _misplaced(inputs, foreign, of_owner, own)
         found.append(bad.with_columns(pl.lit(owner, pl.UInt32).alias("owner")))
     bad = pl.concat(found).unique(["group", "offset"], keep="first", maintain_order=True)
-    findings.add_each(NAME, bad.sort("offset", "group"), _describe)
+    findings.add_each(NAME, bad.sort("offset", "group"), ForeignCommit, _describe)
 
 
 def _commits(offsets: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +93,7 @@ def _misplaced(
     return foreign.filter(~also & linked & pl.Series(_owned(own, foreign["completed_ns"])))
 
 
-def _owned(own: pl.DataFrame, times: pl.Series) -> Any:
+def _owned(own: pl.DataFrame, times: pl.Series) -> npt.NDArray[np.bool_]:
     """Return for each time whether a member of the group owned the partition."""
     holders: set[int] = set()
     changes, states = [0], [False]
@@ -92,18 +108,28 @@ def _owned(own: pl.DataFrame, times: pl.Series) -> Any:
     return np.array(states)[at]
 
 
-def _describe(row: Row) -> tuple[list[int], list[Row], str]:
-    group, owner = client_mark(row["group"]), client_mark(row["owner"])
-    who = f"{client_mark(row['client'])} committed offset {row['offset']} for group {group}"
+def _describe(row: ForeignCommit) -> Description:
+    group, owner = ClientNumber(row.group), ClientNumber(row.owner)
     text = (
-        f"{who}, of which no member owned the partition in this run, and which did not read its committed offset; "
-        f"group {owner} owned the partition, and got no offset from it: after a restart its members read these records "
-        "again"
+        ClientNumber(row.client),
+        f" committed offset {row.offset} for group ",
+        group,
+        ", of which no member owned the partition in this run, and which did not read its committed offset; group ",
+        owner,
+        " owned the partition, and got no offset from it: after a restart its members read these records again",
     )
-    names = ("group", "client", "member", "generation", "offset", "invoked_ns", "completed_ns")
-    shown = {name: row[name] for name in names} | {"reading_group": row["owner"]}
-    if row["producer_id"] >= 0:
-        shown["producer_id"] = row["producer_id"]
-    if row["generation"] < 0:
-        shown |= {"member": None, "generation": None}
-    return [row["offset"]], [{"operation": "commit", **shown}], text
+    known = row.generation >= 0
+    shown: OperationRow = {
+        "operation": "commit",
+        "group": row.group,
+        "client": row.client,
+        "member": row.member if known else None,
+        "generation": row.generation if known else None,
+        "offset": row.offset,
+        "invoked_ns": row.invoked_ns,
+        "completed_ns": row.completed_ns,
+        "reading_group": row.owner,
+    }
+    if row.producer_id >= 0:
+        shown["producer_id"] = row.producer_id
+    return [row.offset], [shown], text

@@ -17,17 +17,26 @@ nothing. What is left without evidence is a doubt.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
 from .batches import log_batches, sequenced_batches
 from .client_epochs import describe_epochs
-from .findings import DUPLICATION, PartitionFindings, Row, operation_rows
+from .findings import DUPLICATION, Description, PartitionFindings, operation_rows
 from .inputs import PartitionInputs
 
 VALUE = ["key_hash", "value_hash"]
 RECORD = [*VALUE, "timestamp_ms"]
 BATCH = ["base_offset", "producer_id", "producer_epoch"]
+
+
+class Identical(NamedTuple):
+    """How many records are identical, and where they are."""
+
+    copies: int
+    offset: list[int]
 
 
 def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -54,7 +63,7 @@ def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> N
     distinct = groups.join(repeated, on=VALUE, how="anti")
     wrong = distinct.filter(pl.col("retried") | pl.col("bumped")).sort("first")
     findings.duplicate_offsets.update(wrong["offset"].explode().to_list() if len(wrong) else ())
-    findings.add_each("duplicate", wrong, lambda row: _describe(inputs, copies, row))
+    findings.add_each("duplicate", wrong, Identical, lambda row: _describe(inputs, copies, row))
     doubtful = len(groups) - len(wrong)
     if doubtful:
         place = f"{inputs.job.topic}-{inputs.job.partition}"
@@ -103,14 +112,13 @@ def _groups(copies: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _describe(inputs: PartitionInputs, copies: pl.DataFrame, row: Row) -> tuple[list[int], list[Row], str]:
-    same = copies.filter(pl.col("offset").is_in(row["offset"]))
+def _describe(inputs: PartitionInputs, copies: pl.DataFrame, row: Identical) -> Description:
+    same = copies.filter(pl.col("offset").is_in(row.offset))
     text = (
-        f"{row['copies']} records are identical to the last bit, timestamp included, and not all of them were "
-        "acknowledged"
+        f"{row.copies} records are identical to the last bit, timestamp included, and not all of them were acknowledged"
     )
-    epochs = describe_epochs(inputs, row["offset"])
-    return (row["offset"], operation_rows(same, "final read"), f"{text}: {epochs or 'a retry was appended again'}")
+    epochs = describe_epochs(inputs, row.offset) or ("a retry was appended again",)
+    return row.offset, operation_rows(same, "final read"), (text, ": ", *epochs)
 
 
 def covered(

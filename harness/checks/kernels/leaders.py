@@ -14,7 +14,8 @@ import polars as pl
 
 from ...histories.format import OperationFunction
 from ..log_changes import Leadership
-from .findings import PartitionFindings, Row, batch_rows, operation_rows
+from ..rows import OperationRow
+from .findings import Description, PartitionFindings, batch_rows, operation_rows
 from .inputs import FETCHED, PartitionInputs
 
 NAME = "incomplete-leader"
@@ -28,7 +29,7 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
     if len(leaderships) < 2:
         return
     batches, reads = _committed_batches(inputs), _committed_reads(inputs)
-    found: list[tuple[Leadership, list[Row], int]] = []
+    found: list[tuple[Leadership, list[OperationRow], int]] = []
     for row in leaderships:
         if unclean is not None and row.leader_epoch >= unclean:
             continue
@@ -41,13 +42,13 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
             ends = [*lacking["last_offset"].to_list(), *unread["offset"].to_list()]
             found.append((row, shown, max(ends)))
 
-    def describe(item: tuple[Leadership, list[Row], int]) -> tuple[list[int], list[Row], str]:
+    def describe(item: tuple[Leadership, list[OperationRow], int]) -> Description:
         row, shown, last = item
         text = (
             f"broker {row.leader} became leader in leader epoch {row.leader_epoch} with a log that ends at offset "
             f"{row.log_end}, but the records up to offset {last} were committed before"
         )
-        event: Row = {
+        event: OperationRow = {
             "operation": f"broker {row.leader} became leader",
             "completed_ns": row.t_ns,
             "broker": row.leader,
@@ -59,7 +60,7 @@ def incomplete_leaders(inputs: PartitionInputs, findings: PartitionFindings) -> 
     findings.add_all(NAME, found, describe)
 
 
-def _first(batches: pl.DataFrame) -> list[Row]:
+def _first(batches: pl.DataFrame) -> list[OperationRow]:
     first = batches.head(1)
     delivered = len(first) and first["kind"][0] == FETCHED
     return batch_rows(first, "fetched" if delivered else "produced")

@@ -16,16 +16,44 @@ Records of aborted transactions, which a log shows, are no part of the final rea
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
 from ...histories.format import OperationFunction
+from ..rows import OperationRow
 from . import quick
-from .findings import PartitionFindings, Row, operation_rows
+from .findings import Description, PartitionFindings, operation_rows
 from .identical_records import covered
 from .inputs import PartitionInputs
 
 VALUE = ["key_hash", "value_hash"]
 PLACE = ["offset", *VALUE]
+
+
+class PlacedRecord(NamedTuple):
+    """A record at an offset, without its client."""
+
+    offset: int
+    key_hash: int
+    value_hash: int
+
+    @property
+    def is_same(self) -> pl.Expr:
+        """Whether a row has its key and its value."""
+        return (pl.col("key_hash") == self.key_hash) & (pl.col("value_hash") == self.value_hash)
+
+
+class EarlyRead(NamedTuple):
+    """A read of a record, and when the first send that can have written it began."""
+
+    offset: int
+    key_hash: int
+    value_hash: int
+    client: int
+    op: int
+    time_ns: int
+    sent_ns: int
 
 
 def origins_of_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -42,10 +70,10 @@ def origins_of_records(inputs: PartitionInputs, findings: PartitionFindings) -> 
     if not job.all_sends and len(failed):
         failed = failed.filter(pl.Series(~covered(failed["offset"].to_numpy(), _tapped(inputs))))
     if job.reads_committed:
-        findings.add_each("failed-write", failed, lambda row: _describe_failed(inputs, row))
+        findings.add_each("failed-write", failed, PlacedRecord, lambda row: _describe_failed(inputs, row))
     if job.all_sends:
         unknown = strange.join(of_failed.select(VALUE), on=VALUE, how="anti").sort(PLACE)
-        findings.add_each("unknown-origin", unknown, lambda row: _describe_unknown(inputs, row))
+        findings.add_each("unknown-origin", unknown, PlacedRecord, lambda row: _describe_unknown(inputs, row))
 
 
 def _tapped(inputs: PartitionInputs) -> pl.DataFrame:
@@ -67,27 +95,23 @@ def _received(inputs: PartitionInputs) -> pl.DataFrame:
     return pl.concat([inputs.visible().select(PLACE), reads]).unique()
 
 
-def _at(frame: pl.DataFrame, row: Row) -> pl.DataFrame:
-    return frame.filter(pl.all_horizontal(pl.col(name) == row[name] for name in PLACE))
-
-
-def _reads_of(inputs: PartitionInputs, row: Row) -> list[Row]:
-    reads = _at(inputs.polls.filter(pl.col("kind") == OperationFunction.POLL), row)
+def _reads_of(inputs: PartitionInputs, row: PlacedRecord) -> list[OperationRow]:
+    there = (pl.col("offset") == row.offset) & row.is_same
+    reads = inputs.polls.filter((pl.col("kind") == OperationFunction.POLL) & there)
     if len(reads) or inputs.final is None:
         return operation_rows(reads)
-    return operation_rows(_at(inputs.final, row), "final read")
+    return operation_rows(inputs.final.filter(there), "final read")
 
 
-def _describe_failed(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    same = pl.all_horizontal(pl.col(name) == row[name] for name in VALUE)
-    sends = inputs.failed().filter(same)
-    text = f"the record at offset {row['offset']} is of a send that had certainly failed, or of an aborted transaction"
-    return [row["offset"]], [*operation_rows(sends), *_reads_of(inputs, row)], text
+def _describe_failed(inputs: PartitionInputs, row: PlacedRecord) -> Description:
+    sends = inputs.failed().filter(row.is_same)
+    text = f"the record at offset {row.offset} is of a send that had certainly failed, or of an aborted transaction"
+    return [row.offset], [*operation_rows(sends), *_reads_of(inputs, row)], text
 
 
-def _describe_unknown(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    text = f"no send of the history has sent the record at offset {row['offset']}"
-    return [row["offset"]], _reads_of(inputs, row), text
+def _describe_unknown(inputs: PartitionInputs, row: PlacedRecord) -> Description:
+    text = f"no send of the history has sent the record at offset {row.offset}"
+    return [row.offset], _reads_of(inputs, row), text
 
 
 def reads_before_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -103,11 +127,11 @@ def reads_before_sends(inputs: PartitionInputs, findings: PartitionFindings) -> 
         known = known.join(any_of, on=VALUE, how="left").with_columns(pl.coalesce("sent_ns", "any_ns").alias("sent_ns"))
     bad = known.filter(pl.col("time_ns") < pl.col("sent_ns")).sort("offset", "client", "op")
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        same = pl.all_horizontal(pl.col(name) == row[name] for name in VALUE)
-        read = inputs.polls.filter((pl.col("client") == row["client"]) & (pl.col("op") == row["op"]))
-        early_ms = (row["sent_ns"] - row["time_ns"]) / 1e6
-        text = f"a reader received the record at offset {row['offset']} {early_ms:.3f} ms before its send began"
-        return ([row["offset"]], [*operation_rows(read), *operation_rows(inputs.sends.filter(same))], text)
+    def describe(row: EarlyRead) -> Description:
+        same = (pl.col("key_hash") == row.key_hash) & (pl.col("value_hash") == row.value_hash)
+        read = inputs.polls.filter((pl.col("client") == row.client) & (pl.col("op") == row.op))
+        early_ms = (row.sent_ns - row.time_ns) / 1e6
+        text = f"a reader received the record at offset {row.offset} {early_ms:.3f} ms before its send began"
+        return ([row.offset], [*operation_rows(read), *operation_rows(inputs.sends.filter(same))], text)
 
-    findings.add_each("read-before-send", bad, describe)
+    findings.add_each("read-before-send", bad, EarlyRead, describe)

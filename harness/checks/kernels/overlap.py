@@ -15,7 +15,6 @@ transaction, which may be the coordinator's own when the transaction has timed o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ import polars as pl
 from harrow.cluster.host.seam import PREPARE_COMMIT
 
 from ...histories.format import OperationFunction, OperationType
+from ..rows import PartitionTraffic, Unread
 from .findings import PartitionFindings
 from .inputs import PartitionInputs, chosen
 
@@ -83,7 +83,7 @@ def _commits(inputs: PartitionInputs) -> pl.DataFrame:
     ).drop_nulls("completed_ns")
 
 
-def traffic(inputs: PartitionInputs) -> dict[str, Any]:
+def traffic(inputs: PartitionInputs) -> PartitionTraffic | None:
     """Return when the traffic began and ended, and how many operations met each fault and any fault."""
     windows = np.array(inputs.job.windows, np.int64).reshape(-1, 2)
     met, met_any = np.zeros(len(windows), np.int64), 0
@@ -96,8 +96,8 @@ def traffic(inputs: PartitionInputs) -> dict[str, Any]:
             met += begun_by_end - over_before
             met_any += _met_any(began, ended, windows)
     if not bounds:
-        return {}
-    return {"began_ns": min(bounds[::2]), "ended_ns": max(bounds[1::2]), "met": met.tolist(), "met_any": met_any}
+        return None
+    return PartitionTraffic(began_ns=min(bounds[::2]), ended_ns=max(bounds[1::2]), met=met.tolist(), met_any=met_any)
 
 
 def _met_any(began: Times, ended: Times, windows: npt.NDArray[np.int64]) -> int:
@@ -126,4 +126,4 @@ def unread_records(inputs: PartitionInputs, findings: PartitionFindings) -> None
     last = int(fetched["last_offset"].to_numpy().max())
     unread = int((inputs.final["offset"].to_numpy() > last).sum())
     if unread:
-        findings.unread = {"records": unread, "last_ns": int(fetched["completed_ns"].to_numpy().max())}
+        findings.unread = Unread(unread, int(fetched["completed_ns"].to_numpy().max()))

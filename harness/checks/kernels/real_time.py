@@ -14,6 +14,8 @@ attempt (`PartitionJob.whole_taps`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -21,13 +23,27 @@ import polars as pl
 from ...histories.format import OperationType
 from . import quick
 from .batches import log_batches
-from .findings import PartitionFindings, Row, batch_rows, operation_rows
+from .findings import Description, PartitionFindings, batch_rows, operation_rows
 from .inputs import BATCH_SCHEMA, OPS_SCHEMA, SEQUENCE, PartitionInputs
 
 NAME = "realtime-order"
 IDENTITY = ["offset", "key_hash", "value_hash"]
 BATCH = ["last_offset", "crc"]
 Column = npt.NDArray[np.int64]
+
+
+class LateSend(NamedTuple):
+    """A send that began too late for its offset."""
+
+    offset: int
+    invoked_ns: int
+
+
+class LateBatch(NamedTuple):
+    """A batch of which the request was read too late for its offset."""
+
+    base_offset: int
+    invoked_ns: int
 
 
 def real_time_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -44,18 +60,18 @@ def real_time_order(inputs: PartitionInputs, findings: PartitionFindings) -> Non
         return
     bad = _sent_too_late(offset, invoked, time)
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        first = int(np.count_nonzero(offset <= row["offset"]))
+    def describe(row: LateSend) -> Description:
+        first = int(np.count_nonzero(offset <= row.offset))
         at = first + int(np.argmin(time[first:]))
-        pair = kept.filter(pl.col("offset").is_in([row["offset"], int(offset[at])]))
+        pair = kept.filter(pl.col("offset").is_in([row.offset, int(offset[at])]))
         text = (
-            f"the send of the record at offset {row['offset']} began {_ms(row['invoked_ns'] - int(time[at]))} after "
+            f"the send of the record at offset {row.offset} began {_ms(row.invoked_ns - int(time[at]))} after "
             f"the record at offset {offset[at]} was acknowledged, expected a higher offset than that"
         )
-        return [row["offset"], int(offset[at])], operation_rows(pair.select(*OPS_SCHEMA)), text
+        return [row.offset, int(offset[at])], operation_rows(pair.select(*OPS_SCHEMA)), text
 
     found = kept.filter(pl.Series("bad", bad)).unique("offset", keep="first", maintain_order=True)
-    findings.add_each(NAME, found, describe)
+    findings.add_each(NAME, found, LateSend, describe)
 
 
 def _sent_too_late(offset: Column, invoked: Column, time: Column) -> npt.NDArray[np.bool_]:
@@ -81,20 +97,20 @@ def batches_in_real_time_order(inputs: PartitionInputs, findings: PartitionFindi
     first = np.searchsorted(known, bad["base_offset"].to_numpy(), "left")
     beyond = np.searchsorted(known, bad["last_offset"].to_numpy(), "right")
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        later = kept.filter(pl.col("base_offset") > row["base_offset"]).sort("completed_ns", "base_offset")
+    def describe(row: LateBatch) -> Description:
+        later = kept.filter(pl.col("base_offset") > row.base_offset).sort("completed_ns", "base_offset")
         other = later["base_offset"][0]
         pair = inputs.produced.join(kept.select(BATCH), on=BATCH, how="semi").filter(
-            pl.col("base_offset").is_in([row["base_offset"], other])
+            pl.col("base_offset").is_in([row.base_offset, other])
         )
-        after = _ms(row["invoked_ns"] - later["completed_ns"][0])
+        after = _ms(row.invoked_ns - later["completed_ns"][0])
         text = (
-            f"a broker read the request with the batch at offset {row['base_offset']} {after} after the response for "
+            f"a broker read the request with the batch at offset {row.base_offset} {after} after the response for "
             f"the batch at offset {other} was ready, expected a higher offset than that"
         )
-        return [row["base_offset"], other], batch_rows(pair, "produced"), text
+        return [row.base_offset, other], batch_rows(pair, "produced"), text
 
-    findings.add_each(NAME, bad.filter(pl.Series(first == beyond)), describe)
+    findings.add_each(NAME, bad.filter(pl.Series(first == beyond)), LateBatch, describe)
 
 
 def _responded_in_order(inputs: PartitionInputs) -> bool:

@@ -8,6 +8,8 @@ compaction removed (`removals.py`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -15,15 +17,72 @@ import polars as pl
 from ...histories.format import BREAKS, OperationFunction, OperationType
 from ...histories.segments import TRANSACTIONAL
 from ...wording import counted, times
+from ..rows import OperationRow
 from . import quick
 from .client_epochs import describe_epochs
 from .early_removals import describe_early
-from .findings import PartitionFindings, Row, operation_rows
+from .findings import Description, PartitionFindings, operation_rows
 from .inputs import PartitionInputs
 from .removals import begins_legally, removed, superseded
 
 IDENTITY = ["key_hash", "value_hash"]
 CONFIRMED = ["kind", "offset", *IDENTITY]
+
+
+class OneOffset(NamedTuple):
+    """The offset of a record."""
+
+    offset: int
+
+
+class LostRecord(NamedTuple):
+    """A record that was acknowledged (`acked`) or delivered; `missing`: nothing is at its offset."""
+
+    offset: int
+    acked: bool
+    missing: bool
+
+
+class Sends(NamedTuple):
+    """How often a record was sent without an offset in a response, and how often the log has it."""
+
+    key_hash: int
+    value_hash: int
+    sent: int
+    there: int
+
+
+class Copies(NamedTuple):
+    """How often a record was sent, how often the log has it, and where."""
+
+    key_hash: int
+    value_hash: int
+    sent: int
+    there: int
+    offset: list[int]
+
+
+class Step(NamedTuple):
+    """Two reads of a consumer, one after the other; `set_by`: the operation that set its position before."""
+
+    client: int
+    op_before: int
+    op: int
+    before: int
+    offset: int
+    set_by: int | None
+
+
+class Skip(NamedTuple):
+    """Such reads, with the number of records between them."""
+
+    client: int
+    op_before: int
+    op: int
+    before: int
+    offset: int
+    set_by: int | None
+    between: int
 
 
 def has_offsets(log: pl.DataFrame, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -54,7 +113,7 @@ def confirmed_records(inputs: PartitionInputs) -> pl.DataFrame:
     return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(pl.col("offset") >= 0)
 
 
-def _operations_at(inputs: PartitionInputs, offset: int) -> list[Row]:
+def _operations_at(inputs: PartitionInputs, offset: int) -> list[OperationRow]:
     """Return every operation with this offset."""
     at = pl.col("offset") == offset
     rows = operation_rows(inputs.sends.filter(at)) + operation_rows(inputs.polls.filter(at))
@@ -93,14 +152,14 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     everywhere &= inputs.to_the_end & ~removed(inputs, bad["offset"].to_numpy())  # a cleaned batch may lack the record
     bad = bad.with_columns(pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held))
     findings.lost_offsets.update(bad["offset"].to_list())
-    findings.add_each("lost-write", bad.filter(~pl.col("unseen")), lambda row: _describe_lost(inputs, row))
-    findings.add_each("unseen", bad.filter("unseen"), lambda row: _describe_unseen(inputs, row))
+    findings.add_each("lost-write", bad.filter(~pl.col("unseen")), LostRecord, lambda row: _describe_lost(inputs, row))
+    findings.add_each("unseen", bad.filter("unseen"), OneOffset, lambda row: _describe_unseen(inputs, row.offset))
 
 
-def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    offset = row["offset"]
-    event = "acknowledged" if row["acked"] else "delivered to a consumer"
-    if not row["missing"]:
+def _describe_lost(inputs: PartitionInputs, row: LostRecord) -> Description:
+    offset = row.offset
+    event = "acknowledged" if row.acked else "delivered to a consumer"
+    if not row.missing:
         where = ": lost in the brokers" if inputs.logs else ""
         problem = f"the final read has another record at offset {offset}{where}"
     elif offset < inputs.job.cleaned_end:
@@ -133,8 +192,7 @@ def _brokers_with(inputs: PartitionInputs, offset: int) -> str:
     return f"only brokers {', '.join(have)} of {everywhere} have the offset in their logs"
 
 
-def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    offset = row["offset"]
+def _describe_unseen(inputs: PartitionInputs, offset: int) -> Description:
     if inputs.logs:
         place = f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
         where = "lost on the way to the consumer"
@@ -157,10 +215,11 @@ def _lost_in_logs(inputs: PartitionInputs, findings: PartitionFindings, confirme
     findings.add_each(
         "lost-write",
         bad,
+        OneOffset,
         lambda row: (
-            [row["offset"]],
-            _operations_at(inputs, row["offset"]),
-            f"a record was confirmed at offset {row['offset']}, but {_brokers_with(inputs, row['offset'])}",
+            [row.offset],
+            _operations_at(inputs, row.offset),
+            f"a record was confirmed at offset {row.offset}, but {_brokers_with(inputs, row.offset)}",
         ),
     )
 
@@ -193,15 +252,15 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
     )
     each = short.select(pl.all().repeat_by("lost")).explode(*short.columns) if len(short) else short
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        sends = unplaced.filter((pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"]))
+    def describe(row: Sends) -> Description:
+        sends = unplaced.filter((pl.col("key_hash") == row.key_hash) & (pl.col("value_hash") == row.value_hash))
         text = (
-            f"a record was sent and acknowledged {times(row['sent'])}, without an offset, but the final read has it "
-            f"{times(row['there'])}"
+            f"a record was sent and acknowledged {times(row.sent)}, without an offset, but the final read has it "
+            f"{times(row.there)}"
         )
         return [], operation_rows(sends), text
 
-    findings.add_each("lost-write", each, describe)
+    findings.add_each("lost-write", each, Sends, describe)
 
 
 def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -230,10 +289,11 @@ def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -
     findings.add_each(
         "inconsistent-offsets",
         bad,
+        OneOffset,
         lambda row: (
-            [row["offset"]],
-            _operations_at(inputs, row["offset"]),
-            f"clients received different records for offset {row['offset']}, expected the same record",
+            [row.offset],
+            _operations_at(inputs, row.offset),
+            f"clients received different records for offset {row.offset}, expected the same record",
         ),
     )
 
@@ -254,17 +314,16 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .sort("first")
     )
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        same = (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
+    def describe(row: Copies) -> Description:
+        same = (pl.col("key_hash") == row.key_hash) & (pl.col("value_hash") == row.value_hash)
         assert inputs.final is not None
         rows = operation_rows(inputs.sends.filter(same)) + operation_rows(inputs.final.filter(same), "final read")
-        text = f"a record was sent {times(row['sent'])}, but the log has it {times(row['there'])}"
-        if epochs := describe_epochs(inputs, row["offset"]):
-            text = f"{text}: {epochs}"
-        return row["offset"], rows, text
+        text = f"a record was sent {times(row.sent)}, but the log has it {times(row.there)}"
+        epochs = describe_epochs(inputs, row.offset)
+        return row.offset, rows, (text, ": ", *epochs) if epochs else text
 
     findings.duplicate_offsets.update(bad["offset"].explode().to_list() if len(bad) else ())
-    findings.add_each("duplicate", bad, describe)
+    findings.add_each("duplicate", bad, Copies, describe)
 
 
 def readable_offsets(inputs: PartitionInputs) -> npt.NDArray[np.int64]:
@@ -284,17 +343,13 @@ def _transactional(inputs: PartitionInputs, offsets: npt.NDArray[np.int64]) -> n
     return found
 
 
-def _whose_position(row: Row) -> str:
+def _whose_position(row: Step | Skip) -> str:
     """Return a clause on who set the position that the consumer reads from; empty where no row says it."""
-    if row["set_by"] is None:
+    if row.set_by is None:
         return ""
-    if row["set_by"] == OperationFunction.REBALANCE:
+    if row.set_by == OperationFunction.REBALANCE:
         return ", to which its group had assigned the partition,"
     return ", whose position the application had set before,"
-
-
-def _passed(row: Row) -> str:
-    return f"past {counted(row['between'], 'record')} that it did not receive"
 
 
 def _continues(group: list[str]) -> pl.Expr:
@@ -324,18 +379,19 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .filter(pl.col("before").is_not_null() & pl.col("continues"))
     )
 
-    def pair(row: Row) -> list[Row]:
-        reads = (pl.col("client") == row["client"]) & pl.col("op").is_in([row["op_before"], row["op"]])
+    def pair(row: Step | Skip) -> list[OperationRow]:
+        reads = (pl.col("client") == row.client) & pl.col("op").is_in([row.op_before, row.op])
         return operation_rows(inputs.polls.filter(reads).sort("op"))
 
     back = steps.filter(pl.col("offset") <= pl.col("before")).sort("client", "op")
     findings.add_each(
         "nonmonotonic-poll",
         back,
+        Step,
         lambda row: (
-            [row["before"], row["offset"]],
+            [row.before, row.offset],
             pair(row),
-            f"a consumer{_whose_position(row)} read offset {row['offset']} after {row['before']}, expected higher",
+            f"a consumer{_whose_position(row)} read offset {row.offset} after {row.before}, expected higher",
         ),
     )
     if inputs.final is None:
@@ -349,9 +405,13 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     findings.add_each(
         "poll-skip",
         skipped.sort("client", "op"),
+        Skip,
         lambda row: (
-            [row["before"], row["offset"]],
+            [row.before, row.offset],
             pair(row),
-            f"a consumer{_whose_position(row)} read offset {row['offset']} after {row['before']}, {_passed(row)}",
+            (
+                f"a consumer{_whose_position(row)} read offset {row.offset} after {row.before}, past "
+                f"{counted(row.between, 'record')} that it did not receive"
+            ),
         ),
     )

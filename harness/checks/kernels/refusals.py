@@ -25,6 +25,7 @@ import polars as pl
 from ...histories.format import OperationType
 from ...histories.segments import CONTROL
 from ..refused import FENCED, NO_COMMIT
+from ..rows import Appended, LackingSends, Refused
 from .findings import PartitionFindings
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
@@ -54,24 +55,21 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .sort("lacking", descending=True, maintain_order=True)
         .unique("client", keep="first", maintain_order=True)
     )
-    findings.refused = {
-        "batches": int(unseen["attempts"].sum()),
-        "clients": sorted(unseen["client"].unique().to_list()),
-        "errors": sorted(unseen["error"].explode().unique().to_list()),
-        "lacking": [
-            {
-                "client": row["client"],
-                "records": row["lacking"],
-                "since_ns": row["completed_ns"],
-                "errors": sorted(row["error"]),
-            }
-            for row in lacking.sort("client").iter_rows(named=True)
+    findings.refused = Refused(
+        batches=int(unseen["attempts"].sum()),
+        clients=sorted(unseen["client"].unique().to_list()),
+        errors=sorted(unseen["error"].explode().unique().to_list()),
+        lacking=[
+            LackingSends(client, records, since_ns, sorted(errors))
+            for client, records, since_ns, errors in lacking.sort("client")
+            .select("client", "lacking", "completed_ns", "error")
+            .iter_rows()
         ],
-    }
+    )
 
 
-def _appended(inputs: PartitionInputs) -> list[list[int]]:
-    """Return for each client how many records were appended for it, and when the last response was sent."""
+def _appended(inputs: PartitionInputs) -> list[Appended]:
+    """Return what was appended for each client."""
     produced = inputs.produced
     if not len(produced):
         return []
@@ -79,10 +77,10 @@ def _appended(inputs: PartitionInputs) -> list[list[int]]:
         produced[name].to_numpy() for name in ("base_offset", "client", "count", "completed_ns")
     )
     there = base >= 0
-    found: list[list[int]] = []
+    found: list[Appended] = []
     for number in np.unique(client[there]).tolist():
         own = there & (client == number)
-        found.append([number, int(count[own].sum()), int(ended[own].max())])
+        found.append(Appended(number, int(count[own].sum()), int(ended[own].max())))
     return found
 
 

@@ -14,11 +14,42 @@ Below the cleaned offset a log may have gaps, and the cleaners of two replicas m
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
+from ..rows import OperationRow
 from .batches import log_batches
-from .findings import PartitionFindings, Row, batch_rows
+from .findings import Description, PartitionFindings, batch_rows
 from .inputs import PartitionInputs
+
+
+class Differing(NamedTuple):
+    """How many replicas have a batch with a base offset, and how many different values these batches have."""
+
+    base_offset: int
+    replicas: int
+    crc: int
+    last_offset: int
+    leader_epoch: int
+
+
+class LogBatch(NamedTuple):
+    """A batch of a log, with the last offset and the leader epoch of the batch before it."""
+
+    node: int
+    base_offset: int
+    before: int
+    leader_epoch: int
+    epoch_before: int
+
+
+class WrongEpoch(NamedTuple):
+    """A batch, and the leader epoch that the cache gives it."""
+
+    base_offset: int
+    leader_epoch: int
+    cached: int
 
 
 def convergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -49,9 +80,9 @@ def _ends(inputs: PartitionInputs) -> dict[int, int]:
     }
 
 
-def _batches_at(inputs: PartitionInputs, offset: int) -> list[Row]:
+def _batches_at(inputs: PartitionInputs, offset: int) -> list[OperationRow]:
     """Return the batch with this offset in each replica's log."""
-    rows: list[Row] = []
+    rows: list[OperationRow] = []
     for node, log in sorted(inputs.logs.items()):
         there = log.filter((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset))
         rows += batch_rows(there.with_columns(pl.lit(node).alias("node")), "in the log")
@@ -75,17 +106,16 @@ def divergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .sort("base_offset")
     )
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        if row["replicas"] != len(filled):
-            text = (
-                f"only {row['replicas']} of {len(filled)} replicas have a batch with base offset {row['base_offset']}"
-            )
+    def describe(row: Differing) -> Description:
+        if row.replicas != len(filled):
+            text = f"only {row.replicas} of {len(filled)} replicas have a batch with base offset {row.base_offset}"
         else:
-            different = [name.replace("_", " ") for name in same if row[name] > 1]
-            text = f"the replicas' batches at offset {row['base_offset']} differ in {', '.join(different)}"
-        return [row["base_offset"]], _batches_at(inputs, row["base_offset"]), text
+            values = dict(zip(same, (row.crc, row.last_offset, row.leader_epoch), strict=True))
+            different = [name.replace("_", " ") for name, count in values.items() if count > 1]
+            text = f"the replicas' batches at offset {row.base_offset} differ in {', '.join(different)}"
+        return [row.base_offset], _batches_at(inputs, row.base_offset), text
 
-    findings.add_each("replica-divergence", bad, describe)
+    findings.add_each("replica-divergence", bad, Differing, describe)
 
 
 def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -97,17 +127,18 @@ def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
             pl.col("leader_epoch").shift(1).alias("epoch_before"),
         )
 
-        def describe(row: Row, text: str) -> tuple[list[int], list[Row], str]:
+        def describe(row: LogBatch, text: str) -> Description:
             return (
-                [row["base_offset"]],
-                _batches_at(inputs, row["base_offset"]),
-                f"in the log of broker {row['node']}, {text}",
+                [row.base_offset],
+                _batches_at(inputs, row.base_offset),
+                f"in the log of broker {row.node}, {text}",
             )
 
         findings.add_each(
             "corrupt-batch",
             named.filter(~pl.col("crc_good")),
-            lambda row: describe(row, f"the CRC of the batch at offset {row['base_offset']} does not match its bytes"),
+            LogBatch,
+            lambda row: describe(row, f"the CRC of the batch at offset {row.base_offset} does not match its bytes"),
         )
         findings.add_each(
             "log-gap",
@@ -115,18 +146,20 @@ def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
                 (pl.col("base_offset") != pl.col("before") + 1)
                 & ((pl.col("base_offset") > inputs.job.cleaned_end) | (pl.col("base_offset") <= pl.col("before")))
             ),
+            LogBatch,
             lambda row: describe(
                 row,
-                f"a batch with base offset {row['base_offset']} follows offset {row['before']}, "
-                f"expected base offset {row['before'] + 1}",
+                f"a batch with base offset {row.base_offset} follows offset {row.before}, "
+                f"expected base offset {row.before + 1}",
             ),
         )
         findings.add_each(
             "epoch-regression",
             named.filter(pl.col("leader_epoch") < pl.col("epoch_before")),
+            LogBatch,
             lambda row: describe(
                 row,
-                f"a batch with leader epoch {row['leader_epoch']} follows leader epoch {row['epoch_before']}, "
+                f"a batch with leader epoch {row.leader_epoch} follows leader epoch {row.epoch_before}, "
                 "expected the same or a higher epoch",
             ),
         )
@@ -151,11 +184,11 @@ def epoch_caches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
             .filter(pl.col("cached") != pl.col("leader_epoch"))
         )
 
-        def describe(row: Row, node: int = node) -> tuple[list[int], list[Row], str]:
+        def describe(row: WrongEpoch, node: int = node) -> Description:
             text = (
-                f"the leader epoch cache of broker {node} says that offset {row['base_offset']} has leader epoch "
-                f"{row['cached']}, but the batch there has {row['leader_epoch']}"
+                f"the leader epoch cache of broker {node} says that offset {row.base_offset} has leader epoch "
+                f"{row.cached}, but the batch there has {row.leader_epoch}"
             )
-            return [row["base_offset"]], _batches_at(inputs, row["base_offset"]), text
+            return [row.base_offset], _batches_at(inputs, row.base_offset), text
 
-        findings.add_each("epoch-cache-mismatch", wrong, describe)
+        findings.add_each("epoch-cache-mismatch", wrong, WrongEpoch, describe)

@@ -18,17 +18,29 @@ harmless, and `duplicate` says when it was not.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
 from ...histories.format import OperationType
-from ..client_names import client_mark
+from ..client_names import ClientNumber
 from .batches import log_batches
-from .findings import PartitionFindings, Row, operation_rows
+from .findings import Description, PartitionFindings, operation_rows
 from .inputs import OPS_SCHEMA, PartitionInputs
 
 NAME = "resend-in-doubt"
 VALUE = ["key_hash", "value_hash"]
 TRANSACTIONAL_OR_CONTROL = 0x30
+
+
+class SentTwice(NamedTuple):
+    """A record, and who sent it first and again."""
+
+    key_hash: int
+    value_hash: int
+    client: int
+    client_again: int
+    offset_again: int
 
 
 def records_sent_again(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -47,19 +59,21 @@ def records_sent_again(inputs: PartitionInputs, findings: PartitionFindings) -> 
     pairs = pairs.filter(pl.col("invoked_ns_again") >= pl.col("time_ns"))
     bad = _idempotent(inputs, pairs).sort("offset_again")
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        both = sends.filter((pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])).sort(
-            "invoked_ns"
-        )
-        how = "again" if row["client"] == row["client_again"] else f"again as {client_mark(row['client_again'])}"
+    def describe(row: SentTwice) -> Description:
+        both = sends.filter((pl.col("key_hash") == row.key_hash) & (pl.col("value_hash") == row.value_hash))
+        other = row.client != row.client_again
         text = (
-            f"{client_mark(row['client'])} sent the record without a certain outcome, and the application sent it "
-            f"{how} under other sequences, so that no broker can recognise it: when the first send was appended "
-            "too, it is there twice"
+            ClientNumber(row.client),
+            " sent the record without a certain outcome, and the application sent it again",
+            *((" as ", ClientNumber(row.client_again)) if other else ()),
+            (
+                " under other sequences, so that no broker can recognise it: when the first send was appended too, it "
+                "is there twice"
+            ),
         )
-        return [row["offset_again"]], operation_rows(both), text
+        return [row.offset_again], operation_rows(both.sort("invoked_ns")), text
 
-    findings.add_each(NAME, bad, describe)
+    findings.add_each(NAME, bad, SentTwice, describe)
 
 
 def _idempotent(inputs: PartitionInputs, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ run by run: a run is the reads of one transaction, or neighbours without one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ import polars as pl
 
 from ...histories.format import BREAKS, OperationType
 from . import quick
-from .findings import PartitionFindings, Row, operation_rows
+from .findings import Description, PartitionFindings, operation_rows, rows_of
 from .inputs import PartitionInputs
 from .records import readable_offsets
 
@@ -34,13 +34,23 @@ OK = int(OperationType.OK)
 Offsets = npt.NDArray[np.int64]
 
 
+class Read(NamedTuple):
+    """A row of a reader: a read, or a break."""
+
+    kind: int
+    outcome: int
+    offset: int
+    op: int
+    invoked_ns: int
+
+
 class _Wrong(NamedTuple):
     """A reader that went on at the wrong place."""
 
     name: str
     client: int
-    before: Row
-    read: Row
+    before: Read
+    read: Read
     expected: int
 
 
@@ -60,26 +70,25 @@ def after_transactions(inputs: PartitionInputs, findings: PartitionFindings) -> 
         findings.add_all(name, chosen, lambda found: _describe(inputs, found))
 
 
-def _describe(inputs: PartitionInputs, found: _Wrong) -> tuple[list[int], list[Row], str]:
+def _describe(inputs: PartitionInputs, found: _Wrong) -> Description:
     reads = inputs.polls.filter(
-        (pl.col("client") == found.client) & pl.col("op").is_in([found.before["op"], found.read["op"]])
+        (pl.col("client") == found.client) & pl.col("op").is_in([found.before.op, found.read.op])
     )
-    state = "was aborted" if found.before["outcome"] == OperationType.FAIL else "has an unknown outcome"
+    state = "was aborted" if found.before.outcome == OperationType.FAIL else "has an unknown outcome"
     text = (
-        f"a consumer read offset {found.before['offset']} last in a transaction that {state}, and went on at offset "
-        f"{found.read['offset']}, expected {found.expected}, where the transaction began"
+        f"a consumer read offset {found.before.offset} last in a transaction that {state}, and went on at offset "
+        f"{found.read.offset}, expected {found.expected}, where the transaction began"
     )
-    return [found.before["offset"], found.read["offset"]], operation_rows(reads.sort("op")), text
+    return [found.before.offset, found.read.offset], operation_rows(reads.sort("op")), text
 
 
-def _runs(reads: pl.DataFrame) -> Iterator[list[Row]]:
+def _runs(reads: pl.DataFrame) -> Iterator[list[Read]]:
     """Yield the reads of each transaction, and of neighbours without one; breaks alone."""
-    run: list[Row] = []
-    key: tuple[Any, ...] = ()
-    columns = ("kind", "outcome", "offset", "op", "invoked_ns")
-    for row in reads.select(columns).iter_rows(named=True):
-        begun = 0 if row["outcome"] == OK else row["invoked_ns"]
-        own = (row["kind"], row["outcome"], begun)
+    run: list[Read] = []
+    key = (-1, -1, -1)
+    for row in rows_of(reads, Read):
+        begun = 0 if row.outcome == OK else row.invoked_ns
+        own = (row.kind, row.outcome, begun)
         if run and own != key:
             yield run
             run = []
@@ -93,27 +102,27 @@ def _wrong(reads: pl.DataFrame, there: Offsets) -> Iterator[_Wrong]:
     """Yield where one reader went on wrongly; `allowed`: the offsets at which it may go on, empty: anywhere."""
     client = int(reads["client"][0])
     allowed: set[int] = set()
-    before: Row = {}
+    before: Read | None = None
     for run in _runs(reads):
         first, last = run[0], run[-1]
-        if first["kind"] in BREAKS:
-            allowed, before = set(), {}
+        if first.kind in BREAKS:
+            allowed, before = set(), None
             continue
-        if before and before["outcome"] != OK and allowed:
-            name = _judged(first["offset"], allowed, before, there)
+        if before and before.outcome != OK and allowed:
+            name = _judged(first.offset, allowed, before, there)
             if name:
                 yield _Wrong(name, client, before, first, min(allowed))
-        begun = allowed or {first["offset"]}
-        if last["outcome"] == OK:
-            allowed = {last["offset"] + 1}
-        elif last["outcome"] == OperationType.FAIL:
+        begun = allowed or {first.offset}
+        if last.outcome == OK:
+            allowed = {last.offset + 1}
+        elif last.outcome == OperationType.FAIL:
             allowed = begun
         else:
-            allowed = begun | {last["offset"] + 1}
+            allowed = begun | {last.offset + 1}
         before = last
 
 
-def _judged(offset: int, allowed: set[int], before: Row, there: Offsets) -> str:
+def _judged(offset: int, allowed: set[int], before: Read, there: Offsets) -> str:
     """Return what is wrong with going on at `offset`; empty: nothing."""
     earlier = [begin for begin in allowed if begin <= offset]
     if not earlier:
@@ -121,5 +130,5 @@ def _judged(offset: int, allowed: set[int], before: Row, there: Offsets) -> str:
     begin = max(earlier)
     if np.searchsorted(there, begin) == np.searchsorted(there, offset):
         return ""
-    aborted = before["outcome"] == OperationType.FAIL and offset > before["offset"]
+    aborted = before.outcome == OperationType.FAIL and offset > before.offset
     return "missed-rewind" if aborted else "poll-skip"

@@ -15,17 +15,29 @@ The order is not known of
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 
 from ...histories.format import OperationType
 from . import quick
-from .findings import PartitionFindings, Row, operation_rows
+from .findings import Description, PartitionFindings, operation_rows
 from .inputs import PartitionInputs
 from .records import IDENTITY
 
 UNKNOWN_ORDER = "records_of_unknown_order"
 OF_A_KEY = ["client", "key_hash"]
+
+
+class Swapped(NamedTuple):
+    """Two sends of a client: the first is at a higher offset, `before`."""
+
+    client: int
+    op_before: int
+    op: int
+    before: int
+    offset: int
 
 
 def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -50,17 +62,17 @@ def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .sort("offset")
     )
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        pair = inputs.sends.filter(
-            (pl.col("client") == row["client"]) & pl.col("op").is_in([row["op_before"], row["op"]])
-        ).sort("op")
-        text = (
-            f"operation {row['op_before']} was sent before operation {row['op']} of the same client and key, "
-            f"but its record is at offset {row['before']}, after offset {row['offset']}"
+    def describe(row: Swapped) -> Description:
+        pair = inputs.sends.filter((pl.col("client") == row.client) & pl.col("op").is_in([row.op_before, row.op])).sort(
+            "op"
         )
-        return [row["offset"], row["before"]], operation_rows(pair), text
+        text = (
+            f"operation {row.op_before} was sent before operation {row.op} of the same client and key, "
+            f"but its record is at offset {row.before}, after offset {row.offset}"
+        )
+        return [row.offset, row.before], operation_rows(pair), text
 
-    findings.add_each("nonmonotonic-send", bad, describe)
+    findings.add_each("nonmonotonic-send", bad, Swapped, describe)
 
 
 def _placed(inputs: PartitionInputs) -> pl.DataFrame:

@@ -20,13 +20,15 @@ Nothing is claimed of
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from harrow.cluster.errors import error_name
 
 from ...histories.segments import CONTROL
 from .batches import log_batches
-from .findings import PartitionFindings, Row, batch_rows
+from .findings import Description, PartitionFindings, batch_rows
 from .identical_records import covered
 from .inputs import LOG_APPEND_TIME, SEQUENCE, PartitionInputs
 
@@ -37,6 +39,20 @@ NOT_ENOUGH_REPLICAS, INVALID_REQUIRED_ACKS, three refusals of authorization (29,
 UNSUPPORTED_VERSION, INVALID_REQUEST, UNSUPPORTED_FOR_MESSAGE_FORMAT, POLICY_VIOLATION, OUT_OF_ORDER_SEQUENCE_NUMBER,
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID,
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
+
+
+class Unsent(NamedTuple):
+    """A batch without request, which is `at` this row of its frame; `leader`: the leader of its leader epoch."""
+
+    at: int
+    leader: int
+    leader_epoch: int
+    base_offset: int
+    last_offset: int
+    crc: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
 
 
 def batches_without_request(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -51,8 +67,9 @@ def batches_without_request(inputs: PartitionInputs, findings: PartitionFindings
     others = rows.filter(~refused)
     strange = strange.filter(~_is_of(strange, others) & ~pl.col("count").is_in(_unknown_contents(inputs, others)))
     is_known = _is_of(strange, rows)
-    findings.add_each("failed-write", strange.filter(is_known), lambda row: _describe_refused(inputs, row))
-    findings.add_each("unknown-origin", strange.filter(~is_known), _describe_unknown)
+    failed, unknown = (strange.filter(mask).with_row_index("at") for mask in (is_known, ~is_known))
+    findings.add_each("failed-write", failed, Unsent, lambda row: _describe_refused(inputs, failed, row))
+    findings.add_each("unknown-origin", unknown, Unsent, lambda row: _describe_unknown(unknown, row))
 
 
 def _is_of(batches: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
@@ -141,27 +158,24 @@ def _unknown_contents(inputs: PartitionInputs, rows: pl.DataFrame) -> list[int]:
     return rows.filter(~pl.col("crc").is_in(logged))["count"].unique().to_list()
 
 
-def _describe_unknown(row: Row) -> tuple[list[int], list[Row], str]:
+def _describe_unknown(unknown: pl.DataFrame, row: Unsent) -> Description:
     text = (
-        f"broker {row['leader']} appended the batch at offsets {row['base_offset']} to {row['last_offset']} as leader "
-        f"in leader epoch {row['leader_epoch']}, and none of the Produce requests that it received has this batch"
+        f"broker {row.leader} appended the batch at offsets {row.base_offset} to {row.last_offset} as leader "
+        f"in leader epoch {row.leader_epoch}, and none of the Produce requests that it received has this batch"
     )
-    return [row["base_offset"], row["last_offset"]], _in_log(row), text
+    return [row.base_offset, row.last_offset], batch_rows(unknown[row.at], "in the log"), text
 
 
-def _describe_refused(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
-    same = pl.col("crc").cast(pl.Int64) == row["crc"]
-    if row["producer_id"] >= 0:
-        same |= pl.all_horizontal(pl.col(name) == row[name] for name in SEQUENCE)
+def _describe_refused(inputs: PartitionInputs, failed: pl.DataFrame, row: Unsent) -> Description:
+    same = pl.col("crc").cast(pl.Int64) == row.crc
+    if row.producer_id >= 0:
+        sequence = zip(SEQUENCE, (row.producer_id, row.producer_epoch, row.base_sequence), strict=True)
+        same |= pl.all_horizontal(pl.col(name) == value for name, value in sequence)
     asked = inputs.produced.filter(same)
     errors = ", ".join(error_name(code) for code in asked["error"].unique().sort().to_list())
     text = (
-        f"the log has the batch at offsets {row['base_offset']} to {row['last_offset']}, and brokers refused each "
+        f"the log has the batch at offsets {row.base_offset} to {row.last_offset}, and brokers refused each "
         f"request with it, with {errors}"
     )
-    operations = [*_in_log(row), *batch_rows(asked, "produced")]
-    return [row["base_offset"], row["last_offset"]], operations, text
-
-
-def _in_log(row: Row) -> list[Row]:
-    return batch_rows(pl.DataFrame([row]), "in the log")
+    operations = [*batch_rows(failed[row.at], "in the log"), *batch_rows(asked, "produced")]
+    return [row.base_offset, row.last_offset], operations, text

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from .findings import PartitionFindings, Row
+from ..rows import OperationRow
+from .findings import Description, PartitionFindings, rows_of
 from .inputs import PartitionInputs
 
 HIGH_WATERMARK, LAST_STABLE, LOG_START = "high_watermark", "last_stable_offset", "log_start_offset"
@@ -30,6 +31,25 @@ NAMES = {HIGH_WATERMARK: "high-watermark-regression", LAST_STABLE: "lso-regressi
 END_OFFSET = "end-offset-regression"
 LISTED = 2
 Mask = npt.NDArray[np.bool_]
+
+
+class Response(NamedTuple):
+    """What a leader said in a response; an offset that it did not say is negative."""
+
+    kind: int
+    client: int
+    node: int
+    leader_epoch: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    invoked_ns: int
+    completed_ns: int
+
+    @property
+    def api(self) -> str:
+        """The name of the request."""
+        return "ListOffsets" if self.kind == LISTED else "Fetch"
 
 
 class Regression(NamedTuple):
@@ -109,37 +129,38 @@ def _lower(group: pl.DataFrame, column: str, before: Mask, after: Mask) -> Itera
 
 
 def _report(findings: PartitionFindings, name: str, frame: pl.DataFrame, column: str, found: list[Regression]) -> None:
-    def describe(item: Regression) -> tuple[list[int], list[Row], str]:
-        earlier, later = (frame.row(number, named=True) for number in item)
+    def describe(item: Regression) -> Description:
+        earlier, later = (next(rows_of(frame[number], Response)) for number in item)
+        values: list[int] = [frame[column][number] for number in item]
         words = column.replace("_", " ")
         text = (
-            f"broker {later['node']}, leader in leader epoch {later['leader_epoch']}, said the {words} {later[column]} "
-            f"in a {_response(later)} response, after {_whose(earlier, later)} had said {earlier[column]}"
+            f"broker {later.node}, leader in leader epoch {later.leader_epoch}, said the {words} {values[1]} "
+            f"in a {later.api} response, after {_whose(earlier, later)} had said {values[0]}"
         )
-        return [earlier[column], later[column]], [_operation(earlier), _operation(later)], text
+        return values, [_operation(earlier), _operation(later)], text
 
     findings.add_all(name, found, describe)
 
 
-def _whose(earlier: Row, later: Row) -> str:
-    if earlier["leader_epoch"] == later["leader_epoch"]:
+def _whose(earlier: Response, later: Response) -> str:
+    if earlier.leader_epoch == later.leader_epoch:
         return "it"
-    return f"broker {earlier['node']}, leader in leader epoch {earlier['leader_epoch']},"
+    return f"broker {earlier.node}, leader in leader epoch {earlier.leader_epoch},"
 
 
-def _response(row: Row) -> str:
-    return "ListOffsets" if row["kind"] == LISTED else "Fetch"
-
-
-def _operation(row: Row) -> Row:
+def _operation(row: Response) -> OperationRow:
     """Return a row as the verdict shows it."""
-    known = {name: row[name] for name in NAMES if row[name] >= 0}
-    return {
-        "operation": f"{_response(row)} response",
-        "client": row["client"],
-        "broker": row["node"],
-        "leader_epoch": row["leader_epoch"],
-        **known,
-        "invoked_ns": row["invoked_ns"],
-        "completed_ns": row["completed_ns"],
+    shown: OperationRow = {
+        "operation": f"{row.api} response",
+        "client": row.client,
+        "broker": row.node,
+        "leader_epoch": row.leader_epoch,
     }
+    if row.high_watermark >= 0:
+        shown["high_watermark"] = row.high_watermark
+    if row.last_stable_offset >= 0:
+        shown["last_stable_offset"] = row.last_stable_offset
+    if row.log_start_offset >= 0:
+        shown["log_start_offset"] = row.log_start_offset
+    shown["invoked_ns"], shown["completed_ns"] = row.invoked_ns, row.completed_ns
+    return shown

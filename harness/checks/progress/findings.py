@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-Row = dict[str, Any]
+from ..rows import AnomalyRow, ProgressRow
 
 
 @dataclass(slots=True, kw_only=True)
 class ProgressFindings:
     """What the checks of progress found."""
 
-    anomalies: list[Row] = field(default_factory=list[Row])
-    """In the form of a kernel's anomalies."""
-    table: list[Row] = field(default_factory=list[Row])
+    anomalies: list[AnomalyRow] = field(default_factory=list[AnomalyRow])
+    table: list[ProgressRow] = field(default_factory=list[ProgressRow])
     doubts: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     guarantee: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

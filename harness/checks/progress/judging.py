@@ -19,9 +19,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..rows import AnomalyRow, OperationRow, ProgressRow
 from .activity import GROUP, PRODUCER, READER, TRANSACTIONAL_ID, Track
 from .availability import Availability, Disturbance, Place
-from .findings import ProgressFindings, Row
+from .findings import ProgressFindings
 from .standstills import Standstill, needs, recovered_ns, standstill, touched, usual_ns
 
 STALLED = "stalled"
@@ -78,7 +79,7 @@ class ProgressJudge:
     def judge(self) -> ProgressFindings:
         """Return the table, the longest standstills first, and the anomalies."""
         found = ProgressFindings()
-        rows: list[tuple[int, int, Row]] = []
+        rows: list[tuple[int, int, ProgressRow]] = []
         stalled: dict[tuple[Subject, Place, int], tuple[Standstill, Disturbance | None]] = {}
         for subject, tracks in self._by_subject().items():
             of_subject = {id(track): self._standstills(track) for track in tracks}
@@ -135,13 +136,13 @@ class ProgressJudge:
         tracks: Sequence[Track],
         found: Mapping[int, Sequence[Standstill]],
         fault: Disturbance | None,
-    ) -> tuple[Row, Standstill | None] | None:
+    ) -> tuple[ProgressRow, Standstill | None] | None:
         """Return the row of the table; None for a subject that did nothing around the fault."""
         rows = self._of_fault(fault, [row for rows in found.values() for row in rows])
         worst = max(rows, key=lambda row: (row.stalled_ns, row.without_progress_ns), default=None)
         if worst is None and (fault is None or not _was_active(tracks, fault)):
             return None
-        shown: Row = {
+        shown: ProgressRow = {
             "fault": fault.id if fault else "",
             "label": fault.label if fault else "",
             "client": subject[1],
@@ -175,9 +176,9 @@ class ProgressJudge:
 
     # ---- anomalies ---------------------------------------------------------------------------
 
-    def _anomaly(self, row: Standstill, fault: Disturbance | None) -> Row:
+    def _anomaly(self, row: Standstill, fault: Disturbance | None) -> AnomalyRow:
         place = row.track.place
-        operation: Row = {
+        operation: OperationRow = {
             "operation": "without progress",
             "topic": place[0],
             "partition": place[1],
@@ -187,15 +188,15 @@ class ProgressJudge:
         if row.track.kind in (PRODUCER, READER):
             operation["client"] = row.track.name
         if row.gap.offsets:
-            operation |= {"base_offset": row.gap.offsets[0], "last_offset": row.gap.offsets[-1]}
-        return {
-            "name": STALLED,
-            "topic": place[0],
-            "partition": place[1],
-            "offsets": list(dict.fromkeys(row.gap.offsets)),
-            "operations": [operation],
-            "explanation": self._explain(row, fault),
-        }
+            operation["base_offset"], operation["last_offset"] = row.gap.offsets[0], row.gap.offsets[-1]
+        return AnomalyRow(
+            name=STALLED,
+            topic=place[0],
+            partition=place[1],
+            offsets=list(dict.fromkeys(row.gap.offsets)),
+            operations=[operation],
+            explanation=self._explain(row, fault),
+        )
 
     def _explain(self, row: Standstill, fault: Disturbance | None) -> str:
         begin, end = row.stalled

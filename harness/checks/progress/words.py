@@ -5,10 +5,10 @@ Rows: `judging.py`. The text names the longest standstills; `verdict.json` has a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...wording import counted
+from ..rows import ProgressRow
 
 LINES_MOST = 4
 SHOWN_FROM_S = 2.0
@@ -16,10 +16,9 @@ SHOWN_FROM_S = 2.0
 SHOWN_LEAST_S = 0.05
 """A shorter time is 0.0 s in the text, and no reason."""
 WENT_ON = "it went on, or had nothing to do"
-Row = Mapping[str, Any]
 
 
-def progress_lines(table: Sequence[Row]) -> list[str]:
+def progress_lines(table: Sequence[ProgressRow]) -> list[str]:
     """Return the lines of a verdict's text; none where every client went on."""
     noted = [row for row in table if row["without_progress_s"] >= SHOWN_FROM_S]
     noted.sort(key=lambda row: (-row["stalled_s"], -row["without_progress_s"]))
@@ -30,7 +29,7 @@ def progress_lines(table: Sequence[Row]) -> list[str]:
     return lines
 
 
-def row_text(row: Row) -> str:
+def row_text(row: ProgressRow) -> str:
     """Return one row in a user's words."""
     what = f"at fault {row['fault']}, {row['label']}, " if row["fault"] else "without a fault, "
     where = f" in {row['partition']}" if row["partition"] else ""
@@ -38,7 +37,7 @@ def row_text(row: Row) -> str:
     return f"{what}{row['kind']} {row['client']}{where} made no progress for {seconds}: {reasons(row)}"
 
 
-def reasons(row: Row) -> str:
+def reasons(row: ProgressRow) -> str:
     """Return why there was no progress, and when it went on."""
     parts: list[str] = []
     if row["cluster_could_not_serve_s"] >= SHOWN_LEAST_S:

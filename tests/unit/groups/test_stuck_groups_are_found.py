@@ -37,7 +37,7 @@ def judge(bed: GroupTestBed, tmp_path: Path) -> Iterator[Callable[[], list[str]]
         end = GroupsAtTheEnd(asked_ns=bed.host.clock.monotonic_ns(), states=states)
         findings = stuck_groups(read_group_rows(tmp_path), end, ())
         assert not findings.doubts
-        return [anomaly["name"] for anomaly in findings.anomalies]
+        return [anomaly.name for anomaly in findings.anomalies]
 
     yield judged
     tap.close()

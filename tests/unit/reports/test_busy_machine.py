@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks.busy_machine import AFTER_FAULT_NS, departures, machine_notes
-from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.evidence import Refusals, RunEvidence
 from harrow.harness.checks.causes.rules import causes
 from harrow.harness.checks.traces import judged_events
 from harrow.harness.checks.verdict import Anomaly
@@ -164,14 +164,14 @@ def test_events_are_read_from_the_traces_of_brokers_and_registry(tmp_path: Path)
 def caused(name: str, error: str, *, idempotent: bool = False, last_s: float = 4.0, **more: Any) -> tuple[str, ...]:
     anomaly = Anomaly(name=name, topic="orders", partition=0, offsets=(1,), operations=(), explanation="", records=1)
     refusals = [
-        {
-            "topic": "orders",
-            "error": error,
-            "without_idempotence": not idempotent,
-            "records": 87,
-            "first_ns": at(3.2),
-            "last_ns": at(last_s),
-        }
+        Refusals(
+            topic="orders",
+            error=error,
+            without_idempotence=not idempotent,
+            records=87,
+            first_ns=at(3.2),
+            last_ns=at(last_s),
+        )
     ]
     fields: dict[str, Any] = {"machine": [*SHRUNK, stalled(3.0, 2, 1.9, 1.5)], "refusals": refusals}
     evidence = RunEvidence(started_ns=at(0), **{**fields, **more})

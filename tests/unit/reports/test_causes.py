@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
 from harrow.faults.fault_kinds import FAULTS
-from harrow.harness.checks.causes.coordinator_facts import old_offset_reads
-from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.coordinator_facts import OffsetOfGroup, old_offset_reads
+from harrow.harness.checks.causes.evidence import (
+    ClientResponse,
+    DeliveryErrors,
+    EndedTransactions,
+    PlainCommits,
+    Refusals,
+    RunEvidence,
+    UncommittedReader,
+    UnfinishedTransaction,
+)
 from harrow.harness.checks.causes.rules import RULES, causes
+from harrow.harness.checks.facts import AppendedUnanswered, Fact, fact_of
+from harrow.harness.checks.rows import OperationRow
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
 
@@ -22,7 +35,13 @@ def at(seconds: float) -> int:
 
 def anomaly(name: str, *operations: Row, records: int = 1) -> Anomaly:
     return Anomaly(
-        name=name, topic="orders", partition=0, offsets=(1,), operations=operations, explanation="", records=records
+        name=name,
+        topic="orders",
+        partition=0,
+        offsets=(1,),
+        operations=cast("tuple[OperationRow, ...]", operations),
+        explanation="",
+        records=records,
     )
 
 
@@ -65,7 +84,21 @@ NEXT = event("partition.leader", 1.78, 2, leader=2, leader_epoch=1, isr=[1, 2])
 CUT = event("partition.truncated", 4.45, 3, **{"from": 131, "to": 100})
 
 
+KINDS: dict[str, Callable[[Row], object]] = {
+    "facts": fact_of,
+    "refusals": lambda row: Refusals(**{"without_idempotence": False, **row}),
+    "delivery_errors": lambda row: DeliveryErrors(**row),
+    "aborted": lambda row: EndedTransactions(**row),
+    "committed": lambda row: EndedTransactions(**row),
+    "plain_commits": lambda row: PlainCommits(**row),
+    "uncommitted_readers": lambda row: UncommittedReader(**row),
+    "unfinished": lambda row: UnfinishedTransaction(**row),
+}
+
+
 def cause(name: str, *operations: Row, records: int = 1, **evidence: Any) -> tuple[str, ...]:
+    for field in KINDS.keys() & evidence.keys():
+        evidence[field] = [KINDS[field](row) if isinstance(row, dict) else row for row in evidence[field]]
     known = RunEvidence(started_ns=0, **evidence)
     return causes([anomaly(name, *operations, records=records)], known).get(name, ())
 
@@ -115,7 +148,7 @@ def test_a_fault_that_cannot_have_caused_the_loss_is_not_named(faults: list[Reco
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_without_evidence_there_is_no_sentence(name: str) -> None:
-    other = {**lost(), "topic": "orders", "fact": "something-else"}
+    other = Fact(topic="orders", partition=0, records=31)
     faults = [fault("kill", 1, 0.1, 0.2)]
     assert cause(name, facts=[other], faults=faults, events=[LEADS, NEXT, CUT]) == ()
 
@@ -150,7 +183,7 @@ def test_a_failed_response_names_the_producer_and_the_error() -> None:
 
 
 def test_an_append_without_answer_names_the_fault_of_that_leader() -> None:
-    fact = {**DOUBLE, "fact": "appended-unanswered", "leader_epoch": 0, "idempotent": False}
+    fact = AppendedUnanswered(topic="orders", partition=0, records=12, leader_epoch=0, idempotent=False)
     (found,) = cause("duplicate", facts=[fact], events=[LEADS], faults=[fault("kill", 3, 0.52, 3)])
     assert found == (
         "broker 3 appended 12 records of orders-0 in leader epoch 0 and never answered: it was killed at 0.52 s; "
@@ -168,7 +201,7 @@ def test_copies_that_were_all_acknowledged_are_the_clients_own() -> None:
 def test_copies_by_record_id_that_were_all_acknowledged_are_the_applications_own() -> None:
     place = {"operation": "record", "topic": "orders", "partition": 0, "record_id": "7"}
     copies = [{**place, "offset": 3}, {**place, "offset": 9}]
-    acks = {("orders", 0, n): {"client": "shop", "time_ns": at(n)} for n in (3, 9)}
+    acks = {("orders", 0, n): ClientResponse(client="shop", time_ns=at(n)) for n in (3, 9)}
     (found,) = cause("duplicate", *copies, acknowledgements=acks)
     assert found == (
         "the copies of record id 7 were all acknowledged to the client (shop), from 3.00 s to 9.00 s, and no response "
@@ -263,8 +296,16 @@ def test_commits_of_one_group_and_partition_are_one_sentence() -> None:
         anomaly("missing-output", {**commit, "offset": offset, "completed_ns": at(seconds)})
         for offset, seconds in ((58, 2.1), (3, 1.3), (40, 2.0))
     ]
-    refused = {"topic": "bills", "error": "NOT_ENOUGH_REPLICAS", "records": 1, "without_idempotence": True}
-    refusals = [{**refused, "first_ns": at(1.2), "last_ns": at(1.2)}]
+    refusals = [
+        Refusals(
+            topic="bills",
+            error="NOT_ENOUGH_REPLICAS",
+            records=1,
+            without_idempotence=True,
+            first_ns=at(1.2),
+            last_ns=at(1.2),
+        )
+    ]
     found = causes(early, RunEvidence(started_ns=0, refusals=refusals))["missing-output"]
     assert found[0] == (
         "group billing committed offset 3 of orders-1 at 1.30 s, and 2 later offsets until 2.10 s, before the outputs "
@@ -318,20 +359,19 @@ def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
     assert cause("duplicate-output", plain_commits=commits) == ()
 
 
-def offset_row(kind: int, broker: int, offset: int, seconds: float, **fields: Any) -> Row:
-    return {
-        "kind": kind,
-        "error": 0,
-        "node": broker,
-        "group": "billing",
-        "topic": "orders",
-        "partition": 1,
-        "client": f"biller-{broker}",
-        "offset": offset,
-        "invoked_ns": at(seconds),
-        "completed_ns": at(seconds + 0.01),
-        **fields,
-    }
+def offset_row(kind: int, broker: int, offset: int, seconds: float) -> OffsetOfGroup:
+    return OffsetOfGroup(
+        kind=kind,
+        error=0,
+        node=broker,
+        group="billing",
+        topic="orders",
+        partition=1,
+        client=f"biller-{broker}",
+        offset=offset,
+        invoked_ns=at(seconds),
+        completed_ns=at(seconds + 0.01),
+    )
 
 
 COMMITTED_BY_2 = offset_row(OFFSET_COMMITTED, 2, 6, 1.0)
@@ -353,16 +393,16 @@ def test_doubled_outputs_name_the_replaced_coordinator_that_returned_an_old_offs
 @pytest.mark.parametrize(
     "rows",
     [
-        [COMMITTED_BY_2, {**READ_FROM_3, "node": 2}, COMMITTED_LATER],
-        [COMMITTED_BY_2, {**READ_FROM_3, "offset": 6}, COMMITTED_LATER],
+        [COMMITTED_BY_2, replace(READ_FROM_3, node=2), COMMITTED_LATER],
+        [COMMITTED_BY_2, replace(READ_FROM_3, offset=6), COMMITTED_LATER],
         [COMMITTED_BY_2, READ_FROM_3],
-        [{**COMMITTED_BY_2, "error": 7}, READ_FROM_3, COMMITTED_LATER],
-        [{**COMMITTED_BY_2, "group": "other"}, READ_FROM_3, COMMITTED_LATER],
+        [replace(COMMITTED_BY_2, error=7), READ_FROM_3, COMMITTED_LATER],
+        [replace(COMMITTED_BY_2, group="other"), READ_FROM_3, COMMITTED_LATER],
         [offset_row(OFFSET_SENT, 2, 6, 1.0), READ_FROM_3, COMMITTED_LATER],
     ],
     ids=["same-coordinator", "not-older", "nothing-after", "failed", "other-group", "not-committed"],
 )
-def test_a_read_that_does_not_show_a_replaced_coordinator_is_not_named(rows: list[Row]) -> None:
+def test_a_read_that_does_not_show_a_replaced_coordinator_is_not_named(rows: list[OffsetOfGroup]) -> None:
     assert old_offset_reads(rows) == []
 
 

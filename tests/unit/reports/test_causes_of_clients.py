@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from harrow.harness.checks.causes.client_requests import stopped_clients
-from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.evidence import (
+    ClientResponse,
+    DeliveryErrors,
+    EndedTransactions,
+    Refusals,
+    RunEvidence,
+    UnfinishedTransaction,
+)
 from harrow.harness.checks.causes.rules import MAY_HAVE_STOPPED, causes
+from harrow.harness.checks.rows import OperationRow
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
 from harrow.harness.histories.request_rows import ClientRequest, RequestCount
@@ -68,7 +77,14 @@ def fault(kind: str, begin_s: float, *nodes: int, label: str = "") -> RecordedFa
 
 
 def anomaly(name: str, *operations: dict[str, Any]) -> Anomaly:
-    return Anomaly(name=name, topic="orders", partition=0, offsets=(17,), operations=operations, explanation="")
+    return Anomaly(
+        name=name,
+        topic="orders",
+        partition=0,
+        offsets=(17,),
+        operations=cast("tuple[OperationRow, ...]", operations),
+        explanation="",
+    )
 
 
 def test_a_refused_offset_fetch_after_which_nothing_was_read() -> None:
@@ -149,7 +165,7 @@ def test_a_client_that_stopped_is_named_where_something_is_missing_or_waits(name
 
 # ------------------------------------------------------------------------------------- transactions
 
-ABORTED = {"transactional_id": "job", "topic": "charges", "transactions": 1, "first_ns": at(5), "last_ns": at(5)}
+ABORTED = EndedTransactions(transactional_id="job", topic="charges", transactions=1, first_ns=at(5), last_ns=at(5))
 
 
 def missing_output(**evidence: Any) -> tuple[str, ...]:
@@ -188,7 +204,7 @@ def test_an_abort_that_the_client_asked_for_is_no_missing_end() -> None:
 
 
 def test_a_transaction_without_a_decision_is_named() -> None:
-    open_one = {"transactional_id": "job", "topic": "charges", "begun_ns": at(4)}
+    open_one = UnfinishedTransaction(transactional_id="job", topic="charges", begun_ns=at(4))
     (text,) = missing_output(unfinished=[open_one])
     assert text == (
         "job began a transaction with records of charges at 4.00 s, and it was neither committed nor aborted; no "
@@ -199,28 +215,23 @@ def test_a_transaction_without_a_decision_is_named() -> None:
 
 
 def test_a_failed_delivery_to_the_sink_is_named() -> None:
-    refused = {
-        "topic": "charges",
-        "error": "NOT_ENOUGH_REPLICAS",
-        "without_idempotence": True,
-        "records": 4,
-        "first_ns": at(1),
-        "last_ns": at(2),
-    }
-    reported = {
-        "topic": "charges",
-        "error": "_MSG_TIMED_OUT",
-        "refused": False,
-        "records": 3,
-        "first_ns": at(1),
-        "last_ns": at(1),
-    }
+    refused = Refusals(
+        topic="charges",
+        error="NOT_ENOUGH_REPLICAS",
+        without_idempotence=True,
+        records=4,
+        first_ns=at(1),
+        last_ns=at(2),
+    )
+    reported = DeliveryErrors(
+        topic="charges", error="_MSG_TIMED_OUT", refused=False, records=3, first_ns=at(1), last_ns=at(1)
+    )
     found = missing_output(refusals=[refused], delivery_errors=[reported])
     assert found == (
         "brokers refused 4 records of charges with NOT_ENOUGH_REPLICAS from 1.00 s to 2.00 s",
         "3 delivery reports of charges had the error _MSG_TIMED_OUT at 1.00 s",
     )
-    assert missing_output(refusals=[{**refused, "topic": "orders"}]) == ()
+    assert missing_output(refusals=[replace(refused, topic="orders")]) == ()
 
 
 # ------------------------------------------------------------------------------------- unacknowledged
@@ -239,8 +250,7 @@ def cause(name: str, *places: tuple[str, int, int], **evidence: Any) -> tuple[st
 
 
 def test_a_record_whose_response_was_lost_is_unknown_to_its_client() -> None:
-    row = {"client": "shop", "time_ns": at(2), "lost": True}
-    (text,) = cause("unexpected", PLACE, unacknowledged={PLACE: row})
+    (text,) = cause("unexpected", PLACE, unacknowledged={PLACE: ClientResponse(client="shop", time_ns=at(2))})
     assert text == (
         "the record at offset 17 of orders-0 is in the log, and the response to shop was lost at 2.00 s: the client "
         "does not know that it was appended"
@@ -248,19 +258,19 @@ def test_a_record_whose_response_was_lost_is_unknown_to_its_client() -> None:
 
 
 def test_a_record_without_any_acknowledgement_is_named() -> None:
-    (text,) = cause("unexpected", PLACE, OTHER, unacknowledged={PLACE: {"lost": False}, OTHER: {"lost": False}})
+    (text,) = cause("unexpected", PLACE, OTHER, unacknowledged={PLACE: None, OTHER: None})
     assert text.startswith(
         "2 records from offset 17 of orders-0 on are in the log, and no broker has acknowledged them:"
     )
 
 
 def test_an_acknowledged_record_that_was_not_expected_names_its_client() -> None:
-    (text,) = cause("unexpected", PLACE, acknowledgements={PLACE: {"client": "shop", "time_ns": at(3)}})
+    (text,) = cause("unexpected", PLACE, acknowledgements={PLACE: ClientResponse(client="shop", time_ns=at(3))})
     assert text.startswith("1 of these records was acknowledged to shop at 3.00 s: the client sent what")
 
 
 def test_a_copy_without_an_acknowledgement_explains_the_duplicate() -> None:
-    acknowledged = {OTHER: {"client": "shop", "time_ns": at(3)}}
-    (text,) = cause("duplicate", PLACE, OTHER, unacknowledged={PLACE: {"lost": False}}, acknowledgements=acknowledged)
+    acknowledged = {OTHER: ClientResponse(client="shop", time_ns=at(3))}
+    (text,) = cause("duplicate", PLACE, OTHER, unacknowledged={PLACE: None}, acknowledgements=acknowledged)
     assert text.startswith("the record at offset 17 of orders-0 is in the log, and no broker has acknowledged it: the")
     assert text.endswith("; the other copy was acknowledged to shop at 3.00 s")

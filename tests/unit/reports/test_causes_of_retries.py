@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.rules import causes
+from harrow.harness.checks.rows import OperationRow
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.program_ends import ProgramEnd
 from harrow.harness.histories.recorded_faults import RecordedFault
@@ -16,7 +17,14 @@ KILL = "kill_program('scheduler', before='Produce')"
 
 
 def anomaly(name: str, *rows: dict[str, Any], offset: int = 3) -> Anomaly:
-    return Anomaly(name=name, topic="orders", partition=0, offsets=(offset,), operations=rows, explanation="")
+    return Anomaly(
+        name=name,
+        topic="orders",
+        partition=0,
+        offsets=(offset,),
+        operations=cast("tuple[OperationRow, ...]", rows),
+        explanation="",
+    )
 
 
 def commit(at_s: float, topic: str = "orders-delay") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN
 from harrow.harness.checks.progress.words import reasons
+from harrow.harness.checks.rows import ProgressRow
 from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.checks.verdict_text import verdict_text
 from harrow.harness.reports.evidence import FACTS_MOST, evidence_text
@@ -180,7 +181,13 @@ def test_a_notebook_shows_a_verdict_as_an_escaped_table_of_bounded_length() -> N
 
 
 def test_a_time_that_is_0_in_the_text_is_no_reason_for_a_standstill() -> None:
-    row = {
+    row: ProgressRow = {
+        "fault": "1",
+        "label": "kill",
+        "client": "billing",
+        "kind": "group",
+        "partition": "orders-0",
+        "stalled_from_s": None,
         "cluster_could_not_serve_s": 0.01,
         "waited_for_members_s": 0.04,
         "stalled_s": 0.02,

@@ -11,6 +11,7 @@ from harrow.harness.checks.anomaly_kinds import SEVERITY
 from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.programs import deaths, quiet_ends
 from harrow.harness.checks.causes.rules import causes
+from harrow.harness.checks.facts import AcknowledgedAndLost
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.program_ends import (
     WORD_MOST,
@@ -22,18 +23,17 @@ from harrow.harness.histories.program_ends import (
 from harrow.harness.run_folder import RunTimes
 
 TIMES = RunTimes(0)
-ISOLATED: dict[str, Any] = {
-    "fact": "acknowledged-and-lost",
-    "topic": "orders",
-    "partition": 0,
-    "broker": 3,
-    "acks": 1,
-    "records": 31,
-    "first_ns": 1,
-    "last_ns": 2,
-    "first_offset": 100,
-    "last_offset": 130,
-}
+ISOLATED = AcknowledgedAndLost(
+    topic="orders",
+    partition=0,
+    broker=3,
+    acks=1,
+    records=31,
+    first_ns=1,
+    last_ns=2,
+    first_offset=100,
+    last_offset=130,
+)
 
 
 def end(**fields: Any) -> ProgramEnd:

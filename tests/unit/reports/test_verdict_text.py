@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import pytest
 from harrow.harness.checks.anomaly_kinds import SEVERITY
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 from harrow.harness.checks.known_anomalies import described
+from harrow.harness.checks.rows import OperationRow
 from harrow.harness.checks.verdict import Anomaly, Status, Verdict
 from harrow.harness.checks.verdict_text import TEXT_MOST, kinds_by_severity, summary_line
 
 START_NS = 7_000_000_000_000
-Operation = dict[str, Any]
 
 
 def at(seconds: float) -> int:
     return START_NS + round(seconds * 1e9)
 
 
-def send(order: int, sent_s: float, offset: int) -> Operation:
+def send(order: int, sent_s: float, offset: int) -> OperationRow:
     return {
         "operation": "send",
         "outcome": "ok",
@@ -44,7 +44,12 @@ LOST = Anomaly(
     operations=(send(81, 0.40, 194),),
     explanation="a record was acknowledged at offset 194, but no replica has it",
 )
-CONTENTS = {"key": "order-71", "value": '{"order": 71}'}
+FINAL: OperationRow = {
+    "operation": "final read",
+    "key": "order-71",
+    "value": '{"order": 71}',
+    "client": "harrow-drain",
+}
 TWICE = Anomaly(
     name="duplicate",
     topic="orders",
@@ -52,7 +57,8 @@ TWICE = Anomaly(
     offsets=(70, 71),
     operations=(
         send(71, 0.26, 71),
-        *({"operation": "final read", "offset": n, **CONTENTS, "client": "harrow-drain"} for n in (70, 71)),
+        {**FINAL, "offset": 70},
+        {**FINAL, "offset": 71},
     ),
     explanation="a record was sent once, but the log has it 2 times",
 )
@@ -105,7 +111,7 @@ def test_anomalies_of_promises_show_record_ids_and_commits(monkeypatch: pytest.M
         explanation="order 17 is in no partition",
         operations=({"operation": "expected", "record_id": "17", "value": '{"order": 17}'},),
     )
-    commit = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1, "offset": 240}
+    commit: OperationRow = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1, "offset": 240}
     early = Anomaly(
         name="commit-before-output",
         topic="orders",
@@ -142,7 +148,7 @@ INVALID: no-loss does not hold; judged: no-loss, best-effort
 
 
 def test_a_batch_is_shown_with_its_records_broker_and_acks() -> None:
-    batch = {
+    batch: OperationRow = {
         "operation": "produced",
         "client": "shop",
         "broker": 3,
@@ -223,7 +229,8 @@ def test_a_forbidden_kind_comes_before_an_allowed_one_that_is_worse() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "\x1b[31m\n\t\u202e" * 9_000, "𝄞" * 50_000])
 def test_the_text_is_bounded_for_any_content(text: str) -> None:
-    row = {"operation": text, "key": text, "value": text, "client": text, "record_id": text, text: text}
+    fields = {"operation": text, "key": text, "value": text, "client": text, "record_id": text, text: text}
+    row = cast("OperationRow", fields)
     anomalies = tuple(
         Anomaly(
             name=kind.name,
