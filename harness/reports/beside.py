@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..histories.program_ends import ITSELF, ProgramEnd
-from ..histories.recorded_faults import RecordedFault, Row
+from ..histories.recorded_faults import RecordedFault
+from .page_model import LaneBeside
 
 LANES_MOST = 20
 SPANS_MOST = 200
@@ -18,12 +19,12 @@ SPANS_MOST = 200
 
 def lanes_beside(
     faults: Iterable[RecordedFault], ends: Sequence[ProgramEnd], seconds: Callable[[int], float], end_s: float
-) -> list[Row]:
-    """Return a row for each lane: `name`, `kind`, `spans` (`s`, `e`, `state`, `text`) and `marks` (`t`, `text`).
+) -> list[LaneBeside]:
+    """Return the lanes.
 
     `seconds` converts monotonic nanoseconds; `end_s` is the end of the run.
     """
-    lanes: dict[str, Row] = {}
+    lanes: dict[str, LaneBeside] = {}
     for fault in faults:
         if fault.beside is None or fault.skipped is not None:
             continue
@@ -47,7 +48,7 @@ def lanes_beside(
     return ordered[:LANES_MOST]
 
 
-def _lane(lanes: dict[str, Row], kind: str, name: str) -> Row:
+def _lane(lanes: dict[str, LaneBeside], kind: str, name: str) -> LaneBeside:
     lane = lanes.setdefault(name, {"name": name, "kind": kind, "spans": [], "marks": []})
     if kind == "dependency":
         lane["kind"] = kind

@@ -9,7 +9,6 @@ something is absent (false, 0, empty), is left out. The text is bounded by whole
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
 
 from ..histories.request_rows import api_name
 from ..wording import counted
@@ -30,7 +29,8 @@ RULE = ("api_key", "seen", "fired")
 UNITS = {"_ms": " ms", "_ns": " ns", "_bytes": " bytes", "_s": " s"}
 PROCESS = {"T": "stopped by a signal", "R": "running", "S": "running", "D": "running"}
 """States of a process, as Linux names them."""
-Facts = Mapping[str, Any]
+Json = None | bool | int | float | str | list["Json"] | Mapping[str, "Json"]
+Facts = Mapping[str, Json]
 
 
 def evidence_text(evidence: Facts) -> str:
@@ -43,23 +43,22 @@ def evidence_text(evidence: Facts) -> str:
 
 def _facts(value: Facts, place: str = "") -> Iterator[str]:
     plain: list[str] = []
-    nested: list[tuple[str, Any]] = []
+    nested: list[tuple[str, list[Json] | Facts]] = []
     for name, given in value.items():
-        if isinstance(given, Mapping | list):
-            nested.append((name, cast("Any", given)))
+        if isinstance(given, (Mapping, list)):
+            nested.append((name, given))
         elif given not in (None, False, 0, "") or name == "exit_code":
             plain.append(_fact(name, given))
     if plain:
         yield f"{place}: {', '.join(plain)}" if place else ", ".join(plain)
-    for name, given in nested:
-        yield from _nested(name, given, place)
+    for name, below in nested:
+        yield from _nested(name, below, place)
 
 
-def _nested(name: str, given: Any, place: str) -> Iterator[str]:
+def _nested(name: str, given: list[Json] | Facts, place: str) -> Iterator[str]:
     below = f"{place}, {_words(name)}" if place else _words(name)
     if isinstance(given, list):
-        entries: list[Any] = cast("Any", given)
-        rows = list(dict.fromkeys(text for entry in entries if (text := _row(entry))))
+        rows = list(dict.fromkeys(text for entry in given if (text := _row(entry))))
         hidden = len(rows) - ROWS_MOST
         rows = rows[:ROWS_MOST] + ([f"{hidden} more"] if hidden > 0 else [])
         if rows:
@@ -68,7 +67,7 @@ def _nested(name: str, given: Any, place: str) -> Iterator[str]:
     if name in SINGULAR:
         for key, row in given.items():
             where = f"{SINGULAR[name]} {key}"
-            facts = cast("Facts", row) if isinstance(row, Mapping) else {"": row}
+            facts: Facts = row if isinstance(row, Mapping) else {"": row}
             if all(field in facts for field in RULE):
                 yield f"{where}: {_rule(facts)}"
             else:
@@ -81,24 +80,23 @@ def _rule(rule: Facts) -> str:
     """Return which requests a rule of a broker waited for, and how many it hit."""
     client = rule.get("client") or "*"
     of = "" if client == "*" else f" of {client}"
-    seen = counted(int(rule["seen"]), "request")
-    return f"{api_name(int(rule['api_key']))}{of}: {seen} seen, {rule['fired']} hit"
+    seen = counted(int(str(rule["seen"])), "request")
+    return f"{api_name(int(str(rule['api_key'])))}{of}: {seen} seen, {rule['fired']} hit"
 
 
-def _row(row: Any) -> str:
+def _row(row: Json) -> str:
     """Return an entry of a list: of an object the texts without their names, and the rest with them."""
     if not isinstance(row, Mapping):
         return _short(row)
-    facts = cast("Facts", row)
     return " ".join(
         _short(value) if isinstance(value, str) else _fact(name, value)
-        for name, value in facts.items()
-        if value and not isinstance(value, Mapping | list)
+        for name, value in row.items()
+        if value and not isinstance(value, (Mapping, list))
     )
 
 
-def _fact(name: str, value: Any) -> str:
-    if name == "process" and value in PROCESS:
+def _fact(name: str, value: Json) -> str:
+    if name == "process" and isinstance(value, str) and value in PROCESS:
         return PROCESS[value]
     text = _short(value)
     if value is True:
@@ -109,7 +107,7 @@ def _fact(name: str, value: Any) -> str:
     return f"{_words(name)} {text}".strip()
 
 
-def _short(value: object) -> str:
+def _short(value: Json) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= VALUE_MOST else f"{text[: VALUE_MOST - 1]}…"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..checks.known_anomalies import described
 from ..checks.rows import OperationRow, ProgressRow
@@ -24,6 +23,7 @@ from ..checks.verdict_text import (
     shortened,
 )
 from ..histories.recorded_faults import Row
+from .page_model import AnomalyModel, KindModel, ProgressModel, StoredAnomaly, VerdictModel
 
 ANOMALIES_MOST = 60
 OPERATIONS_MOST = 12
@@ -43,7 +43,9 @@ WallClock = Callable[[int], int]
 """From milliseconds since 1970 to a time of the monotonic clock."""
 
 
-def verdict_model(verdict: Row | None, seconds: Place | None = None, wall_to_ns: WallClock | None = None) -> Row | None:
+def verdict_model(
+    verdict: Row | None, seconds: Place | None = None, wall_to_ns: WallClock | None = None
+) -> VerdictModel | None:
     """Return the verdict for the page, with shortened lists and the number of omitted entries.
 
     `verdict`: the object in verdict.json. `seconds` places the marks; `wall_to_ns` converts Kafka's timestamps.
@@ -54,7 +56,7 @@ def verdict_model(verdict: Row | None, seconds: Place | None = None, wall_to_ns:
     if version != SCHEMA_VERSION:
         verdict = {"reasons": [OTHER_VERSION.format(version=version)]}
     known = _verdict(verdict)
-    stored: list[Row] = list(verdict.get("anomalies") or ())
+    stored: list[StoredAnomaly] = list(verdict.get("anomalies") or ())
     shown, each = _some_of_each_kind(stored)
     kinds = kinds_by_severity(known)
     causes = causes_of_kinds(known, kinds)
@@ -76,19 +78,16 @@ def verdict_model(verdict: Row | None, seconds: Place | None = None, wall_to_ns:
     }
 
 
-def _progress(row: ProgressRow) -> Row:
+def _progress(row: ProgressRow) -> ProgressModel:
     """Return a row of the table of faults and clients, with the words of its reasons."""
     from ..checks.progress.words import WENT_ON, reasons
 
-    texts = {
-        "fault": row["fault"],
-        "label": row["label"],
-        "kind": row["kind"],
-        "client": row["client"],
-        "partition": row["partition"],
-    }
     return {
-        **{name: shortened(str(text), CELL_MOST) for name, text in texts.items()},
+        "fault": shortened(str(row["fault"]), CELL_MOST),
+        "label": shortened(str(row["label"]), CELL_MOST),
+        "kind": shortened(str(row["kind"]), CELL_MOST),
+        "client": shortened(str(row["client"]), CELL_MOST),
+        "partition": shortened(str(row["partition"]), CELL_MOST),
         "without_progress_s": row["without_progress_s"],
         "recovered_s": row["recovered_s"],
         "recovered": row["recovered"],
@@ -116,7 +115,7 @@ def _verdict(data: Row) -> Verdict:
     )
 
 
-def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> Row:
+def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> KindModel:
     return {
         "name": name,
         "count": verdict.anomaly_counts[name],
@@ -126,7 +125,7 @@ def _kind(verdict: Verdict, name: str, causes: Sequence[str]) -> Row:
     }
 
 
-def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
+def _some_of_each_kind(anomalies: Sequence[StoredAnomaly]) -> tuple[list[StoredAnomaly], int]:
     """Return at most `ANOMALIES_MOST`, the same number of each kind as far as there are so many, in their order.
 
     The second value is the most of each kind.
@@ -134,7 +133,7 @@ def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
     kinds = Counter(str(anomaly.get("name")) for anomaly in anomalies)
     each = max(3, ANOMALIES_MOST // max(1, len(kinds)))
     seen = Counter[str]()
-    shown: list[Row] = []
+    shown: list[StoredAnomaly] = []
     for anomaly in anomalies:
         name = str(anomaly.get("name"))
         seen[name] += 1
@@ -143,9 +142,11 @@ def _some_of_each_kind(anomalies: list[Row]) -> tuple[list[Row], int]:
     return shown[:ANOMALIES_MOST], each
 
 
-def _anomaly(anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: WallClock | None) -> Row:
-    operations: list[OperationRow] = list(anomaly.get("operations") or ())
-    offsets: list[Any] = list(dict.fromkeys(anomaly.get("offsets") or ()))
+def _anomaly(
+    anomaly: StoredAnomaly, started_ns: int, seconds: Place | None, wall_to_ns: WallClock | None
+) -> AnomalyModel:
+    operations = list(anomaly.get("operations") or ())
+    offsets = list(dict.fromkeys(anomaly.get("offsets") or ()))
     time_ns = _time(operations, wall_to_ns)
     topic, partition = anomaly.get("topic"), anomaly.get("partition", -1)
     return {
@@ -161,7 +162,7 @@ def _anomaly(anomaly: Row, started_ns: int, seconds: Place | None, wall_to_ns: W
     }
 
 
-def _operation(row: OperationRow, started_ns: int) -> Row:
+def _operation(row: OperationRow, started_ns: int) -> dict[str, str]:
     """Return the cells of one operation."""
     fields = dict(other_fields(row))
     cells = {

@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from .. import run_folder
 from ..checks.verdict_text import shortened
-from ..histories.recorded_faults import Row
 from .findings import verdict_model
+from .page_model import VerdictModel
 from .recorded_run import read_object
 
 INDEX = "index.html"
@@ -113,7 +113,7 @@ class JudgedTest:
             if (model := verdict_model(read_object(path))) is not None
         }
         known = sorted(self._verdicts.values(), key=lambda model: ORDER.index(model["status"]))
-        self.verdict: Row | None = known[0] if known else None
+        self.verdict: VerdictModel | None = known[0] if known else None
         """The worst one: a valid verdict does not hide another of the same test."""
         self.state = self._state()
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from .. import run_folder
 from ..checks.traces import planted_bugs
-from ..histories.recorded_faults import RecordedFault, Row
+from ..histories.recorded_faults import RecordedFault
 from .beside import lanes_beside
 from .evidence import evidence_text
 from .findings import verdict_model
+from .page_model import CountsModel, FaultModel, PageModel, TrafficModel, VerdictModel
 from .recorded_run import RecordedRun
 from .terms import explained
 from .timeline import Timeline
@@ -48,7 +49,7 @@ def write_picture(folder: Path, *, seed: int | None = None, command: str | None 
     return target
 
 
-def render(model: Row) -> str:
+def render(model: PageModel) -> str:
     """Return the HTML page that contains `model`."""
     assets = resources.files(__package__ or "harrow.harness.reports")
     page = assets.joinpath("page.html").read_text(encoding="utf-8")
@@ -65,7 +66,7 @@ def render(model: Row) -> str:
     return page
 
 
-def build_model(folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1) -> Row:
+def build_model(folder: Path, *, seed: int | None = None, command: str | None = None, number: int = 1) -> PageModel:
     """Return all data of the page as JSON values; times are seconds since the start of the run."""
     run = RecordedRun(folder, number)
     sources = completions(folder)
@@ -117,34 +118,34 @@ def _bounds(run: RecordedRun, traffic: tuple[int, int] | None) -> tuple[int, int
     return begin_ns, max(*times, begin_ns + 1_000_000)
 
 
-def _words(verdict: Row | None) -> list[tuple[str, str]]:
+def _words(verdict: VerdictModel | None) -> list[tuple[str, str]]:
     if verdict is None:
         return explained("", (), ())
     kinds = [kind["name"] for kind in verdict["kinds"]]
     return explained(verdict["status"], verdict["guarantees"], kinds)
 
 
-def _drawn_from(traffic: Row, timeline: Timeline, faults: Sequence[RecordedFault], verdict: Row | None) -> float:
+def _drawn_from(
+    traffic: TrafficModel, timeline: Timeline, faults: Sequence[RecordedFault], verdict: VerdictModel | None
+) -> float:
     """Return where the time axis begins, in seconds: just before the first record, fault, dead broker or anomaly.
 
     Before that the brokers start, and the test creates topics. 0 where that takes less than a tenth of the run.
     """
-    busy = [
-        next((k * traffic["dt"] for k, rate in enumerate(traffic[what]) if rate), None)
-        for what in ("acked", "delivered", "failed")
-    ]
+    rates = (traffic["acked"], traffic["delivered"], traffic["failed"])
+    busy = [next((k * traffic["dt"] for k, rate in enumerate(of) if rate), None) for of in rates]
     times = [at for at in busy if at is not None]
     times += [timeline.seconds(fault.begin_ns) for fault in faults]
     times += [down for broker in timeline.brokers() for down, _ in timeline.down(broker["id"])]
-    times += [row["t"] for row in (verdict or {}).get("anomalies", ()) if row["t"] is not None]
+    times += [at for row in (verdict["anomalies"] if verdict else ()) if (at := row["t"]) is not None]
     first = max(0.0, min(times, default=0.0))
     begin = first - (timeline.end_s - first) * MARGIN
     return round(begin, 4) if begin > timeline.end_s * EMPTY_LEAST else 0.0
 
 
-def _counts(verdict: Row | None, traffic: Row) -> Row:
+def _counts(verdict: VerdictModel | None, traffic: TrafficModel) -> CountsModel:
     """Return the records of the whole run, from the recorders or, for other clients, from the brokers' taps."""
-    judged: Row = verdict["operation_counts"] if verdict else {}
+    judged = verdict["operation_counts"] if verdict else {}
     totals = traffic["totals"]
     return {
         "acknowledged": judged.get("acknowledged") or judged.get("records_acknowledged_on_the_wire") or totals["acked"],
@@ -164,7 +165,7 @@ def _buckets(duration_ns: int) -> tuple[int, int]:
     return width_ns, duration_ns // width_ns + 1
 
 
-def _traffic(sources: list[TrafficSource], begin_ns: int, bucket_ns: int, buckets: int) -> Row:
+def _traffic(sources: list[TrafficSource], begin_ns: int, bucket_ns: int, buckets: int) -> TrafficModel:
     traffic = TrafficSeries(begin_ns, bucket_ns, buckets)
     for completed in chunks(sources):
         traffic.add(completed)
@@ -184,7 +185,7 @@ def _traffic(sources: list[TrafficSource], begin_ns: int, bucket_ns: int, bucket
     }
 
 
-def _fault_row(fault: RecordedFault, timeline: Timeline) -> Row:
+def _fault_row(fault: RecordedFault, timeline: Timeline) -> FaultModel:
     return {
         "id": fault.id,
         "kind": fault.kind,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harrow.faults.fault_kinds import recorded_kind
 
+from .page_model import FaultModel, PageModel
 from .picture import build_model
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def wrapped(line: Text, console: Console) -> list[Text]:
     return [line[:indent].append_text(first), *rest]
 
 
-def _lines(model: dict[str, Any], width: int) -> list[Text]:
+def _lines(model: PageModel, width: int) -> list[Text]:
     lines = [_headline(model)]
     lines += [_row("PLANTED BUG", bug, "bold magenta") for bug in model["planted"]]
     lines += _throughput(model, width)
@@ -73,7 +74,7 @@ def _row(label: str, content: str | Text, style: str = "") -> Text:
     return row.append_text(content if isinstance(content, Text) else Text(content, style=style))
 
 
-def _headline(model: dict[str, Any]) -> Text:
+def _headline(model: PageModel) -> Text:
     from rich.text import Text
 
     line = Text(str(model["title"]), style="bold")
@@ -83,7 +84,7 @@ def _headline(model: dict[str, Any]) -> Text:
     return line.append(about, style="dim")
 
 
-def _throughput(model: dict[str, Any], width: int) -> list[Text]:
+def _throughput(model: PageModel, width: int) -> list[Text]:
     from rich.text import Text
 
     traffic = model["traffic"]
@@ -126,7 +127,7 @@ def sparkline(cells: Sequence[float]) -> str:
     return "".join(BARS[min(steps, max(1, round(value / top * steps)))] if value > 0 else BARS[0] for value in cells)
 
 
-def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -> str:
+def fault_marks(faults: Sequence[FaultModel], duration: float, width: int) -> str:
     """Return the line below the sparkline: a sign at the start of each fault, then a line until its end."""
     row = [" "] * width
     happened = [fault for fault in faults if fault["skipped"] is None]
@@ -142,7 +143,7 @@ def _cell(at: float, duration: float, width: int) -> int:
     return max(0, min(width - 1, int(at / max(duration, 1e-9) * width)))
 
 
-def _faults(model: dict[str, Any]) -> list[Text]:
+def _faults(model: PageModel) -> list[Text]:
     happened = [fault for fault in model["faults"] if fault["skipped"] is None]
     lines: list[Text] = []
     for fault in happened[:FAULTS_MOST]:
@@ -158,7 +159,7 @@ def _faults(model: dict[str, Any]) -> list[Text]:
     return lines
 
 
-def _elections(model: dict[str, Any]) -> Text:
+def _elections(model: PageModel) -> Text:
     again = max(0, model["controller_elections"] - 1)
     moved = [lane["name"] for lane in model["partitions"] if lane["elections"]]
     text = f"{model['elections']} of partition leaders"
@@ -167,7 +168,7 @@ def _elections(model: dict[str, Any]) -> Text:
     return _row("elections", f"{text}, {again} of the controller")
 
 
-def _verdict(model: dict[str, Any]) -> list[Text]:
+def _verdict(model: PageModel) -> list[Text]:
     from rich.text import Text
 
     verdict = model["verdict"]

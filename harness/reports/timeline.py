@@ -14,14 +14,15 @@ leader leads until the next leader starts or its broker dies, whichever is first
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from harrow.cluster.planting import PLANTED_EVENT
 from harrow.faults.spec import Hold
 
 from ..histories.recorded_faults import RecordedFault, Row, json_lines
+from .page_model import BrokerLane, ControllerSpan, LeaderSpan, Mark, PartitionMark, PartitionModel, Span
 from .recorded_run import RecordedRun
 
 INTERNAL_PREFIX = "__"
@@ -44,16 +45,52 @@ MARKED = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something that holds from a time on."""
+
+    t: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElected(Change):
+    """A leader of a partition."""
+
+    leader: int
+    epoch: int | None
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChanged(Change):
+    """An ISR of a partition."""
+
+    isr: list[int]
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerElected(Change):
+    """A controller."""
+
+    broker: int
+    epoch: int | None
+
+
+T = TypeVar("T")
+AnyChange = TypeVar("AnyChange", bound=Change)
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionLane:
     """One partition: its leaders, ISRs and high watermarks over time."""
 
     topic: str
     partition: int
-    leaders: list[Row] = field(default_factory=list[Row])
-    isr: list[Row] = field(default_factory=list[Row])
+    leaders: list[LeaderElected] = field(default_factory=list[LeaderElected])
+    isr: list[IsrChanged] = field(default_factory=list[IsrChanged])
     high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
-    marks: list[Row] = field(default_factory=list[Row])
+    marks: list[PartitionMark] = field(default_factory=list[PartitionMark])
     dropped: int = 0
 
     @property
@@ -61,7 +98,7 @@ class PartitionLane:
         """Topic and partition: `orders-2`."""
         return f"{self.topic}-{self.partition}"
 
-    def put(self, rows: list[Row], row: Row) -> None:
+    def put(self, rows: list[T], row: T) -> None:
         """Append a change unless the cap is reached."""
         if len(rows) < CHANGES_MOST:
             rows.append(row)
@@ -86,9 +123,10 @@ class Timeline:
         self._silent: dict[int, list[float]] = {}
         """By broker: the last event of each process after which another one started."""
         self._starting: set[int] = set()
-        self._marks: dict[int, list[Row]] = {}
-        self._elected: list[Row] = []
-        self._resigned: list[Row] = []
+        self._marks: dict[int, list[Mark]] = {}
+        self._elected: list[ControllerElected] = []
+        self._resigned: list[tuple[float, int]] = []
+        """Time and broker."""
         self._faults: list[RecordedFault] = []
         self._ending_faults: list[RecordedFault] = []
         """Those that ended the processes of all their brokers when they took effect."""
@@ -132,9 +170,9 @@ class Timeline:
         elif event == "broker.stopping" or _is_crash(event, row):
             self._ending.setdefault(broker, []).append(at)
         elif event == "controller.elected":
-            self._elected.append({"t": at, "broker": broker, "epoch": row.get("epoch")})
+            self._elected.append(ControllerElected(t=at, broker=broker, epoch=row.get("epoch")))
         elif event == "controller.resigned":
-            self._resigned.append({"t": at, "broker": broker})
+            self._resigned.append((at, broker))
 
     def _feed_partition(self, broker: int, at: float, event: str, row: Row) -> None:
         topic = str(row.get("topic", ""))
@@ -152,18 +190,13 @@ class Timeline:
             bucket = max(0, int(at * 1e9) // self._bucket_ns)
             lane.high_watermarks[bucket] = max(lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0)))
         elif event == "partition.leader":
-            change = {
-                "t": at,
-                "leader": row.get("leader", broker),
-                "epoch": row.get("leader_epoch"),
-                "cause": row.get("cause"),
-            }
-            lane.put(lane.leaders, change)
+            leader, epoch = row.get("leader", broker), row.get("leader_epoch")
+            lane.put(lane.leaders, LeaderElected(t=at, leader=leader, epoch=epoch, cause=row.get("cause")))
             lane.put(lane.isr, _isr_row(at, row))
         elif event == "partition.isr":
             lane.put(lane.isr, _isr_row(at, row))
         elif event == "partition.truncated":
-            mark = {"t": at, "broker": broker, "text": _mark_text(event, row)}
+            mark: PartitionMark = {"t": at, "broker": broker, "text": _mark_text(event, row)}
             lane.put(lane.marks, mark)
 
     # ---- lanes -----------------------------------------------------------------------------------
@@ -192,12 +225,12 @@ class Timeline:
             spans.append((at, back_after(at)))
         return spans
 
-    def broker_lane(self, broker: int) -> Row:
+    def broker_lane(self, broker: int) -> BrokerLane:
         """Return one broker's states over time (`starting`, `up`, `dead`, `paused`, `isolated`) and its marks."""
         begin = self._first.get(broker, 0.0)
         ready = self._ready.get(broker, [])
         up_at = ready[0] if ready else self.end_s
-        spans: list[Row] = []
+        spans: list[Span] = []
         if up_at > begin:
             spans.append({"s": begin, "e": up_at, "state": "starting"})
         at = up_at
@@ -214,26 +247,26 @@ class Timeline:
                 begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
                 spans.append({"s": self.seconds(begin_ns), "e": end, "state": holds.value})
-        spans = [{**span, "s": max(span["s"], 0.0)} for span in spans if span["e"] > 0]
+        spans = [{"s": max(span["s"], 0.0), "e": span["e"], "state": span["state"]} for span in spans if span["e"] > 0]
         return {"id": broker, "spans": spans, "marks": self._marks.get(broker, [])}
 
-    def brokers(self) -> list[Row]:
+    def brokers(self) -> list[BrokerLane]:
         """Return the lanes of all brokers."""
         return [self.broker_lane(broker) for broker in sorted(self._marks)]
 
-    def controller(self) -> list[Row]:
+    def controller(self) -> list[ControllerSpan]:
         """Return the controllers over time with their epochs."""
-        spans: list[Row] = []
+        spans: list[ControllerSpan] = []
         elected = sorted(self._elected, key=_order)
         for number, row in enumerate(elected):
             ends = [self.end_s]
-            ends += [elected[number + 1]["t"]] if number + 1 < len(elected) else []
-            ends += [r["t"] for r in self._resigned if r["broker"] == row["broker"] and r["t"] > row["t"]]
-            ends += [dead for dead, _ in self.down(row["broker"]) if dead > row["t"]]
-            spans.append({"s": row["t"], "e": min(ends), "broker": row["broker"], "epoch": row["epoch"]})
+            ends += [elected[number + 1].t] if number + 1 < len(elected) else []
+            ends += [at for at, broker in self._resigned if broker == row.broker and at > row.t]
+            ends += [dead for dead, _ in self.down(row.broker) if dead > row.t]
+            spans.append({"s": row.t, "e": min(ends), "broker": row.broker, "epoch": row.epoch})
         return spans
 
-    def partition_lanes(self, marked: Collection[str] = ()) -> tuple[list[Row], int]:
+    def partition_lanes(self, marked: Collection[str] = ()) -> tuple[list[PartitionModel], int]:
         """Return the partitions `marked` and those with the most changes, and the number of omitted partitions."""
         lanes = sorted(
             self.partitions.values(), key=lambda p: (p.name not in marked, -len(p.leaders), p.topic, p.partition)
@@ -241,7 +274,7 @@ class Timeline:
         shown = sorted(lanes[:LANES_MOST], key=lambda p: (p.topic, p.partition))
         return [self._partition_row(lane) for lane in shown], len(lanes) - len(shown)
 
-    def _partition_row(self, lane: PartitionLane) -> Row:
+    def _partition_row(self, lane: PartitionLane) -> PartitionModel:
         high, points = 0, list[list[float]]()
         for bucket in sorted(lane.high_watermarks):
             high = max(high, lane.high_watermarks[bucket])
@@ -250,20 +283,20 @@ class Timeline:
         return {
             "name": lane.name,
             "leaders": spans,
-            "isr": [{"t": row["t"], "isr": row["isr"], "cause": row["cause"]} for row in lane.isr],
+            "isr": [{"t": row.t, "isr": row.isr, "cause": row.cause} for row in lane.isr],
             "hw": points,
             "elections": _elections(spans),
             "marks": lane.marks,
             "dropped": lane.dropped,
         }
 
-    def _leader_spans(self, lane: PartitionLane) -> list[Row]:
-        spans: list[Row] = []
+    def _leader_spans(self, lane: PartitionLane) -> list[LeaderSpan]:
+        spans: list[LeaderSpan] = []
         for number, row in enumerate(lane.leaders):
-            end = lane.leaders[number + 1]["t"] if number + 1 < len(lane.leaders) else self.end_s
-            deaths = [dead for dead, _ in self.down(row["leader"]) if row["t"] < dead < end]
+            end = lane.leaders[number + 1].t if number + 1 < len(lane.leaders) else self.end_s
+            deaths = [dead for dead, _ in self.down(row.leader) if row.t < dead < end]
             until = min(deaths, default=end)
-            spans.append({"s": row["t"], "e": until, **{k: row[k] for k in ("leader", "epoch", "cause")}})
+            spans.append({"s": row.t, "e": until, "leader": row.leader, "epoch": row.epoch, "cause": row.cause})
         return spans
 
     @property
@@ -280,14 +313,14 @@ class Timeline:
         return len(self._elected)
 
 
-def _since_start(changes: list[Row]) -> list[Row]:
+def _since_start(changes: list[AnyChange]) -> list[AnyChange]:
     """Return the changes in the order of time; of those before the start (of earlier tests) only the last, at 0 s."""
     ordered = sorted(changes, key=_order)
-    earlier = [row for row in ordered if row["t"] < 0]
-    return [{**row, "t": 0.0} for row in earlier[-1:]] + [row for row in ordered if row["t"] >= 0]
+    earlier = [row for row in ordered if row.t < 0]
+    return [replace(row, t=0.0) for row in earlier[-1:]] + [row for row in ordered if row.t >= 0]
 
 
-def _elections(spans: list[Row]) -> int:
+def _elections(spans: list[LeaderSpan]) -> int:
     return sum(before["leader"] != after["leader"] or before["e"] < after["s"] for before, after in pairwise(spans))
 
 
@@ -301,16 +334,16 @@ def _ends_processes(fault: RecordedFault) -> bool:
     return kind.ends_process and not kind.one_at_a_time
 
 
-def _order(row: Row) -> float:
-    return float(row["t"])
+def _order(row: Change) -> float:
+    return row.t
 
 
 def _near(at: float, others: list[float]) -> bool:
     return any(abs(at - other) < 1.0 for other in others)
 
 
-def _isr_row(at: float, row: Row) -> Row:
-    return {"t": at, "isr": sorted(row.get("isr") or ()), "cause": row.get("cause")}
+def _isr_row(at: float, row: Row) -> IsrChanged:
+    return IsrChanged(t=at, isr=sorted(row.get("isr") or ()), cause=row.get("cause"))
 
 
 def _mark_text(event: str, row: Row) -> str:

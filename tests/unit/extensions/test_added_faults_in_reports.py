@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytest
 from added_extensions import added
@@ -18,6 +18,7 @@ from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.faults import happened
 from harrow.harness.histories.recorded_faults import RecordedFault
 from harrow.harness.reports.beside import lanes_beside
+from harrow.harness.reports.page_model import FaultModel
 from harrow.harness.reports.recorded_run import RecordedRun
 from harrow.harness.reports.summary import fault_marks
 from harrow.harness.reports.timeline import Timeline
@@ -69,7 +70,7 @@ def test_a_cause_says_its_words_and_those_of_a_kind_without_words_name_it() -> N
 
 def test_the_terminal_draws_its_mark_and_that_of_its_state() -> None:
     rows = [{"kind": kind, "s": at, "e": at, "skipped": None} for at, kind in enumerate(("unplug", "slow_till", "x"))]
-    assert fault_marks(rows, 4.0, 4) == "U≈● "
+    assert fault_marks(cast("list[FaultModel]", rows), 4.0, 4) == "U≈● "
 
 
 def test_the_lane_of_its_broker_shows_the_state_in_which_it_holds_it(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from harrow.harness.checks.verdict import Status
+from harrow.harness.reports.page_model import PageModel
 from harrow.harness.reports.picture import build_model, render
 from run_folders import make_run_folder
 
@@ -22,19 +23,21 @@ NODE = shutil.which("node") or ""
 DOM = Path(__file__).parents[2] / "support" / "page_dom.js"
 WIDE, NARROW = 1_200, 380
 Element = dict[str, Any]
+Model = dict[str, Any]
+"""A `PageModel` that a test changes."""
 pytestmark = pytest.mark.skipif(not NODE, reason="Node.js is not installed")
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> dict[str, Any]:
-    return build_model(make_run_folder(tmp_path / "run", status=Status.INVALID))
+def model(tmp_path: Path) -> Model:
+    return cast("Model", build_model(make_run_folder(tmp_path / "run", status=Status.INVALID)))
 
 
 @pytest.fixture
 def draw(tmp_path: Path) -> Callable[..., Element]:
-    def drawn(model: dict[str, Any], width: int = WIDE) -> Element:
+    def drawn(model: Model, width: int = WIDE) -> Element:
         page = tmp_path / "page.html"
-        page.write_text(render(model))
+        page.write_text(render(cast("PageModel", model)))
         ran = subprocess.run(
             [NODE, str(DOM), str(page), str(width)], capture_output=True, text=True, timeout=60, check=False
         )
@@ -60,7 +63,7 @@ def number(element: Element, name: str) -> float:
     return float(element["attrs"][name])
 
 
-def test_a_latency_without_neighbours_in_time_is_a_point(model: dict[str, Any], draw: Callable[..., Element]) -> None:
+def test_a_latency_without_neighbours_in_time_is_a_point(model: Model, draw: Callable[..., Element]) -> None:
     buckets = len(model["traffic"]["p50"])
     for name in ("p50", "p99"):
         model["traffic"][name] = [None] * buckets
@@ -74,7 +77,7 @@ def test_a_latency_without_neighbours_in_time_is_a_point(model: dict[str, Any], 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("brokers", [True, False])
 def test_what_stands_beside_the_brokers_has_its_lane_below_them_and_without_them(
-    model: dict[str, Any], draw: Callable[..., Element], width: int, brokers: bool
+    model: Model, draw: Callable[..., Element], width: int, brokers: bool
 ) -> None:
     model["brokers"] = model["brokers"] if brokers else []
     model["beside"] = [
@@ -105,7 +108,7 @@ def test_what_stands_beside_the_brokers_has_its_lane_below_them_and_without_them
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_the_marks_of_anomalies_cover_neither_labels_nor_each_other(
-    model: dict[str, Any], draw: Callable[..., Element], width: int
+    model: Model, draw: Callable[..., Element], width: int
 ) -> None:
     first = model["verdict"]["anomalies"][0]
     times = [n * model["duration"] / 40 for n in range(41)]
@@ -152,7 +155,7 @@ def test_the_time_axis_begins_just_before_the_first_event(tmp_path: Path, draw: 
 
 
 def test_each_kind_guarantee_and_tile_links_to_its_sentence_on_the_page(
-    model: dict[str, Any], draw: Callable[..., Element]
+    model: Model, draw: Callable[..., Element]
 ) -> None:
     page = draw(model)
     links = {link["text"]: link["attrs"] for link in elements(page, "a", "word")}
@@ -162,7 +165,7 @@ def test_each_kind_guarantee_and_tile_links_to_its_sentence_on_the_page(
     assert all(attrs["title"].endswith(".") for attrs in links.values())
 
 
-def test_a_number_of_hidden_rows_names_its_limit(model: dict[str, Any], draw: Callable[..., Element]) -> None:
+def test_a_number_of_hidden_rows_names_its_limit(model: Model, draw: Callable[..., Element]) -> None:
     first = model["verdict"]["anomalies"][0]
     model["verdict"].update(
         anomalies=[first] * 39, anomalies_each=60, anomalies_hidden=5, reasons_hidden=3, notes_hidden=2

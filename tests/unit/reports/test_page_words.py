@@ -12,7 +12,7 @@ from harrow.harness.checks.progress.words import reasons
 from harrow.harness.checks.rows import ProgressRow
 from harrow.harness.checks.verdict import Status, Verdict
 from harrow.harness.checks.verdict_text import verdict_text
-from harrow.harness.reports.evidence import FACTS_MOST, evidence_text
+from harrow.harness.reports.evidence import FACTS_MOST, Facts, evidence_text
 from harrow.harness.reports.findings import verdict_model
 from harrow.harness.reports.terms import GUARANTEES, STATUSES, TERMS, explained
 
@@ -110,7 +110,7 @@ HELD = {
     ],
     ids=["nothing", "unit", "broker", "program", "numbers", "rule", "rule of all clients", "links"],
 )
-def test_the_evidence_of_a_fault_is_shown_in_words(evidence: dict[str, object], words: str) -> None:
+def test_the_evidence_of_a_fault_is_shown_in_words(evidence: Facts, words: str) -> None:
     assert evidence_text(evidence) == words
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from harrow.faults.fault_kinds import FAULTS
@@ -14,6 +14,7 @@ from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.reports import terminal_summary, write_picture
 from harrow.harness.reports.findings import verdict_model
+from harrow.harness.reports.page_model import FaultModel
 from harrow.harness.reports.picture import BUCKETS_MOST, build_model
 from harrow.harness.reports.summary import fault_marks, sparkline, spread, wrapped
 from harrow.harness.reports.timeline import CHANGES_MOST, LANES_MOST
@@ -57,6 +58,8 @@ def test_building_the_model_takes_counts_from_the_history(folder: Path) -> None:
     area = sum(traffic["acked"]) * traffic["dt"]
     assert area == pytest.approx(traffic["totals"]["acked"], rel=0.01)
     assert len(traffic["acked"]) <= BUCKETS_MOST + 1
+    assert traffic["p50_all"] is not None
+    assert traffic["p99_all"] is not None
     assert 0.5 < traffic["p50_all"] < 2 < traffic["p99_all"]
 
 
@@ -111,6 +114,7 @@ def test_high_watermarks_in_the_model_never_decrease(folder: Path) -> None:
 def test_faults_in_the_model_have_times_and_skipped_faults_a_reason(folder: Path) -> None:
     kill, pause, skipped = build_model(folder)["faults"]
     assert (kill["kind"], kill["nodes"], kill["healed"]) == ("kill", [1], True)
+    assert kill["effect"] is not None
     assert kill["s"] < kill["effect"] < kill["e"]
     assert pause["skipped"] is None
     assert skipped["skipped"] == "the traffic had ended"
@@ -150,6 +154,7 @@ def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(f
     with pytest.raises(ValueError, match=r"schema version 1, .* reads version 3: .*harrow check"):
         Verdict.from_json(path.read_text())
     model = build_model(folder)["verdict"]
+    assert model is not None
     assert model["status"] == "unknown"
     assert "schema version 1" in model["reasons"][0]
     assert "schema version 1" in summary_of(folder)
@@ -220,7 +225,7 @@ def test_a_sparkline_has_the_requested_width() -> None:
     assert spread([1.0] * 7, 20) == [1.0] * 20
     assert sparkline([0, 1, 2, 4]) == " ▂▄█"
     row = {"s": 5.0, "e": 10.0, "kind": "pause", "skipped": None}
-    assert fault_marks([row], 10.0, 10) == "     ‖────"
+    assert fault_marks([cast("FaultModel", row)], 10.0, 10) == "     ‖────"
 
 
 def test_writing_the_report_uses_the_given_seed_and_command(folder: Path) -> None:
@@ -312,9 +317,11 @@ def test_anomalies_have_the_time_of_their_lane_and_exact_texts(tmp_path: Path) -
     (folder / "verdict.json").write_text(json.dumps(stored))
     model = build_model(folder)
     assert model["seed"] == "9223372036854775783", "a number of JavaScript would be rounded"
-    (kind,) = model["verdict"]["kinds"]
+    verdict = model["verdict"]
+    assert verdict is not None
+    (kind,) = verdict["kinds"]
     assert kind["causes"] == ["broker 1 was killed at 7.20 s"]
-    (anomaly,) = model["verdict"]["anomalies"]
+    (anomaly,) = verdict["anomalies"]
     assert anomaly["place"] in [lane["name"] for lane in model["partitions"]]
     assert anomaly["t"] == pytest.approx(7.2)
     assert anomaly["operations"][0] == {
