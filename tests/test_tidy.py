@@ -19,6 +19,9 @@ LAYERS = ("cluster", "faults", "harness")
 FILE_LINES_MOST = 500
 FUNCTION_LINES_MOST = 70
 FORMATTED_BY_HAND = 9
+UNTYPED = frozenset({"Any", "object", "Row", "Result"})
+UNTYPED_SIGNATURES = {"harness/checks": 125, "harness/promises": 112, "harness/reports": 8}
+"""Functions of each room whose signature has such a name: borders of JSON, Spark and the user's values."""
 
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
@@ -92,6 +95,27 @@ def test_few_statements_are_formatted_by_hand() -> None:
     mark = "# fmt" + ": skip"
     places = {relative(path): count for path in ALL if (count := path.read_text().count(mark))}
     assert sum(places.values()) <= FORMATTED_BY_HAND, places
+
+
+def test_few_signatures_are_without_types() -> None:
+    """What checks find are values with types; UNTYPED_SIGNATURES may only fall."""
+    for room, most in UNTYPED_SIGNATURES.items():
+        found = [
+            f"{relative(path)}:{node.lineno} {node.name}"
+            for path in ALL
+            if relative(path).startswith(f"{room}/")
+            for node in nodes_of(tree_of(path))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and UNTYPED & names_of_signature(node)
+        ]
+        assert len(found) <= most, "\n".join(found)
+
+
+def names_of_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names in the annotations of a function's arguments and of what it returns."""
+    given = node.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    annotations = [node.returns, *(argument.annotation for argument in arguments if argument is not None)]
+    return {part.id for found in annotations if found for part in ast.walk(found) if isinstance(part, ast.Name)}
 
 
 def test_files_and_functions_are_within_their_limits() -> None:

@@ -238,7 +238,7 @@ def _judge_groups(run: RunToJudge) -> GroupFindings:
         return GroupFindings(doubts=[str(error)])
     found = stuck_groups(rows, end, run.fault_times)
     for row in rows:
-        found.timeouts_ms[row["group"]] = max(row["timeout_ms"], found.timeouts_ms.get(row["group"], 0))
+        found.timeouts_ms[row.group] = max(row.timeout_ms, found.timeouts_ms.get(row.group, 0))
     return found
 
 

@@ -12,14 +12,12 @@ row, because the brokers are not Harrow's, leave a doubt where they are not at r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from harrow.cluster.internal_topics import OFFSETS
 
-from ..histories.group_states import AT_REST, GroupsAtTheEnd
-from ..histories.recorded_faults import Row
+from ..histories.group_states import AT_REST, GroupRow, GroupsAtTheEnd
 from ..wording import counted
 from .rows import AnomalyRow, OperationRow
 
@@ -40,23 +38,25 @@ class GroupFindings:
     """The longest timeout of a member, by group."""
 
 
-def stuck_groups(rows: Iterable[Row], end: GroupsAtTheEnd | None, windows: Iterable[tuple[int, int]]) -> GroupFindings:
+def stuck_groups(
+    rows: Iterable[GroupRow], end: GroupsAtTheEnd | None, windows: Iterable[tuple[int, int]]
+) -> GroupFindings:
     """Judge the groups of a run. `rows`: of `tap.groups`; `windows`: start and end of each fault."""
     found = GroupFindings()
     if end is None:
         return found
     healed_ns = max((last for _, last in windows if last <= end.asked_ns), default=0)
-    changes: dict[str, list[Row]] = {}
+    changes: dict[str, list[GroupRow]] = {}
     for row in sorted(rows, key=_order):
-        changes.setdefault(row["group"], []).append(row)
+        changes.setdefault(row.group, []).append(row)
     for group, own in sorted(changes.items()) if end.problems else ():
-        if group not in end.states and own[-1]["state"] not in AT_REST and own[-1]["members"]:
+        if group not in end.states and own[-1].state not in AT_REST and own[-1].members:
             found.doubts.append(
-                f"group {group} was in state {own[-1]['state']} last, and when the run ended not every broker said its "
+                f"group {group} was in state {own[-1].state} last, and when the run ended not every broker said its "
                 f"groups ({end.problems[0]}): whether it is stuck is not known"
             )
     for group, state in sorted(end.states.items()):
-        own = [row for row in changes.get(group, ()) if row["time_ns"] <= end.asked_ns]
+        own = [row for row in changes.get(group, ()) if row.time_ns <= end.asked_ns]
         if state in AT_REST:
             continue
         if not own:
@@ -64,30 +64,30 @@ def stuck_groups(rows: Iterable[Row], end: GroupsAtTheEnd | None, windows: Itera
                 f"group {group} was in state {state} when the run ended, and no tap of a coordinator says since when: "
                 "whether it is stuck is not known"
             )
-        elif own[-1]["state"] == state and own[-1]["members"]:
+        elif own[-1].state == state and own[-1].members:
             found.anomalies += _judge(own, end.asked_ns, healed_ns)
     return found
 
 
-def _order(row: Mapping[str, Any]) -> tuple[int, int]:
+def _order(row: GroupRow) -> tuple[int, int]:
     """A later coordinator's rows are later, because one that was deposed may write its last rows late."""
-    return row["leader_epoch"], row["time_ns"]
+    return row.leader_epoch, row.time_ns
 
 
-def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[AnomalyRow]:
+def _judge(own: Sequence[GroupRow], end_ns: int, healed_ns: int) -> list[AnomalyRow]:
     """Return the anomaly of a group whose last row is no state of rest, if it is one."""
     last = own[-1]
     same = len(own) - 1
     while same and _is_same(own[same - 1], last):
         same -= 1
-    since_ns = max(own[same]["time_ns"], healed_ns)
-    timeout_ns = max(row["timeout_ms"] for row in own[same:]) * MS
+    since_ns = max(own[same].time_ns, healed_ns)
+    timeout_ns = max(row.timeout_ms for row in own[same:]) * MS
     if end_ns - since_ns <= timeout_ns + PATIENCE_NS:
         return []
     text = (
-        f"group {last['group']} is in state {last['state']} for {(end_ns - since_ns) / 1e9:.1f} s, in generation "
-        f"{last['generation']} with {counted(last['members'], 'member')}, and the longest timeout of its members is "
-        f"{timeout_ns / 1e9:.1f} s: its coordinator, broker {last['node']}, waits for nothing that can still happen"
+        f"group {last.group} is in state {last.state} for {(end_ns - since_ns) / 1e9:.1f} s, in generation "
+        f"{last.generation} with {counted(last.members, 'member')}, and the longest timeout of its members is "
+        f"{timeout_ns / 1e9:.1f} s: its coordinator, broker {last.node}, waits for nothing that can still happen"
     )
     shown = list(own[max(0, same - 1) :])
     operations = [_operation(row) for row in shown[: SHOWN_MOST - 1] + shown[SHOWN_MOST - 1 :][-1:]]
@@ -95,27 +95,26 @@ def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[AnomalyRow]:
         AnomalyRow(
             name=STUCK_GROUP,
             topic=OFFSETS.name,
-            partition=last["partition"],
+            partition=last.partition,
             operations=operations,
             explanation=text,
         )
     ]
 
 
-def _is_same(row: Row, last: Row) -> bool:
-    names = ("state", "generation", "leader_epoch")
-    return all(row[name] == last[name] for name in names)
+def _is_same(row: GroupRow, last: GroupRow) -> bool:
+    return (row.state, row.generation, row.leader_epoch) == (last.state, last.generation, last.leader_epoch)
 
 
-def _operation(row: Row) -> OperationRow:
+def _operation(row: GroupRow) -> OperationRow:
     return {
-        "operation": f"group {row['group']}",
-        "completed_ns": row["time_ns"],
-        "broker": row["node"],
-        "group": row["group"],
-        "state": row["state"],
-        "generation": row["generation"],
-        "members": row["members"],
-        "timeout_ms": row["timeout_ms"],
-        "leader_epoch": row["leader_epoch"],
+        "operation": f"group {row.group}",
+        "completed_ns": row.time_ns,
+        "broker": row.node,
+        "group": row.group,
+        "state": row.state,
+        "generation": row.generation,
+        "members": row.members,
+        "timeout_ms": row.timeout_ms,
+        "leader_epoch": row.leader_epoch,
     }

@@ -18,7 +18,6 @@ from harrow.cluster.errors import HarrowError
 from .. import run_folder
 from .coordinator_rows import map_rows
 from .format import read_names
-from .recorded_faults import Row
 
 SCHEMA_VERSION = 1
 AT_REST = frozenset({"Stable", "Empty", "Dead"})
@@ -35,6 +34,23 @@ class GroupsAtTheEnd:
     """Group -> state, by Kafka's name."""
     problems: Sequence[str] = ()
     """Brokers that did not respond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A row of `tap.groups`, with names instead of numbers: a group is in a state from `time_ns` on."""
+
+    group: str
+    state: str
+    node: int
+    """Its coordinator."""
+    partition: int
+    generation: int
+    leader_epoch: int
+    members: int
+    timeout_ms: int
+    """The longest timeout of a member."""
+    time_ns: int
 
 
 def write_groups(run: Path, found: GroupsAtTheEnd) -> None:
@@ -66,24 +82,24 @@ def read_groups(run: Path) -> GroupsAtTheEnd | None:
         raise HarrowError(f"{path} cannot be read: {error!r}: run the test again") from error
 
 
-def read_group_rows(run: Path) -> list[Row]:
-    """Return every row of `tap.groups` with names instead of numbers; `node` is the coordinator."""
+def read_group_rows(run: Path) -> list[GroupRow]:
+    """Return every row of `tap.groups`."""
     import numpy as np
     from harrow.cluster.host.seam import GROUP_STATES
     from harrow.cluster.tap.layouts import GROUP_DTYPE
 
-    found: list[Row] = []
+    found: list[GroupRow] = []
     fields = ("partition", "generation", "leader_epoch", "members", "timeout_ms", "time_ns")
     for path in broker_files(run / run_folder.CLUSTER, TAP_GROUPS):
         rows = map_rows(path, np.dtype(GROUP_DTYPE))
         names = read_names(path.with_name(TAP_NAMES)) if len(rows) else ()
         found += [
-            {
-                "group": names[int(row["group"])],
-                "state": GROUP_STATES[int(row["state"])],
-                "node": node_id_of(path.parent),
+            GroupRow(
+                group=names[int(row["group"])],
+                state=GROUP_STATES[int(row["state"])],
+                node=node_id_of(path.parent),
                 **{name: int(row[name]) for name in fields},
-            }
+            )
             for row in rows
             if int(row["group"]) < len(names)
         ]

@@ -37,10 +37,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..engines import INLINE, SPARK, Engine
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
     from ..checks.spark_client import SparkHandle
 
+    Columns = dict[str, npt.NDArray[np.generic] | pl.Series]
+    """Columns of a frame, by name."""
     Result = Mapping[str, object]
     """Plain JSON."""
     Rows = Iterable["pl.DataFrame | Result"]

@@ -15,7 +15,7 @@ import gc
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..checks.record import Record
 from ..histories.commits import NEVER, CommitTimes
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import polars as pl
+
+    from .join import Columns
 
 EXPECTED, ACTUAL, RETRIED, DEAD, INPUT = 0, 1, 2, 3, 4
 """Sides: expected and actual outputs, records of retry topics, dead letters, inputs that require no output."""
@@ -232,7 +234,7 @@ class PipelineMapper:
 
         partition, offset = records.partition, records.offset
         acknowledged = self._times(times or self.topic_times.get(topic, ""), partition, offset)
-        columns: dict[str, Any] = {
+        columns: Columns = {
             HASH: pl.Series(ids, dtype=pl.String).hash(ID_SEED).reinterpret(signed=True),
             "side": np.full(len(rows), side, np.int8),
             "chunk": np.full(len(rows), number, np.int32),
@@ -255,7 +257,7 @@ class PipelineMapper:
             )
         return pl.DataFrame(columns | self._of_retries(side, topic, records, acknowledged))
 
-    def _of_retries(self, side: int, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]) -> dict[str, Any]:
+    def _of_retries(self, side: int, topic: str, records: ChunkRows, times: npt.NDArray[np.int64]) -> Columns:
         """Return the columns of `retry_columns.py`, where the pipeline has retry topics or dead letters."""
         if self.retry is None:
             return {}

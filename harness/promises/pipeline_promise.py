@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,8 +204,8 @@ class _Judge:
             times=self._times(promise.sink_topic, OUTPUT_TIMES, batches),
             ordered=promise.ordered,
             order_key=promise.order_key,
-            **self._retries(batches, wall_ns),
         )
+        inputs = self._with_retries(inputs, batches, wall_ns)
         found = check_pipeline(inputs, folder=self._work, spark=spark, engine=engine)
         partitions = contents.partitions_of([promise.source])
         words = PipelineWords(
@@ -241,22 +241,25 @@ class _Judge:
         )
         return PipelineResults(run, found, words, limit).findings()
 
-    def _retries(self, batches: Mapping[str, npt.NDArray[np.int64]], wall_ns: int) -> dict[str, Any]:
-        """Return what the join reads of retry topics and dead letters: arguments of `PipelineInputs`."""
+    def _with_retries(
+        self, inputs: PipelineInputs, batches: Mapping[str, npt.NDArray[np.int64]], wall_ns: int
+    ) -> PipelineInputs:
+        """Return the inputs with what the join reads of retry topics and dead letters."""
         promise, contents = self._promise.retry, self._contents
         if not promise:
-            return {}
+            return inputs
         source = self._promise.source
-        return {
-            "retries": contents.chunks_of(promise.topics),
-            "letters": contents.chunks_of([promise.dead_letters] if promise.dead_letters else []),
-            "topic_times": {
+        return replace(
+            inputs,
+            retries=contents.chunks_of(promise.topics),
+            letters=contents.chunks_of([promise.dead_letters] if promise.dead_letters else []),
+            topic_times={
                 topic: self._times(topic, TOPIC_TIMES.format(number), batches)
                 for number, topic in enumerate([source, *promise.all_topics])
             },
-            "retry": RetryColumns(promise=promise, wall_ns=wall_ns),
-            "reads": self._deliveries(source),
-        }
+            retry=RetryColumns(promise=promise, wall_ns=wall_ns),
+            reads=self._deliveries(source),
+        )
 
     def _deliveries(self, source: str) -> str:
         """Write what clients were delivered of the source before the final read; return the file, or "" for nothing."""

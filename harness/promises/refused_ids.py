@@ -12,13 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..checks.record import Record
 from ..checks.refused import FENCED, NO_COMMIT
 from ..histories.refused_records import RefusedRecord, read_refused
 from ..histories.task_files import arrow_table, write_arrow
 from .record_ids import IdReader, canonical
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +38,10 @@ class RefusedChunk:
         ids: list[str] = arrow_table(self.path).column("id").to_pylist()
         return ids
 
-    def topics(self) -> Any:
+    def topics(self) -> npt.NDArray[np.int16]:
         """Return the number of the topic of each id, as an array."""
-        return arrow_table(self.path).column("topic").to_numpy()
+        topics: npt.NDArray[np.int16] = arrow_table(self.path).column("topic").to_numpy()
+        return topics
 
 
 def write_refused_ids(run: Path, topics: Sequence[str], reader: IdReader, folder: Path) -> RefusedChunk | None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
 
+    from .join import Columns
+
 CONTENT_SEED = 4
 NS_PER_MS = 1_000_000
 FIRST_ATTEMPTS_MOST = 2
@@ -47,7 +49,7 @@ class RetryColumns:
     wall_ns: int = 0
     """What a monotonic time and this are together is the time since 1970."""
 
-    def of_inputs(self, records: ChunkRows, reads: npt.NDArray[np.int64] | None) -> dict[str, Any]:
+    def of_inputs(self, records: ChunkRows, reads: npt.NDArray[np.int64] | None) -> Columns:
         """Return the columns of inputs. `reads`: how often each was delivered, where that is known."""
         import numpy as np
 
@@ -55,11 +57,11 @@ class RetryColumns:
         known = np.full(size, -1, np.int32) if reads is None else reads.astype(np.int32)
         return {**self._none(size), **_contents(records), "reads": known}
 
-    def of_outputs(self, size: int) -> dict[str, Any]:
+    def of_outputs(self, size: int) -> Columns:
         """Return the columns of outputs, which say nothing."""
         return self._none(size)
 
-    def of_retries(self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64], path: str) -> dict[str, Any]:
+    def of_retries(self, topic: str, records: ChunkRows, times: npt.NDArray[np.int64], path: str) -> Columns:
         """Return the columns of records of a retry topic or of dead letters.
 
         `times`: when they were acknowledged. `path`: the file with the times of the topic (`output_times.py`), or "".
@@ -100,7 +102,7 @@ class RetryColumns:
             "retries_with_due": sum(promise.due_ms_of(own) is not None for own in headers),
         }
 
-    def _none(self, size: int) -> dict[str, Any]:
+    def _none(self, size: int) -> Columns:
         import numpy as np
 
         return {
@@ -120,7 +122,7 @@ def _known(number: int | None) -> int:
     return -1 if number is None or not 0 <= number < 2**62 else number
 
 
-def _contents(records: ChunkRows) -> dict[str, Any]:
+def _contents(records: ChunkRows) -> Columns:
     return {"key_hash": _hashes(records.keys), "value_hash": _hashes(records.values)}
 
 

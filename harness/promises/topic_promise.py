@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 from ..checks.guarantees import parse
-from ..histories.contents import Contents
-from .expectations import Expectations, check_expected
-from .join import NumberedChunk
+from ..histories.contents import Contents, ContentsChunk
+from .expectations import Expectations, ExpectedChunk, check_expected
+from .join import NumberedChunk, Reducer
 from .record_ids import IdReader, IdSource, check_source
 from .refused_ids import RefusedChunk
 from .topic_checks import IdReducer, OrderReducer
@@ -81,12 +80,12 @@ class JoinPlan:
     """The ids that brokers refused, where all are known and no expectation accounts for them."""
 
     @property
-    def contents_chunks(self) -> list[Any]:
+    def contents_chunks(self) -> list[ContentsChunk]:
         """The chunks of the topics' records."""
         return self.contents.chunks_of(self.topics)
 
     @property
-    def expected_chunks(self) -> list[Any]:
+    def expected_chunks(self) -> list[ExpectedChunk]:
         """The chunks of the expectation."""
         return [] if self.expectations is None else self.expectations.chunks
 
@@ -97,7 +96,7 @@ class JoinPlan:
 
     def chunks(self) -> list[NumberedChunk[TopicChunk]]:
         """Return the chunks, those of records and of expected records numbered from 0 each."""
-        judged: list[list[TopicChunk]] = [self.contents_chunks, self.expected_chunks]
+        judged: Sequence[Sequence[TopicChunk]] = [self.contents_chunks, self.expected_chunks]
         numbered: list[NumberedChunk[TopicChunk]] = [
             NumberedChunk(chunk=chunk, number=number) for chunks in judged for number, chunk in enumerate(chunks)
         ]
@@ -118,7 +117,7 @@ class JoinPlan:
             by_position=self.by_position,
         )
 
-    def reducers(self, limit: int) -> list[Any]:
+    def reducers(self, limit: int) -> list[Reducer]:
         """Return the reducers."""
         ids = IdReducer(expects=self.expectations is not None, judges_order=self.promise.judges_order, limit=limit)
         return [ids, OrderReducer(limit=limit)] if self.promise.judges_order else [ids]

@@ -37,6 +37,8 @@ from .refused_ids import RefusedChunk
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from .join import Columns
+
 RECORD, EXPECTED, PLACED, SENT, REFUSED = range(5)
 ROWS = {
     "hash": pl.Int64,
@@ -81,7 +83,6 @@ class ChunkReport(TypedDict):
     problems: list[TopicProblem]
 
 
-Columns = dict[str, "npt.NDArray[np.generic] | pl.Series"]
 TopicChunk = ContentsChunk | ExpectedChunk | SendsChunk | RefusedChunk
 
 

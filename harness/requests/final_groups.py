@@ -37,7 +37,7 @@ def record_groups(run: Path, bootstrap_servers: str) -> None:
 def _untapped(run: Path, found: GroupsAtTheEnd) -> set[str]:
     """The groups that are not at rest and have no row of a tap."""
     moving = {name for name, state in found.states.items() if state not in AT_REST}
-    return moving - {row["group"] for row in read_group_rows(run)} if moving else moving
+    return moving - {row.group for row in read_group_rows(run)} if moving else moving
 
 
 def list_groups(bootstrap_servers: str, timeout_s: float = TIMEOUT_S) -> GroupsAtTheEnd:

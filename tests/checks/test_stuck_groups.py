@@ -15,7 +15,7 @@ from harrow.harness.checks.causes.evidence import RunEvidence
 from harrow.harness.checks.causes.groups import group_waits
 from harrow.harness.checks.stuck_groups import stuck_groups
 from harrow.harness.checks.verdict import Anomaly
-from harrow.harness.histories.group_states import GroupsAtTheEnd, read_group_rows, read_groups, write_groups
+from harrow.harness.histories.group_states import GroupRow, GroupsAtTheEnd, read_group_rows, read_groups, write_groups
 from hypothesis import given
 from hypothesis import strategies as st
 from long_runs import examples
@@ -24,7 +24,6 @@ from manual_host import ManualHost
 SECOND = 10**9
 PREPARING, COMPLETING, STABLE, EMPTY = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty")
 ASSIGNING, RECONCILING = "Assigning", "Reconciling"
-Row = dict[str, Any]
 
 
 def row(
@@ -36,18 +35,18 @@ def row(
     timeout_s: float = 10,
     epoch: int = 1,
     group: str = "billing",
-) -> Row:
-    return {
-        "group": group,
-        "state": state,
-        "node": epoch,
-        "partition": 7,
-        "generation": generation,
-        "leader_epoch": epoch,
-        "members": members,
-        "timeout_ms": int(timeout_s * 1_000),
-        "time_ns": int(at_s * SECOND),
-    }
+) -> GroupRow:
+    return GroupRow(
+        group=group,
+        state=state,
+        node=epoch,
+        partition=7,
+        generation=generation,
+        leader_epoch=epoch,
+        members=members,
+        timeout_ms=int(timeout_s * 1_000),
+        time_ns=int(at_s * SECOND),
+    )
 
 
 def end(at_s: float, state: str | None, problems: tuple[str, ...] = ()) -> GroupsAtTheEnd:
@@ -55,7 +54,7 @@ def end(at_s: float, state: str | None, problems: tuple[str, ...] = ()) -> Group
     return GroupsAtTheEnd(asked_ns=int(at_s * SECOND), states=states, problems=problems)
 
 
-def found(rows: list[Row], last: GroupsAtTheEnd, healed_s: float = 0) -> tuple[list[str], int]:
+def found(rows: list[GroupRow], last: GroupsAtTheEnd, healed_s: float = 0) -> tuple[list[str], int]:
     """Names of anomalies and the number of doubts; the second reading must agree on the anomalies."""
     windows = [(0, int(healed_s * SECOND))] if healed_s else []
     findings = stuck_groups(rows, last, windows)
@@ -64,20 +63,20 @@ def found(rows: list[Row], last: GroupsAtTheEnd, healed_s: float = 0) -> tuple[l
     return names, len(findings.doubts)
 
 
-def oracle(rows: list[Row], last: GroupsAtTheEnd, windows: list[tuple[int, int]]) -> int:
+def oracle(rows: list[GroupRow], last: GroupsAtTheEnd, windows: list[tuple[int, int]]) -> int:
     """Count the stuck groups from the definition: walk over the rows, with the time at which each wait began."""
     stuck = 0
     for group, state in last.states.items():
         waiting: tuple[Any, ...] | None = None
         since = limit = members = 0
-        for change in sorted(rows, key=lambda r: (r["leader_epoch"], r["time_ns"])):
-            if change["group"] != group or change["time_ns"] > last.asked_ns:
+        for change in sorted(rows, key=lambda r: (r.leader_epoch, r.time_ns)):
+            if change.group != group or change.time_ns > last.asked_ns:
                 continue
-            key = change["state"], change["generation"], change["leader_epoch"]
+            key = change.state, change.generation, change.leader_epoch
             if key != waiting:
-                waiting, since, limit = key, change["time_ns"], 0
-            limit = max(limit, change["timeout_ms"] * 1_000_000)
-            members = change["members"]
+                waiting, since, limit = key, change.time_ns, 0
+            limit = max(limit, change.timeout_ms * 1_000_000)
+            members = change.members
         if waiting is None or waiting[0] != state or state in (STABLE, EMPTY, "Dead") or not members:
             continue
         healed = [until for _, until in windows if until <= last.asked_ns]
@@ -101,8 +100,8 @@ STUCK = {
 
 
 @pytest.mark.parametrize("rows", STUCK.values(), ids=STUCK)
-def test_a_group_that_waits_beyond_the_timeouts_of_its_members_is_stuck(rows: list[Row]) -> None:
-    state = max(rows, key=lambda r: (r["leader_epoch"], r["time_ns"]))["state"]
+def test_a_group_that_waits_beyond_the_timeouts_of_its_members_is_stuck(rows: list[GroupRow]) -> None:
+    state = max(rows, key=lambda r: (r.leader_epoch, r.time_ns)).state
     assert found(rows, end(60, state)) == (["stuck-group"], 0)
 
 
@@ -123,10 +122,10 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("rows", "last"), GOOD.values(), ids=GOOD)
-def test_a_group_that_may_still_end_its_rebalance_is_not_stuck(rows: list[Row], last: GroupsAtTheEnd) -> None:
+def test_a_group_that_may_still_end_its_rebalance_is_not_stuck(rows: list[GroupRow], last: GroupsAtTheEnd) -> None:
     # the row of the change that came while brokers were asked
-    if rows[-1]["time_ns"] > last.asked_ns:
-        last = GroupsAtTheEnd(asked_ns=rows[-1]["time_ns"], states=last.states)
+    if rows[-1].time_ns > last.asked_ns:
+        last = GroupsAtTheEnd(asked_ns=rows[-1].time_ns, states=last.states)
     assert found(rows, last) == ([], 0)
 
 
@@ -156,14 +155,14 @@ ROWS = st.lists(
         group=st.sampled_from(["billing", "other"]),
     ),
     max_size=6,
-    unique_by=lambda r: (r["group"], r["leader_epoch"], r["time_ns"]),
+    unique_by=lambda r: (r.group, r.leader_epoch, r.time_ns),
 )
 
 
 @examples(133, 400)
 @given(ROWS, st.integers(30, 120), STATES, st.integers(0, 50))
 def test_the_check_agrees_with_a_second_reading_of_its_definition(
-    rows: list[Row], at_s: int, state: str, healed_s: int
+    rows: list[GroupRow], at_s: int, state: str, healed_s: int
 ) -> None:
     found(rows, end(at_s, state), healed_s)
 
@@ -199,17 +198,17 @@ def test_rows_of_a_tap_are_read_with_their_names_and_their_coordinator(tmp_path:
     with (broker / "tap.groups").open("ab") as file:
         file.write(b"torn")
     (only,) = read_group_rows(tmp_path)
-    assert only == {
-        "group": "billing",
-        "state": RECONCILING,
-        "node": 3,
-        "partition": 7,
-        "generation": 4,
-        "leader_epoch": 5,
-        "members": 2,
-        "timeout_ms": 9_000,
-        "time_ns": host.clock.monotonic_ns(),
-    }
+    assert only == GroupRow(
+        group="billing",
+        state=RECONCILING,
+        node=3,
+        partition=7,
+        generation=4,
+        leader_epoch=5,
+        members=2,
+        timeout_ms=9_000,
+        time_ns=host.clock.monotonic_ns(),
+    )
 
 
 def test_what_brokers_said_is_read_as_it_was_written(tmp_path: Path) -> None:

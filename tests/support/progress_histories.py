@@ -14,10 +14,11 @@ from harrow.harness.checks.progress.activity import GroupInput, PartitionActivit
 from harrow.harness.checks.progress.availability import Availability, Disturbance
 from harrow.harness.checks.progress.findings import ProgressFindings
 from harrow.harness.checks.progress.judging import Bounds, ProgressJudge
-from harrow.harness.checks.progress.memberships import by_group, rebalances, tenures
+from harrow.harness.checks.progress.memberships import OwnerRow, by_group, rebalances, tenures
 from harrow.harness.checks.progress.reading import BATCH_COLUMNS, COLUMNS
 from harrow.harness.histories.coordinator_rows import OFFSETS as COMMITTED
 from harrow.harness.histories.coordinator_rows import TRANSACTIONS as DECIDED
+from harrow.harness.histories.group_states import GroupRow
 
 SECOND = 10**9
 PLACE = ("orders", 0)
@@ -39,8 +40,8 @@ class History:
     names: list[str] = field(default_factory=list[str])
     batches: list[Row] = field(default_factory=list[Row])
     commits: list[Row] = field(default_factory=list[Row])
-    members: list[Row] = field(default_factory=list[Row])
-    states: list[Row] = field(default_factory=list[Row])
+    members: list[OwnerRow] = field(default_factory=list[OwnerRow])
+    states: list[GroupRow] = field(default_factory=list[GroupRow])
     transactions: list[Row] = field(default_factory=list[Row])
     events: list[Row] = field(default_factory=list[Row])
     faults: list[Disturbance] = field(default_factory=list[Disturbance])
@@ -175,16 +176,8 @@ class History:
     ) -> None:
         for name in (group, client):
             self.number(name)
-        self.members.append(
-            {
-                "kind": MEMBER_RELEASED if released else MEMBER_OWNS,
-                "group": group,
-                "member": member,
-                "client": client,
-                "leader_epoch": 0,
-                "time_ns": ns(at_s),
-            }
-        )
+        kind = MEMBER_RELEASED if released else MEMBER_OWNS
+        self.members.append(OwnerRow(kind, group, member, client, 0, ns(at_s)))
 
     def releases(self, at_s: float, member: str = "m1", *, client: str = "bill", expired: bool = False) -> None:
         self.owns(at_s, member, client=client, released=True)
@@ -192,7 +185,19 @@ class History:
             self.expired.add(member)
 
     def state(self, at_s: float, state: str, group: str = "billing") -> None:
-        self.states.append({"group": group, "state": state, "time_ns": ns(at_s), "leader_epoch": 0})
+        self.states.append(
+            GroupRow(
+                group=group,
+                state=state,
+                node=1,
+                partition=0,
+                generation=1,
+                leader_epoch=0,
+                members=1,
+                timeout_ms=0,
+                time_ns=ns(at_s),
+            )
+        )
 
     def transaction(self, at_s: float, state: int, *, producer_id: int = 1, name: str = "tx") -> None:
         self.transactions.append(
@@ -210,7 +215,7 @@ class History:
         rows, states = by_group(self.members), by_group(self.states)
         committing: set[str] = {self.names[row["group"]] for row in self.commits}
         for group in sorted({*rows, *committing}):
-            clients = {self.number(row["client"]) for row in rows.get(group, ())}
+            clients = {self.number(row.client) for row in rows.get(group, ())}
             clients |= {row["client"] for row in self.commits if self.names[row["group"]] == group}
             groups.append(
                 GroupInput(

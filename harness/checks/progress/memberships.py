@@ -8,17 +8,39 @@ leader epoch of their coordinator first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, Protocol, TypeVar
 
 from harrow.cluster.tap.layouts import MEMBER_OWNS
 
-from ...histories.group_states import AT_REST
+from ...histories.group_states import AT_REST, GroupRow
 from .spans import Spans, merged
 
-Row = Mapping[str, Any]
 EXPIRED = "group.member-expired"
+
+
+class OwnerRow(NamedTuple):
+    """A row of `tap.members`, with names instead of numbers: a member got the partition, or released it (`kind`)."""
+
+    kind: int
+    group: str
+    member: str
+    client: str
+    leader_epoch: int
+    time_ns: int
+
+
+class OfGroup(Protocol):
+    """A row about a group."""
+
+    @property
+    def group(self) -> str:
+        """Its name."""
+        ...
+
+
+Of = TypeVar("Of", bound=OfGroup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,42 +55,40 @@ class Tenure:
     """Whether it lost the partition because its session or its rebalance timeout had passed."""
 
 
-def tenures(rows: Iterable[Row], end_ns: int, expired: frozenset[str] = frozenset()) -> list[Tenure]:
+def tenures(rows: Iterable[OwnerRow], end_ns: int, expired: frozenset[str] = frozenset()) -> list[Tenure]:
     """Return who owned one partition of one group, by begin. `expired`: members whose timeouts had passed.
 
     `rows`: of `tap.members`; `end_ns`: the end of the run, to which the last owner owns it.
     """
-    held: dict[str, Row] = {}
+    held: dict[str, OwnerRow] = {}
     found: list[Tenure] = []
 
-    def end(row: Row, at_ns: int) -> None:
+    def end(row: OwnerRow, at_ns: int) -> None:
         found.append(
             Tenure(
-                member=row["member"],
-                client=row["client"],
-                begin_ns=row["time_ns"],
+                member=row.member,
+                client=row.client,
+                begin_ns=row.time_ns,
                 end_ns=at_ns,
-                expired=row["member"] in expired,
+                expired=row.member in expired,
             )
         )
 
-    for row in sorted(rows, key=lambda row: (row["leader_epoch"], row["time_ns"])):
-        if row["kind"] == MEMBER_OWNS:
-            held.setdefault(row["member"], row)
-        elif row["member"] in held:
-            end(held.pop(row["member"]), row["time_ns"])
+    for row in sorted(rows, key=lambda row: (row.leader_epoch, row.time_ns)):
+        if row.kind == MEMBER_OWNS:
+            held.setdefault(row.member, row)
+        elif row.member in held:
+            end(held.pop(row.member), row.time_ns)
     for row in held.values():
         end(row, end_ns)
     return sorted(found, key=lambda tenure: (tenure.begin_ns, tenure.end_ns))
 
 
-def rebalances(rows: Iterable[Row], end_ns: int) -> Spans:
+def rebalances(rows: Iterable[GroupRow], end_ns: int) -> Spans:
     """Return when one group was not at rest. `rows`: of `tap.groups`."""
-    ordered = sorted(rows, key=lambda row: (row["leader_epoch"], row["time_ns"]))
-    ends = [row["time_ns"] for row in ordered[1:]] + [end_ns]
-    return merged(
-        (row["time_ns"], last) for row, last in zip(ordered, ends, strict=True) if row["state"] not in AT_REST
-    )
+    ordered = sorted(rows, key=lambda row: (row.leader_epoch, row.time_ns))
+    ends = [row.time_ns for row in ordered[1:]] + [end_ns]
+    return merged((row.time_ns, last) for row, last in zip(ordered, ends, strict=True) if row.state not in AT_REST)
 
 
 def alive(owned: Sequence[Tenure]) -> Spans:
@@ -113,9 +133,9 @@ def first_owned(owned: Sequence[Tenure]) -> list[int]:
     return found
 
 
-def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def by_group(rows: Iterable[Of]) -> dict[str, list[Of]]:
     """Return the rows of each group."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[str, list[Of]] = defaultdict(list)
     for row in rows:
-        found[row["group"]].append(row)
+        found[row.group].append(row)
     return found

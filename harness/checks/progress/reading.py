@@ -21,14 +21,14 @@ from ...histories.coordinator_rows import OFFSETS as COMMITTED
 from ...histories.coordinator_rows import TRANSACTIONS as DECIDED
 from ...histories.format import FINAL_READ_CLIENT
 from ...histories.group_states import read_group_rows, read_groups
-from ...histories.recorded_faults import Row, read_faults
+from ...histories.recorded_faults import read_faults
 from ...histories.row_ranges import RangeReader
 from ...histories.tap import REPLICA_CLIENT, read_tap
 from .activity import GROUP, TRANSACTIONAL_ID, GroupInput, PartitionActivity, PartitionInput, Track
 from .availability import EVENTS, Availability, Place, disturbances
 from .findings import ProgressFindings
 from .judging import Bounds, ProgressJudge, Subject
-from .memberships import EXPIRED, by_group, rebalances, tenures
+from .memberships import EXPIRED, OwnerRow, by_group, rebalances, tenures
 from .standstills import Standstill
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class _Run:
 
     def coordinators(self, tracks: Iterable[Track], availability: Availability) -> dict[Subject, Place]:
         """Return the partition of the internal topic of each group and transactional id."""
-        known = {row["group"]: int(row["partition"]) for row in self._group_rows}
+        known = {row.group: row.partition for row in self._group_rows}
         counts = {topic: availability.partitions(topic) for topic in (OFFSETS.name, TRANSACTIONS.name)}
         found: dict[Subject, Place] = {}
         for track in tracks:
@@ -251,25 +251,18 @@ class _Run:
     def _columns(self, files: PartitionFiles, what: str) -> dict[str, Any]:
         return self._reader.read(files.coordinators.get(what, ()), dict(COLUMNS[what]))
 
-    def _members(self, files: PartitionFiles) -> list[Row]:
-        """Return the rows of owners, with names instead of numbers."""
+    def _members(self, files: PartitionFiles) -> list[OwnerRow]:
+        """Return the rows of owners."""
         columns = self._columns(files, MEMBERS)
         names = self._layout.clients
         rows = zip(*(columns[name].tolist() for name in COLUMNS[MEMBERS]), strict=True)
         return [
-            {
-                "kind": kind,
-                "group": names[group],
-                "member": names[member],
-                "client": names[client],
-                "leader_epoch": epoch,
-                "time_ns": time_ns,
-            }
+            OwnerRow(kind, names[group], names[member], names[client], epoch, time_ns)
             for kind, group, member, client, epoch, time_ns in rows
         ]
 
     def _clients(
-        self, members: Mapping[Place, Sequence[Row]], commits: Mapping[Place, Mapping[str, Any]]
+        self, members: Mapping[Place, Sequence[OwnerRow]], commits: Mapping[Place, Mapping[str, Any]]
     ) -> dict[str, dict[int, set[int]]]:
         """Return which clients read each topic for which group, by numbers of names."""
         import numpy as np
@@ -278,7 +271,7 @@ class _Run:
         found: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         for (topic, _), rows in members.items():
             for row in rows:
-                found[topic][numbers[row["group"]]].add(numbers[row["client"]])
+                found[topic][numbers[row.group]].add(numbers[row.client])
         for (topic, _), columns in commits.items():
             pairs = np.unique(np.stack([columns["group"], columns["client"]]), axis=1).T.tolist()
             for group, client in pairs:
