@@ -5,6 +5,8 @@ The result:
 * `verdict.py`: `Verdict` and its anomalies, and their JSON; `verdict_text.py`: the same in a user's words;
 * `guarantees.py`: the names of anomalies, the guarantees that forbid them, and the guarantees that settings give;
 * `anomaly_kinds.py`: the order of severity and the words of each kind;
+* `rows.py`: what checks find, as values: the result of a partition, anomalies, and the operations that show them;
+  `facts.py`: facts about causes; `client_names.py`: explanations in which names replace the numbers of clients;
 * `examples.py`: the anomalies that are shown, with decoded keys and values;
 * `causes/`: the line of cause of each kind.
 

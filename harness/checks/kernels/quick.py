@@ -24,7 +24,7 @@ BLOCK = 1 << 18
 """Rows that are compared at a time, so that what is only needed meanwhile does not grow with the partition."""
 
 
-def _columns(frame: Any, *names: str) -> list[Column]:
+def _columns(frame: pl.DataFrame, *names: str) -> list[Column]:
     return [frame[name].to_numpy() for name in names]
 
 

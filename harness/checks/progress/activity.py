@@ -143,7 +143,7 @@ def union(begins: Numbers, ends: Numbers) -> Spans:
     return merged(zip(begins[first].tolist(), ends[last].tolist(), strict=True))
 
 
-def by_client(clients: npt.NDArray[Any]) -> Iterator[tuple[int, Numbers]]:
+def by_client(clients: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Yield each client's number, and where its rows are, in their order."""
     import numpy as np
 

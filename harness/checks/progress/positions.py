@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .spans import EVER
 
@@ -72,7 +72,7 @@ class Positions:
         return found
 
 
-def rises(values: npt.NDArray[Any]) -> Mask:
+def rises(values: Numbers) -> Mask:
     """Return which values are higher than all before them."""
     import numpy as np
 

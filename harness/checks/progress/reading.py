@@ -33,6 +33,7 @@ from .standstills import Standstill
 
 if TYPE_CHECKING:
     from ...histories.layout import Layout, PartitionFiles
+    from ...histories.row_index import Columns
 
 PROGRESS_EVENTS = (*EVENTS, EXPIRED)
 """What the checks of progress read of the traces."""
@@ -245,10 +246,10 @@ class _Run:
         last = [self._batches(files)["completed_ns"] for files in self._files.values()]
         return max((int(times.max()) for times in last if len(times)), default=self._started_ns)
 
-    def _batches(self, files: PartitionFiles) -> dict[str, Any]:
+    def _batches(self, files: PartitionFiles) -> Columns:
         return self._reader.read(files.batches, dict(BATCH_COLUMNS))
 
-    def _columns(self, files: PartitionFiles, what: str) -> dict[str, Any]:
+    def _columns(self, files: PartitionFiles, what: str) -> Columns:
         return self._reader.read(files.coordinators.get(what, ()), dict(COLUMNS[what]))
 
     def _members(self, files: PartitionFiles) -> list[OwnerRow]:
@@ -262,7 +263,7 @@ class _Run:
         ]
 
     def _clients(
-        self, members: Mapping[Place, Sequence[OwnerRow]], commits: Mapping[Place, Mapping[str, Any]]
+        self, members: Mapping[Place, Sequence[OwnerRow]], commits: Mapping[Place, Columns]
     ) -> dict[str, dict[int, set[int]]]:
         """Return which clients read each topic for which group, by numbers of names."""
         import numpy as np
