@@ -69,7 +69,7 @@ def shown_anomalies(
         seen[anomaly.name] += 1
         if seen[anomaly.name] <= DECODED_MOST:
             add_logged(anomaly, logs)
-            differing = differing_headers(anomaly.operations)
+            differing = differing_headers(anomaly.rows)
             shown[at] = replace(anomaly, explanation=anomaly.explanation + differing)
     return tuple(shown)
 
@@ -100,10 +100,10 @@ def add_sent(anomalies: Sequence[Anomaly], folder: Path) -> None:
     """Add `key`, `value` and `headers` to the recorded sends of these anomalies, and to rows with the same hashes."""
     sent = _sent(anomalies, folder)
     for anomaly in anomalies:
-        for row in anomaly.operations:
+        for row in anomaly.rows:
             if record := sent.get(_send(row) or ("", -1)):
                 _add_sent(row, record)
-        _add_by_hash(anomaly.operations)
+        _add_by_hash(anomaly.rows)
 
 
 def _send(row: OperationRow) -> tuple[str, int] | None:
@@ -116,10 +116,10 @@ def _send(row: OperationRow) -> tuple[str, int] | None:
 def add_logged(anomaly: Anomaly, logs: Logs) -> None:
     """Add `key`, `value` and `headers` to those operations of an anomaly whose record a replica's log has."""
     reader = _LogReader(logs.get((anomaly.topic, anomaly.partition), {}))
-    for row in anomaly.operations:
+    for row in anomaly.rows:
         if row.get("operation") in IN_THE_LOG and "value" not in row:
             _add_logged(row, reader)
-    _add_by_hash(anomaly.operations)
+    _add_by_hash(anomaly.rows)
 
 
 def _add_by_hash(operations: Sequence[OperationRow]) -> None:
@@ -140,7 +140,7 @@ def _hashes(row: OperationRow) -> tuple[str | None, str | None]:
 
 
 def _sent(anomalies: Sequence[Anomaly], folder: Path) -> dict[tuple[str, int], SentRecord]:
-    wanted = {send for anomaly in anomalies for row in anomaly.operations if (send := _send(row)) is not None}
+    wanted = {send for anomaly in anomalies for row in anomaly.rows if (send := _send(row)) is not None}
     found: dict[tuple[str, int], SentRecord] = {}
     for path in run_folder.operation_files(folder / run_folder.HISTORY):
         if len(found) == len(wanted):

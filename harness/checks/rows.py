@@ -105,8 +105,10 @@ class AnomalyRow:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AnomalyRow:
         """Return the anomaly that `to_json` wrote."""
-        words = fields["explanation"]
-        return cls(**{**fields, "explanation": words if isinstance(words, str) else tuple(words)})
+        given: dict[str, Any] = {**fields}
+        if not isinstance(given["explanation"], str):
+            given["explanation"] = tuple(given["explanation"])
+        return cls(**given)
 
 
 class ProgressRow(TypedDict):
@@ -219,18 +221,18 @@ class PartitionResult:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> PartitionResult:
         """Return the result that a task sent."""
-        traffic, refused, unread = found["traffic"], found["refused"], found["unread"]
-        if refused is not None:
-            refused = Refused(**{**refused, "lacking": [LackingSends(*row) for row in refused["lacking"]]})
-        return cls(
-            **{
-                **found,
-                "traffic": None if traffic is None else PartitionTraffic(**traffic),
-                "anomalies": [AnomalyRow.from_json(row) for row in found["anomalies"]],
-                "evidence": [fact_of(row) for row in found["evidence"]],
-                "doubts": [Doubt(*row) for row in found["doubts"]],
-                "refused": refused,
-                "appended": [Appended(*row) for row in found["appended"]],
-                "unread": None if unread is None else Unread(*unread),
-            }
-        )
+        given: dict[str, Any] = {**found}
+        given["anomalies"] = [AnomalyRow.from_json(row) for row in found["anomalies"]]
+        given["evidence"] = [fact_of(row) for row in found["evidence"]]
+        given["doubts"] = [Doubt(*row) for row in found["doubts"]]
+        given["appended"] = [Appended(*row) for row in found["appended"]]
+        if traffic := found["traffic"]:
+            given["traffic"] = PartitionTraffic(**traffic)
+        if unread := found["unread"]:
+            given["unread"] = Unread(*unread)
+        if refused := found["refused"]:
+            lacking = [LackingSends(*row) for row in refused["lacking"]]
+            given["refused"] = Refused(
+                batches=refused["batches"], clients=refused["clients"], errors=refused["errors"], lacking=lacking
+            )
+        return cls(**given)

@@ -53,10 +53,15 @@ class Anomaly:
     topic: str
     partition: int
     offsets: tuple[int, ...]
-    operations: tuple[OperationRow, ...]
+    operations: tuple[Mapping[str, Any], ...]
     explanation: str
     records: int = 1
     """How many records it concerns: a lost batch of 50 records is one anomaly of 50 records."""
+
+    @property
+    def rows(self) -> tuple[OperationRow, ...]:
+        """Its operations, with the types of their fields."""
+        return cast("tuple[OperationRow, ...]", self.operations)
 
     @property
     def place(self) -> str:

@@ -181,7 +181,7 @@ def example_text(anomaly: Anomaly, started_ns: int) -> list[str]:
     """Return the lines of one anomaly: where it is, what is wrong, and the operations that show it."""
     where = f", {_offsets(anomaly.offsets)}" if anomaly.offsets else ""
     lines = [shortened(f"example in {anomaly.place}{where}: {_one_line(anomaly.explanation)}", LINE_MOST)]
-    rows = anomaly.operations
+    rows = anomaly.rows
     lines += [f"  {operation_text(row, started_ns)}" for row in rows[:OPERATIONS_MOST]]
     if len(rows) > OPERATIONS_MOST:
         lines.append(f"  … {len(rows) - OPERATIONS_MOST} more operations in verdict.json")
@@ -189,7 +189,7 @@ def example_text(anomaly: Anomaly, started_ns: int) -> list[str]:
 
 
 def _has_contents(anomaly: Anomaly) -> bool:
-    return any("value" in row or "key" in row for row in anomaly.operations)
+    return any("value" in row or "key" in row for row in anomaly.rows)
 
 
 # ------------------------------------------------------------------------------------ operations

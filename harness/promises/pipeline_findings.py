@@ -64,8 +64,13 @@ class PipelineFinding:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PipelineFinding:
         """Return the finding that a task yielded."""
-        places = {name: Place(*given) for name, given in fields.items() if isinstance(given, (list, tuple))}
-        return cls(**{**fields, **places})
+        given: dict[str, Any] = {**fields}
+        given |= {name: Place(*at) for name in PLACES if (at := given[name])}
+        return cls(**given)
+
+
+PLACES = ("input", "output", "after_input", "after_output", "letter", "retry", "attempt", "first")
+"""The fields of a finding that are places."""
 
 
 class Raised(NamedTuple):

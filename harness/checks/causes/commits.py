@@ -20,7 +20,7 @@ def committed_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
     """
     inputs: dict[tuple[Any, ...], int] = {}
     for anomaly in anomalies:
-        for row in anomaly.operations:
+        for row in anomaly.rows:
             when = row.get("completed_ns") or row.get("time_ns")
             if is_of_retry(row, anomaly):
                 continue  # a scheduler commits what its store has, long before the outputs
@@ -48,7 +48,7 @@ def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[t
     """Return how offsets of each group that does not read the partition were committed, by client."""
     commits: dict[tuple[Any, ...], list[OperationRow]] = {}
     for anomaly in anomalies:
-        for row in anomaly.operations:
+        for row in anomaly.rows:
             if row.get("operation") == "commit" and "reading_group" in row:
                 key = (row["client"], row["group"], row["reading_group"], _way(row))
                 commits.setdefault(key, []).append(row)

@@ -132,16 +132,17 @@ def offset_rows(folder: Path, topics: set[str]) -> list[OffsetOfGroup]:
     fields = ("kind", "error", "partition", "offset", "invoked_ns", "completed_ns")
     found: list[OffsetOfGroup] = []
     for node, rows, topic, names in _rows(folder, OFFSETS, topics):
-        chosen = rows[["group", "client", *fields]][: OFFSET_ROWS_MOST - len(found)]
+        chosen: Any = rows[["group", "client", *fields]][: OFFSET_ROWS_MOST - len(found)]
+        values: list[tuple[int, int, int, int, int, int, int, int]] = chosen.tolist()
         found += [
             OffsetOfGroup(
                 node=node,
                 group=names[group],
                 topic=topic,
                 client=names[client],
-                **dict(zip(fields, values, strict=True)),
+                **dict(zip(fields, of_row, strict=True)),
             )
-            for group, client, *values in chosen.tolist()
+            for group, client, *of_row in values
         ]
     return found
 

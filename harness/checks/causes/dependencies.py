@@ -57,7 +57,7 @@ def _due_meanwhile(faults: Sequence[RecordedFault], anomalies: Iterable[Anomaly]
     dues = [
         (due_ns, anomaly.records)
         for anomaly in anomalies
-        for row in anomaly.operations
+        for row in anomaly.rows
         if row.get("operation") == "retry" and (due_ns := row.get("due_ns")) is not None
     ]
     count = sum(

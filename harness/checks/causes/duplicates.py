@@ -46,7 +46,7 @@ def _sent_by_application(anomalies: Sequence[Anomaly], evidence: RunEvidence) ->
     for anomaly in anomalies:
         copies = [
             evidence.acknowledgements.get(place)
-            for row in anomaly.operations
+            for row in anomaly.rows
             if row.get("operation") == "record" and "offset" in row and (place := place_of(row))
         ]
         known = [copy for copy in copies if copy is not None]
@@ -57,7 +57,7 @@ def _sent_by_application(anomalies: Sequence[Anomaly], evidence: RunEvidence) ->
         times = sorted(copy.time_ns for copy in known)
         names = ", ".join(sorted({copy.client for copy in known}))
         text = (
-            f"the copies of record id {anomaly.operations[0].get('record_id')} were all acknowledged to the client "
+            f"the copies of record id {anomaly.rows[0].get('record_id')} were all acknowledged to the client "
             f"({names}), {evidence.span(times[0], times[-1])}, and no response was lost: the application sent the "
             "record more than once"
         )
@@ -132,7 +132,7 @@ def _unanswered(fact: AppendedUnanswered, evidence: RunEvidence) -> str:
 
 def reordered(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return which batches were refused, where the records of a producer without idempotence changed their order."""
-    rows = [row for anomaly in anomalies for row in anomaly.operations]
+    rows = [row for anomaly in anomalies for row in anomaly.rows]
     if any((row.get("producer_id") or -1) >= 0 for row in rows):
         return
     topics = {anomaly.topic for anomaly in anomalies}

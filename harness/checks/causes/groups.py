@@ -12,7 +12,7 @@ from .evidence import RunEvidence
 def group_waits(shown: Sequence[Anomaly], evidence: RunEvidence) -> Iterator[tuple[int, str]]:
     """Say since when each group is in its state, and in which one it was before."""
     for anomaly in shown:
-        rows = [row for row in anomaly.operations if "state" in row]
+        rows = [row for row in anomaly.rows if "state" in row]
         if not rows:
             continue
         last = rows[-1]

@@ -163,7 +163,7 @@ def refusal(row: Refusals, evidence: RunEvidence) -> str:
 def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return what the broker that became leader without committed records had discarded before, or what befell it."""
     for anomaly in anomalies:
-        event = next((row for row in anomaly.operations if "log_end_offset" in row), None)
+        event = next((row for row in anomaly.rows if "log_end_offset" in row), None)
         if event is None:
             continue
         node, elected_ns, end = event["broker"], event["completed_ns"], event["log_end_offset"]

@@ -31,7 +31,7 @@ AT_ONCE_S = 0.05
 
 def rows_of(anomaly: Anomaly, operation: str) -> list[OperationRow]:
     """Return the rows of an anomaly that show such an operation."""
-    return [row for row in anomaly.operations if row.get("operation") == operation]
+    return [row for row in anomaly.rows if row.get("operation") == operation]
 
 
 def is_of_retry(row: OperationRow, anomaly: Anomaly) -> bool:

@@ -58,7 +58,7 @@ def never_acknowledged(places: Sequence[Place], evidence: RunEvidence) -> Iterat
 
 def places_of(anomaly: Anomaly) -> list[Place]:
     """Return where the records of an anomaly are."""
-    return [place for row in anomaly.operations if row.get("operation") == "record" if (place := place_of(row))]
+    return [place for row in anomaly.rows if row.get("operation") == "record" if (place := place_of(row))]
 
 
 def place_of(row: OperationRow) -> Place | None:

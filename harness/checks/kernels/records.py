@@ -63,7 +63,7 @@ class Copies(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Two reads of a consumer, one after the other; `set_by`: the operation that set its position before."""
+    """Two reads of a consumer, one after the other, and how many records of the final read are between them."""
 
     client: int
     op_before: int
@@ -71,17 +71,7 @@ class Step(NamedTuple):
     before: int
     offset: int
     set_by: int | None
-
-
-class Skip(NamedTuple):
-    """Such reads, with the number of records between them."""
-
-    client: int
-    op_before: int
-    op: int
-    before: int
-    offset: int
-    set_by: int | None
+    """The operation that set its position before."""
     between: int
 
 
@@ -343,7 +333,7 @@ def _transactional(inputs: PartitionInputs, offsets: npt.NDArray[np.int64]) -> n
     return found
 
 
-def _whose_position(row: Step | Skip) -> str:
+def _whose_position(row: Step) -> str:
     """Return a clause on who set the position that the consumer reads from; empty where no row says it."""
     if row.set_by is None:
         return ""
@@ -379,11 +369,11 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         .filter(pl.col("before").is_not_null() & pl.col("continues"))
     )
 
-    def pair(row: Step | Skip) -> list[OperationRow]:
+    def pair(row: Step) -> list[OperationRow]:
         reads = (pl.col("client") == row.client) & pl.col("op").is_in([row.op_before, row.op])
         return operation_rows(inputs.polls.filter(reads).sort("op"))
 
-    back = steps.filter(pl.col("offset") <= pl.col("before")).sort("client", "op")
+    back = steps.filter(pl.col("offset") <= pl.col("before")).sort("client", "op").with_columns(between=pl.lit(0))
     findings.add_each(
         "nonmonotonic-poll",
         back,
@@ -405,7 +395,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     findings.add_each(
         "poll-skip",
         skipped.sort("client", "op"),
-        Skip,
+        Step,
         lambda row: (
             [row.before, row.offset],
             pair(row),

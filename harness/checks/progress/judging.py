@@ -162,16 +162,18 @@ class ProgressJudge:
             return shown, None
         gaps = [row.gap for row in rows if row.track is worst.track]
         after = recovered_ns(worst.track, fault, gaps) if fault else None
-        shown |= {
-            "partition": f"{worst.track.place[0]}-{worst.track.place[1]}",
-            "without_progress_s": _s(worst.without_progress_ns),
-            "recovered": worst.gap.recovered,
-            "recovered_s": None if after is None else _s(after),
-            "cluster_could_not_serve_s": _s(worst.could_not_serve_ns),
-            "waited_for_members_s": _s(worst.waited_ns),
-            "stalled_s": _s(worst.stalled_ns),
-            "stalled_from_s": _s(worst.stalled[0] - self.started_ns) if worst.stalled_ns else None,
-        }
+        shown.update(
+            {
+                "partition": f"{worst.track.place[0]}-{worst.track.place[1]}",
+                "without_progress_s": _s(worst.without_progress_ns),
+                "recovered": worst.gap.recovered,
+                "recovered_s": None if after is None else _s(after),
+                "cluster_could_not_serve_s": _s(worst.could_not_serve_ns),
+                "waited_for_members_s": _s(worst.waited_ns),
+                "stalled_s": _s(worst.stalled_ns),
+                "stalled_from_s": _s(worst.stalled[0] - self.started_ns) if worst.stalled_ns else None,
+            }
+        )
         return shown, worst
 
     # ---- anomalies ---------------------------------------------------------------------------

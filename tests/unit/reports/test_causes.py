@@ -86,7 +86,7 @@ CUT = event("partition.truncated", 4.45, 3, **{"from": 131, "to": 100})
 
 KINDS: dict[str, Callable[[Row], object]] = {
     "facts": fact_of,
-    "refusals": lambda row: Refusals(**{"without_idempotence": False, **row}),
+    "refusals": lambda row: Refusals(**row),
     "delivery_errors": lambda row: DeliveryErrors(**row),
     "aborted": lambda row: EndedTransactions(**row),
     "committed": lambda row: EndedTransactions(**row),
@@ -98,7 +98,8 @@ KINDS: dict[str, Callable[[Row], object]] = {
 
 def cause(name: str, *operations: Row, records: int = 1, **evidence: Any) -> tuple[str, ...]:
     for field in KINDS.keys() & evidence.keys():
-        evidence[field] = [KINDS[field](row) if isinstance(row, dict) else row for row in evidence[field]]
+        rows: list[Row | object] = evidence[field]
+        evidence[field] = [KINDS[field](cast("Row", row)) if isinstance(row, dict) else row for row in rows]
     known = RunEvidence(started_ns=0, **evidence)
     return causes([anomaly(name, *operations, records=records)], known).get(name, ())
 
@@ -214,7 +215,7 @@ def test_copies_by_record_id_that_were_all_acknowledged_are_the_applications_own
 def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only() -> None:
     times = {"first_ns": at(1), "last_ns": at(5)}
     error = {"topic": "orders", "error": "_MSG_TIMED_OUT", "refused": False, "records": 2_775, **times}
-    refusal = {"topic": "orders", "error": "NOT_ENOUGH_REPLICAS", "records": 40, **times}
+    refusal = {"topic": "orders", "error": "NOT_ENOUGH_REPLICAS", "records": 40, "without_idempotence": False, **times}
     other = {**error, "topic": "bills", "records": 9}
     assert cause("missing", delivery_errors=[error, other], refusals=[refusal]) == (
         "the delivery reports of 2,775 records of orders had the error _MSG_TIMED_OUT from 1.00 s to 5.00 s",
