@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -9,7 +10,7 @@ from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COM
 from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, TRANSACTION_SCHEMA, PartitionInputs, arrange
 from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.rows import PartitionTraffic
+from harrow.harness.checks.rows import PartitionResult, PartitionTraffic
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
 from harrow.harness.histories.segments import LOG_COLUMNS
@@ -179,6 +180,8 @@ def test_refused_records_that_the_log_lacks_are_those_of_the_oracle(
     job = PartitionJob(topic="t", partition=0)
     found = judge_inputs(inputs_of(ops, batches, job, stamped=stamped))
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
+    result = found.result()
+    assert PartitionResult.from_json(json.loads(json.dumps(result.to_json()))) == result, "as it leaves a task"
     expected = refused_records(ops, [], batches, identify=not stamped)
     lacking = {row.client: row.records for row in (found.refused.lacking if found.refused else ())}
     assert lacking == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,7 @@ from harrow.harness.checks.kernels.unsent_batches import SETTLED_NS
 from harrow.harness.checks.log_changes import NOT_TRACED, CleaningBegun, Leadership, LogChanges, Removal
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.checks.rows import PartitionResult
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
 from harrow.harness.histories.segments import LOG_COLUMNS
@@ -318,6 +320,8 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     inputs.coordinators.transactions = frame(decided, TRANSACTION_SCHEMA)
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
+    result = found.result()
+    assert PartitionResult.from_json(json.loads(json.dumps(result.to_json()))) == result, "as it leaves a task"
     kernels = {(row.name, tuple(sorted(row.offsets))) for row in found.shown if row.name not in JUDGED_ELSEWHERE}
     oracle = Oracle(
         ops,
