@@ -20,7 +20,7 @@ def large(partition: int = 0) -> PartitionJob:
 
 def test_a_partition_that_does_not_fit_is_a_doubt_that_names_it_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 800_000_000)
-    (reason,) = judge_partition(large(3))["unknown"]
+    (reason,) = judge_partition(large(3)).unknown
     assert reason == (
         "orders-3 was not judged: its 10,000,000 rows need about 0.9 GB of memory, and 0.8 GB are free; give the topic "
         "more partitions or fewer records, or call `harrow check` for the run's folder on a machine with more memory"
@@ -29,7 +29,7 @@ def test_a_partition_that_does_not_fit_is_a_doubt_that_names_it_and_the_remedy(m
 
 def test_a_partition_that_fits_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 1_000_000_000)
-    (reason,) = judge_partition(large())["unknown"]
+    (reason,) = judge_partition(large()).unknown
     assert "FileNotFoundError" in reason
 
 
