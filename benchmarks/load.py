@@ -5,21 +5,26 @@ A step that exceeds its deadline raises `ExceededError`, whose text contains the
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from harrow.cluster import Cluster
+from harrow.cluster.broker_folder import REGISTRY, TRACE
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.controllers import RegistrySessionExpired
+from harrow.cluster.events.partitions import PartitionLeader
+from harrow.harness.histories.trace_events import read_trace
 from peers import Peer
 
+E = TypeVar("E", bound=TraceEvent)
 PARTITIONS = 4
 FILL_BATCH = 500
 FAILOVER_PARTITIONS = 12
@@ -256,15 +261,13 @@ def fail_over(
     return Failover(ack=ack, session_end=(expired_ns - killed_ns) / 1e6, leaders=(elected_ns - expired_ns) / 1e6)
 
 
-def _trace(folder: Path, event: str, since_ns: int) -> list[dict[str, Any]]:
-    with open(folder / "trace.jsonl", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file if f'"{event}"' in line]
-    return [row for row in rows if row["event"] == event and row["t_ns"] >= since_ns]
+def _trace(folder: Path, kind: type[E], since_ns: int) -> list[TracedEvent[E]]:
+    return [row for row in read_trace(folder / TRACE, kinds=(kind,)) if row.t_ns >= since_ns]
 
 
 def _expired_ns(cluster: Cluster, node: int, since_ns: int) -> int:
-    rows = _trace(cluster.folder / "registry", "registry.expired", since_ns)
-    return min(int(row["t_ns"]) for row in rows if row["name"] == f"broker {node}")
+    rows = _trace(cluster.folder / REGISTRY, RegistrySessionExpired, since_ns)
+    return min(row.t_ns for row in rows if row.event.name == f"broker {node}")
 
 
 def _elected_ns(cluster: Cluster, topic: str, led: set[int], since_ns: int, deadline: float) -> int:
@@ -272,9 +275,9 @@ def _elected_ns(cluster: Cluster, topic: str, led: set[int], since_ns: int, dead
     while True:
         times: dict[int, int] = {}
         for node in cluster.brokers:
-            for row in _trace(cluster.folder / f"broker-{node}", "partition.leader", since_ns):
-                if row["topic"] == topic and row["partition"] in led:
-                    times.setdefault(row["partition"], int(row["t_ns"]))
+            for row in _trace(cluster.folder / f"broker-{node}", PartitionLeader, since_ns):
+                if row.event.topic == topic and row.event.partition in led:
+                    times.setdefault(row.event.partition, row.t_ns)
         if set(times) == led:
             return max(times.values())
         if time.perf_counter() > deadline:

@@ -22,6 +22,15 @@ from .controller.log_dir_events import report_log_dir_failure
 from .controller.registry_isr_store import RegistryIsrStore
 from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
+from .events.brokers import (
+    BrokerLogFailed,
+    BrokerMetrics,
+    BrokerReady,
+    BrokerRegistered,
+    BrokerSessionExpired,
+    BrokerStarting,
+    BrokerStopping,
+)
 from .groups import GroupCoordinator
 from .host.seam import Host, ProcessHost
 from .host.seam.failpoints import (
@@ -160,7 +169,7 @@ class Broker:
 
     async def start(self) -> None:
         """Recover, serve brokers, register, serve clients; return when the cluster knows this broker."""
-        self._host.trace.emit("broker.starting", node_id=self.node_id)
+        self._host.trace.emit(BrokerStarting(node_id=self.node_id))
         self._register_control_operations()
         await self.logs.start()
         await self.registry.start()
@@ -180,11 +189,11 @@ class Broker:
         await self.cache.await_brokers(1)
         await self.sockets.start_others()
         await self.cache.await_brokers(self._expected_brokers)
-        self._host.trace.emit("broker.ready", node_id=self.node_id)
+        self._host.trace.emit(BrokerReady(node_id=self.node_id))
 
     async def stop(self) -> None:
         """Controlled shutdown: give leaderships away, end the session, close the logs cleanly."""
-        self._host.trace.emit("broker.stopping", node_id=self.node_id)
+        self._host.trace.emit(BrokerStopping(node_id=self.node_id))
         if self.config.flag("controlled.shutdown.enable"):
             await self._give_leaders_away()
         passes(self._host.failpoints, self._host.trace, AFTER_LEADERS_MOVED)
@@ -209,7 +218,7 @@ class Broker:
         if self.logs.online:
             self._host.tasks.spawn(report_log_dir_failure(self.registry, self.node_id), name="log-dir-event")
         elif not self._failure.done():
-            self._host.trace.emit("broker.log-failed", error=str(error))
+            self._host.trace.emit(BrokerLogFailed(error=str(error)))
             text = f"the data folder failed and this broker has no other: {error}"
             self._host.tasks.call_later(LAST_RESPONSES_MS, self._fail, StorageError(text))
 
@@ -227,13 +236,13 @@ class Broker:
         passes(self._host.failpoints, self._host.trace, AFTER_REGISTRATION)
         for room in (self.replicas, self.controller, self.cache, self.logs, self.isr_store):
             room.broker_epoch = BrokerEpoch(epoch)
-        self._host.trace.emit("broker.registered", node_id=self.node_id, epoch=epoch)
+        self._host.trace.emit(BrokerRegistered(node_id=self.node_id, epoch=epoch))
 
     def _session_expired(self) -> None:
         self._host.tasks.spawn(self._register_again(), name="session-expired")
 
     async def _register_again(self) -> None:
-        self._host.trace.emit("broker.session-expired", node_id=self.node_id)
+        self._host.trace.emit(BrokerSessionExpired(node_id=self.node_id))
         self.settings.session_expired()
         await self.controller.session_expired()
         try:
@@ -271,7 +280,7 @@ class Broker:
         wanted = self.config.number("harrow.metrics.port")
         if wanted >= 0:
             self._page_port = await self._page.start(wanted)
-            self._host.trace.emit("broker.metrics", port=self._page_port)
+            self._host.trace.emit(BrokerMetrics(port=self._page_port))
 
     # ---------------------------------------------------- control operations
 

@@ -34,10 +34,6 @@ from typing import Any, cast
 
 from .errors import ConfigError
 
-PLANTED_EVENT = "broker.planted"
-"""Trace event of a broker with plants: `{"plants": [{"module", "title"}, …]}`."""
-
-
 _WRAPPERS: tuple[type[Any], ...] = (property, staticmethod, classmethod)
 
 

@@ -45,8 +45,9 @@ import uvloop
 
 from .config import BrokerConfig
 from .errors import ConfigError, HarrowError
+from .events.brokers import BrokerPlanted
 from .listeners import Address
-from .planting import PLANTED_EVENT, Plant, add_import_paths, apply_plants, load_plants
+from .planting import Plant, add_import_paths, apply_plants, load_plants
 from .ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     try:
         host.arm(options.get("failpoints", ()))
         if plants:
-            host.trace.emit(PLANTED_EVENT, plants=[plant.to_json() for plant in plants])
+            host.trace.emit(BrokerPlanted(plants=tuple(plant.to_json() for plant in plants)))
         server = _make(options, host)
         await server.start()
         _write_status(status_fd, {"event": "ready", "pid": os.getpid()})

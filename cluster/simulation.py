@@ -24,13 +24,15 @@ from typing import Any, cast
 from .broker import Broker
 from .config import BrokerConfig
 from .errors import ClusterError, HarrowError
+from .events.brokers import BrokerPlanted
+from .events.processes import ProcessFailed
 from .host.seam import Peer, ProcessHost
 from .host.simulated import Latency, Machine, SimHost, World
 from .invariants import ClusterInvariants
 from .invariants.registry_invariants import ObservedStore
 from .listeners import BROKERS, CLIENTS
 from .log_schedule import FLUSH_CHECK_MS
-from .planting import PLANTED_EVENT, apply_plants, load_plants
+from .planting import apply_plants, load_plants
 from .registry.process import RegistryProcess
 from .storage.log_folder import log_folders
 
@@ -90,7 +92,7 @@ class SimulatedProcess:
             self.ready = True
             await self.server.failed()
         except (HarrowError, OSError) as error:
-            host.trace.emit("process.failed", error=f"{type(error).__name__}: {error}")
+            host.trace.emit(ProcessFailed(error=f"{type(error).__name__}: {error}"))
             self.machine.end()
 
     def terminate(self) -> None:
@@ -206,7 +208,7 @@ class SimulatedCluster:
     def start(self, limit_ms: float = START_MS) -> None:
         """Start all processes and run until all of them are ready."""
         if self.plants:
-            self.world.record_event(PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants])
+            self.world.record_event(BrokerPlanted(plants=tuple(plant.to_json() for plant in self.plants)))
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()

@@ -1,4 +1,4 @@
-"""The documents name files, folders, trace events and control operations that exist; ARCHITECTURE.md names every room.
+"""The documents name files, folders and control operations that exist; ARCHITECTURE.md names every room.
 
 In ARCHITECTURE.md and README.md a path starts at the root of the project; a file name without a folder may lie
 anywhere. In `docs/` a path may start inside a layer (`storage/indexes/`), and a page may name the files of its own code
@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from source_trees import last_name, nodes_of, tree_of
+from harrow.cluster.events import EVENT_KINDS
+from source_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
@@ -165,7 +166,7 @@ def test_a_class_that_is_not_defined_is_found() -> None:
     assert undefined_homes(row.format("NoSuchClass")) == ["NoSuchClass"]
 
 
-# ------------------------------------------------------------------- trace and control socket
+# ------------------------------------------------------------------- control socket
 
 
 def head(path: str) -> str:
@@ -174,7 +175,7 @@ def head(path: str) -> str:
 
 def table(text: str) -> set[str]:
     """Return the first column of the table in a module's head."""
-    return set(re.findall(r"^    ([a-z][a-z_.-]*) {2,}\S", text, re.MULTILINE)) - {"event", "op"}
+    return set(re.findall(r"^    ([a-z][a-z_.-]*) {2,}\S", text, re.MULTILINE)) - {"op"}
 
 
 @cache
@@ -188,37 +189,12 @@ def strings() -> frozenset[str]:
     )
 
 
-EMITS = re.compile(r"(?:emit|_trace|PacedEvents)$")
-
-
-def emitted() -> set[str]:
-    """Return the names that calls of `emit` and of helpers around it name as a string."""
-    return {
-        argument.value
-        for path in (ROOT / "cluster").rglob("*.py")
-        for node in nodes_of(tree_of(path))
-        if isinstance(node, ast.Call) and EMITS.search(last_name(node.func))
-        for argument in node.args
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-        if re.fullmatch(r"[a-z]+\.[a-z_-]+", argument.value)
-    }
-
-
-@pytest.mark.xdist_group("tidy")  # They read the same parsed files.
-def test_the_trace_documents_every_event() -> None:
-    documented = table(head("cluster/host/trace.py"))
-    assert len(documented) > 30
-    assert emitted() - documented == set()
-    assert documented - strings() == set()
-
-
 @pytest.mark.xdist_group("tidy")
 def test_the_control_socket_documents_every_operation() -> None:
     documented = table(head("cluster/host/knobs/control.py"))
     operations = {text for text in strings() if re.fullmatch(r"(?:links|responses|failpoint|disk)\.[a-z]+", text)}
-    events = table(head("cluster/host/trace.py"))
     assert len(documented) > 15
-    assert operations - events - documented == set()
+    assert operations - EVENT_KINDS.keys() - documented == set()
     assert documented - strings() == set()
 
 

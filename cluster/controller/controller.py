@@ -20,6 +20,8 @@ from typing import Any, Protocol, TypeVar
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError
+from ..events.controllers import ControllerElected, ControllerResigned
+from ..events.processes import TaskFailed
 from ..host.seam import Host, Promise, Task
 from ..host.seam.failpoints import AFTER_ELECTION, passes
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
@@ -171,7 +173,7 @@ class Controller:
                 self._host.tasks.out_of_memory(error)
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"
-                self._host.trace.emit("task.failed", name=f"controller event {name}", error=text)
+                self._host.trace.emit(TaskFailed(name=f"controller event {name}", error=text))
                 self._host.trace.log("error", f"controller: event {name!r} failed: {text}")
 
     def _drop_events(self) -> None:
@@ -205,7 +207,7 @@ class Controller:
         self._resign("elected again")
         assert won.epoch >= self._last_epoch, f"epoch {won.epoch} won after {self._last_epoch}"
         self._last_epoch = won.epoch
-        self._host.trace.emit("controller.elected", epoch=won.epoch)
+        self._host.trace.emit(ControllerElected(epoch=won.epoch))
         passes(self._host.failpoints, self._host.trace, AFTER_ELECTION)
         self._active = ActiveController(
             self._host,
@@ -257,7 +259,7 @@ class Controller:
             active.close()
             kept = [event for event in self._queue if event[0] not in ACTIVE_CONTROLLER_EVENTS]
             self._queue = deque(kept)
-            self._host.trace.emit("controller.resigned", epoch=active.won.epoch, reason=reason)
+            self._host.trace.emit(ControllerResigned(epoch=active.won.epoch, reason=reason))
 
     # --------------------------------------------------------------- requests
 

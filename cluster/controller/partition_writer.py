@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..events.partitions import UncleanElection
 from ..host.seam.failpoints import AFTER_STATE_WRITE, BEFORE_STATE_WRITE, passes
 from ..ids import NO_NODE, TopicPartition
 from ..registry import Create, Created, Delete, DeleteTree, NodeError, NodeExistsError, RegistryClient, Set, Stat
@@ -86,12 +87,13 @@ class PartitionWriter:
     def _trace_unclean(self, tp: TopicPartition, state: LeaderAndIsr, next_: LeaderAndIsr) -> None:
         """Say that committed records may be lost from this leader epoch on; a verdict reads it."""
         self._registry.host.trace.emit(
-            "partition.unclean",
-            topic=tp.topic,
-            partition=tp.partition,
-            leader=next_.leader,
-            leader_epoch=next_.leader_epoch,
-            isr=list(state.isr),
+            UncleanElection(
+                topic=tp.topic,
+                partition=tp.partition,
+                leader=next_.leader,
+                leader_epoch=next_.leader_epoch,
+                isr=tuple(state.isr),
+            )
         )
 
     def _submit_set(self, chunk: Sequence[tuple[TopicPartition, LeaderAndIsr]]) -> Any:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
+from ..events.partitions import ReassignmentStep
 from ..host.seam.failpoints import AFTER_ASSIGNMENT, AFTER_ASSIGNMENT_END, BEFORE_ASSIGNMENT_END, passes
 from ..ids import NodeId, TopicPartition, by_topic
 from . import partition_states as rules
@@ -217,13 +218,14 @@ class Reassignments:
 
     def _trace(self, tp: TopicPartition, assignment: ReplicaAssignment, step: str) -> None:
         self._core.host.trace.emit(
-            "partition.reassignment",
-            topic=tp.topic,
-            partition=tp.partition,
-            step=step,
-            replicas=list(assignment.replicas),
-            adding=list(assignment.adding),
-            removing=list(assignment.removing),
+            ReassignmentStep(
+                topic=tp.topic,
+                partition=tp.partition,
+                step=step,
+                replicas=tuple(assignment.replicas),
+                adding=tuple(assignment.adding),
+                removing=tuple(assignment.removing),
+            )
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..coordinators import KeyValue, Shard
 from ..errors import ErrorCode
+from ..events.coordinators import GroupChanged
 from ..host.seam import Host
 from ..ids import Offset
 from .consumer.consumer_group import ConsumerGroup
@@ -162,12 +163,13 @@ class ConsumerHosting:
         if (before.state(), before.epoch) == (after.state(), after.epoch):
             return
         self._host.trace.emit(
-            "group.state",
-            group=group.group_id,
-            partition=self._shard.shard.number,
-            state=after.state().value,
-            generation=after.epoch,
-            members=len(after.members),
+            GroupChanged(
+                group=group.group_id,
+                partition=self._shard.shard.number,
+                state=after.state().value,
+                generation=after.epoch,
+                members=len(after.members),
+            )
         )
 
     def expired(self, group: ConsumerGroup, clients: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ..coordinators import CoordinatorWrite, KeyValue, Shard, TransactionalProducer
 from ..errors import ErrorCode
+from ..events.coordinators import GroupChanged, GroupsLoaded, MemberExpired, OffsetsRemoved
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
 from .consumer.group_state import group_tombstones
@@ -102,9 +103,7 @@ class GroupShard:
                 self.consumer_hosting.loaded(hosted.consumer)
         self._schedule_expiration()
         if self._groups:
-            self._host.trace.emit(
-                "group.loaded", partition=self.shard.number, groups=len(self._groups), took_ms=took_ms
-            )
+            self._host.trace.emit(GroupsLoaded(partition=self.shard.number, groups=len(self._groups), took_ms=took_ms))
 
     def unload(self) -> None:
         """Close every group."""
@@ -194,9 +193,7 @@ class GroupShard:
             unchanged = same_group and is_removable(hosted, 0)
             if and_group and unchanged and self.find(group_id) is hosted:
                 self.remove(hosted)
-            self._host.trace.emit(
-                "group.offsets-removed", group=group_id, partition=self.shard.number, offsets=len(gone)
-            )
+            self._host.trace.emit(OffsetsRemoved(group=group_id, partition=self.shard.number, offsets=len(gone)))
 
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in gone]
         if and_group:
@@ -248,7 +245,7 @@ class GroupShard:
     def trace_expired(self, group_id: str, member_id: str, client_id: str) -> None:
         """A member lost its membership because its session or the rebalance had timed out: it did not leave."""
         self._host.trace.emit(
-            "group.member-expired", group=group_id, partition=self.shard.number, member=member_id, client=client_id
+            MemberExpired(group=group_id, partition=self.shard.number, member=member_id, client=client_id)
         )
 
     def _trace_state(self, hosted: HostedGroup) -> None:
@@ -256,12 +253,13 @@ class GroupShard:
         hosted.traced_state = group.state
         hosted.since_ms = self._host.clock.wall_ms()
         self._host.trace.emit(
-            "group.state",
-            group=group.group_id,
-            partition=self.shard.number,
-            state=group.state.value,
-            generation=group.generation,
-            members=len(group.members),
+            GroupChanged(
+                group=group.group_id,
+                partition=self.shard.number,
+                state=group.state.value,
+                generation=group.generation,
+                members=len(group.members),
+            )
         )
 
     # ---- writes --------------------------------------------------------------------------------------

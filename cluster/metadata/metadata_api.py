@@ -16,6 +16,7 @@ from typing import Any
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
+from ..events.brokers import UnknownTopicAsked
 from ..host.seam import Trace
 from ..ids import NO_EPOCH, NO_NODE
 from ..internal_topics import INTERNAL_TOPICS
@@ -117,7 +118,7 @@ class MetadataApi:
         if not may_create:
             if name not in self._unknown and len(self._unknown) < UNKNOWN_MOST:
                 self._unknown.add(name)
-                self._trace.emit("metadata.unknown-topic", topic=name, client=client_id)
+                self._trace.emit(UnknownTopicAsked(topic=name, client=client_id))
             return ErrorCode.unknown_topic_or_partition
         return self._admin.auto_create(name)
 

@@ -34,6 +34,7 @@ from typing import Any
 
 from ..authorizer import CLUSTER, Authorizer, Operation
 from ..errors import ErrorCode, KafkaError, WireError
+from ..events.processes import TaskFailed
 from ..host.seam import (
     HOLD_RESPONSE,
     LOSE_RESPONSE,
@@ -454,5 +455,5 @@ def _with_error(slot: ResponseSlot, parts: Sequence[Part], error: int) -> bytes:
 def _report_bug(host: Host, request: Request, error: Exception) -> None:
     """Trace and log the exception of a handler with its stack."""
     stack = "".join(traceback.format_exception(error)).rstrip()
-    host.trace.emit("task.failed", name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}")
+    host.trace.emit(TaskFailed(name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}"))
     host.trace.log("error", f"handler of {request!r} failed\n{stack}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ..events.requests import RequestUnanswered
 from ..host.seam import Host, Timer
 from ..wire.api_keys import ApiKey
 from ..wire.waiting_times import WaitingRequest, group_id, waiting_ms
@@ -21,7 +22,6 @@ from ..wire.waiting_times import WaitingRequest, group_id, waiting_ms
 LOOK_MS = 1_000
 PATIENCE_S = 10
 AGAIN_S = 5
-EVENT = "request.unanswered"
 
 
 class WatchedConnection(Protocol):
@@ -97,15 +97,14 @@ class UnansweredWatch:
             api = ApiKey(request.api_key).name
         except ValueError:
             api = str(request.api_key)
-        group = group_id(request)
-        about_group = {} if group is None else {"group": group}
         self._host.trace.emit(
-            EVENT,
-            api=api,
-            client=request.client_id,
-            correlation_id=request.correlation_id,
-            invoked_ns=request.invoked_ns,
-            timeout_ms=waiting_ms(request),
-            looks=waiting.looks,
-            **about_group,
+            RequestUnanswered(
+                api=api,
+                client=request.client_id,
+                correlation_id=request.correlation_id,
+                invoked_ns=request.invoked_ns,
+                timeout_ms=waiting_ms(request),
+                looks=waiting.looks,
+                group=group_id(request),
+            )
         )

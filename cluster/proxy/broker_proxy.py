@@ -9,6 +9,7 @@ What may fail: ConfigError where the port cannot be bound.
 
 from __future__ import annotations
 
+from ..events.links import ProxyClosed, ProxyOpened
 from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise
 from ..listeners import Address
 from ..network.unanswered import UnansweredWatch
@@ -97,13 +98,13 @@ class BrokerProxy:
         if self._acceptor is None:
             self._host.bind_listener(LISTENER, self.address)
             self._acceptor = await self._host.network.listen(LISTENER, self._accept, max_frame_bytes=FRAME_BYTES_MOST)
-            self._host.trace.emit("proxy.open", upstream=str(self.upstream))
+            self._host.trace.emit(ProxyOpened(upstream=str(self.upstream)))
 
     def _close_port(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
             self._acceptor = None
-            self._host.trace.emit("proxy.closed", upstream=str(self.upstream))
+            self._host.trace.emit(ProxyClosed(upstream=str(self.upstream)))
 
     def _accept(self, link: Link) -> FrameHandler:
         connection = ProxiedConnection(self._services, link)

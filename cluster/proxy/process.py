@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..broker_folder import broker_name
+from ..events.links import ProxiedBroker
 from ..host.seam import ProcessHost, Promise
 from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
@@ -84,7 +85,8 @@ class ProxyProcess:
             names=self._names,
             transactions=self._transactions,
         )
-        self._host.trace.emit("proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address))
+        event = ProxiedBroker(node_id=node_id, upstream=str(upstream), address=str(address))
+        self._host.trace.emit(event)
         return broker
 
     def _listeners_for_peers(self, rows: Iterable[Mapping[str, Any]]) -> list[PeerListener]:

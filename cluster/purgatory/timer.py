@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..events.processes import TaskFailed
 from .timing_wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
@@ -83,5 +84,5 @@ class PurgatoryTimer:
         try:
             expire()
         except Exception as error:  # a bug in the operation: report it, and continue with the other entries
-            self._host.trace.emit("task.failed", name="purgatory timer", error=repr(error))
+            self._host.trace.emit(TaskFailed(name="purgatory timer", error=repr(error)))
             self._host.trace.log("error", f"a delayed operation raised at its deadline: {error!r}")

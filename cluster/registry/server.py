@@ -26,6 +26,7 @@ import json
 from typing import Any
 
 from ..errors import StorageError, WireError
+from ..events.controllers import RegistryReady, RegistrySessionExpired
 from ..host.seam import Acceptor, Host, Link, Peer, Promise, Timer
 from .errors import NodeError, SessionExpiredError
 from .operations import Event, decode
@@ -80,7 +81,7 @@ class RegistryServer:
             LISTENER, lambda link: _Connection(self, link), max_frame_bytes=MAX_FRAME_BYTES
         )
         self._schedule(now_ms)
-        self._host.trace.emit("registry.ready", zxid=self.tree.zxid, sessions=len(self.tree.sessions))
+        self._host.trace.emit(RegistryReady(zxid=self.tree.zxid, sessions=len(self.tree.sessions)))
 
     async def stop(self) -> None:
         """Stop serving; the sessions continue when the next server loads this store."""
@@ -118,7 +119,7 @@ class RegistryServer:
         for session_id in self.tree.sessions.expired(now_ms):
             session = self.tree.sessions.get(session_id)
             assert session is not None, f"session {session_id} has expired"
-            self._host.trace.emit("registry.expired", session=session_id, name=session.name)
+            self._host.trace.emit(RegistrySessionExpired(session=session_id, name=session.name))
             self.end_session(session_id)
         self._schedule(now_ms)
 
@@ -146,7 +147,7 @@ class RegistryServer:
             if row is not None and row.name == name
         ]
         for session_id in found:
-            self._host.trace.emit("registry.expired", session=session_id, name=name)
+            self._host.trace.emit(RegistrySessionExpired(session=session_id, name=name))
             self.end_session(session_id)
         return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..events.links import RelayRefused
 from ..host.seam import Peer, ProcessHost, Promise, RawHandler, RawLink, RawNetwork
 from ..listeners import Address
 from ..network.passing_end import PassingEnd
@@ -61,7 +62,7 @@ class RelayProcess:
             )
         except (OSError, TimeoutError) as error:
             self._refused += 1
-            self._host.trace.emit("relay.refused", error=str(error))
+            self._host.trace.emit(RelayRefused(error=str(error)))
             near.link.close(reset=True)
             return
         near.connected(far)

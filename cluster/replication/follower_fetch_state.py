@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError
+from ..events.partitions import IsrExpansionProposed
 from ..ids import BrokerEpoch, NodeId, Offset
 
 if TYPE_CHECKING:
@@ -86,14 +87,15 @@ class FollowerFetchState:
         """Say which replicas were live when `node` was proposed: a verdict reads it (`fenced-in-isr`)."""
         topic, index = partition.topic_partition
         self._host.trace.emit(
-            "partition.isr-expansion",
-            topic=topic,
-            partition=index,
-            leader=partition.node_id,
-            leader_epoch=proposal.leader_epoch,
-            isr=list(proposal.isr),
-            added=node,
-            live=[replica for replica in partition.replicas if self._metadata.is_alive(replica)],
+            IsrExpansionProposed(
+                topic=topic,
+                partition=index,
+                leader=partition.node_id,
+                leader_epoch=proposal.leader_epoch,
+                isr=tuple(proposal.isr),
+                added=node,
+                live=tuple(replica for replica in partition.replicas if self._metadata.is_alive(replica)),
+            )
         )
 
 

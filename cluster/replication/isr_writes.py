@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HarrowError, IsrMemberChangedError
+from ..events.partitions import IsrChanged
 from ..host.seam.failpoints import AFTER_ISR_WRITE, passes
 from .remote_replica import NEVER_MS
 
@@ -77,12 +78,13 @@ class IsrChanges:
         topic, index = partition.topic_partition
         self.counts[cause] = self.counts.get(cause, 0) + 1
         self._host.trace.emit(
-            "partition.isr",
-            topic=topic,
-            partition=index,
-            leader_epoch=partition.leader_epoch,
-            isr=list(partition.isr),
-            cause=cause,
+            IsrChanged(
+                topic=topic,
+                partition=index,
+                leader_epoch=partition.leader_epoch,
+                isr=tuple(partition.isr),
+                cause=cause,
+            )
         )
         if hw_moved:
             self._wake_ups.high_watermark_moved(partition, "isr")

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, HarrowError, KafkaError, OpenFilesError, RegistryError, StorageError
+from ..events.partitions import PartitionFollower, PartitionLeader
 from ..host.seam.failpoints import BEFORE_FOLLOWER, BEFORE_LEADER, passes
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
@@ -227,7 +228,7 @@ class LeaderAndIsrHandler:
         partition.become_follower(state)
         if fresh:
             followers.append(partition)
-            self._trace("partition.follower", partition)
+            self._trace(PartitionFollower, partition)
 
     def _lead(self, partition: Partition, state: LeaderAndIsr, leaders: list[Partition], *, fresh: bool) -> None:
         services = self._services
@@ -238,7 +239,7 @@ class LeaderAndIsrHandler:
         partition.become_leader(state, now_ms)
         if fresh:
             leaders.append(partition)
-            self._trace("partition.leader", partition)
+            self._trace(PartitionLeader, partition)
             if partition.high_watermark > high:
                 services.wake_ups.high_watermark_moved(partition, "became-leader")
         elif partition.isr != isr:
@@ -265,19 +266,20 @@ class LeaderAndIsrHandler:
         count = len(unopened)
         self._host.trace.log("error", f"{count} replicas have no log here: {names}; {why}")
 
-    def _trace(self, event: str, partition: Partition) -> None:
+    def _trace(self, event: type[PartitionLeader | PartitionFollower], partition: Partition) -> None:
         topic, index = partition.topic_partition
         self._host.trace.emit(
-            event,
-            topic=topic,
-            partition=index,
-            topic_id=text_of(partition.topic_id),
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            isr=list(partition.isr),
-            leo=partition.log_end_offset,
-            hw=partition.high_watermark,
-            cause="leader-and-isr",
+            event(
+                topic=topic,
+                partition=index,
+                topic_id=text_of(partition.topic_id),
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                isr=tuple(partition.isr),
+                leo=partition.log_end_offset,
+                hw=partition.high_watermark,
+                cause="leader-and-isr",
+            )
         )
 
     # -------------------------------------------------------------- StopReplica

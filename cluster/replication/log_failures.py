@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import StorageError
+from ..events.logs import LogFailed
 
 if TYPE_CHECKING:
     from ..host.seam import Host
@@ -43,7 +44,7 @@ class LogFailures:
         self._failed.add(partition)
         partition.fail()
         topic, index = partition.topic_partition
-        self._host.trace.emit("log.failed", topic=topic, partition=index, error=str(error))
+        self._host.trace.emit(LogFailed(topic=topic, partition=index, error=str(error)))
         for hook in self.on_failure:
             hook(partition)
         self._wake_ups.roles_changed((partition,))

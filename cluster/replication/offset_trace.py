@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..events.partitions import FollowerLogEndMoved, HighWatermarkMoved, LogEndMoved, PartitionTruncated
+
 if TYPE_CHECKING:
     from ..host.seam import Host
     from ..ids import NodeId, TopicPartition
@@ -28,7 +30,7 @@ class PacedEvents:
 
     __slots__ = ("_event", "_host", "_interval_ms", "_last_ms", "_pending")
 
-    def __init__(self, host: Host, event: str, interval_ms: int) -> None:
+    def __init__(self, host: Host, event: type[HighWatermarkMoved | LogEndMoved], interval_ms: int) -> None:
         self._host = host
         self._event = event
         self._interval_ms = interval_ms
@@ -62,12 +64,13 @@ class PacedEvents:
     def _emit(self, partition: Partition, cause: str) -> None:
         topic, index = partition.topic_partition
         self._host.trace.emit(
-            self._event,
-            topic=topic,
-            partition=index,
-            hw=partition.high_watermark,
-            leo=partition.log_end_offset,
-            cause=cause,
+            self._event(
+                topic=topic,
+                partition=index,
+                hw=partition.high_watermark,
+                leo=partition.log_end_offset,
+                cause=cause,
+            )
         )
 
 
@@ -78,8 +81,8 @@ class OffsetTrace:
         self._host = host
         self.every = interval_ms == 0
         """Every change is traced, so followers' LEOs too."""
-        self.high_watermark = PacedEvents(host, "partition.hw", interval_ms).moved
-        self.log_end = PacedEvents(host, "partition.leo", interval_ms).moved
+        self.high_watermark = PacedEvents(host, HighWatermarkMoved, interval_ms).moved
+        self.log_end = PacedEvents(host, LogEndMoved, interval_ms).moved
         self._follower_ends: dict[tuple[TopicPartition, NodeId], tuple[int, int]] = {}
 
     def follower(self, partition: Partition, node: NodeId, offset: int) -> None:
@@ -90,21 +93,18 @@ class OffsetTrace:
             return
         self._follower_ends[tp, node] = end
         self._host.trace.emit(
-            "partition.follower_leo",
-            topic=tp.topic,
-            partition=tp.partition,
-            node=node,
-            leo=offset,
-            cause="follower-fetch",
+            FollowerLogEndMoved(topic=tp.topic, partition=tp.partition, node=node, leo=offset, cause="follower-fetch")
         )
 
     def truncated(self, partition: Partition, before: int, cause: str) -> None:
         """A follower's log, which ended at `before`, was truncated."""
         topic, index = partition.topic_partition
         self._host.trace.emit(
-            "partition.truncated",
-            topic=topic,
-            partition=index,
-            cause=cause,
-            **{"from": before, "to": partition.log_end_offset},
+            PartitionTruncated(
+                topic=topic,
+                partition=index,
+                cause=cause,
+                from_offset=before,
+                to_offset=partition.log_end_offset,
+            )
         )

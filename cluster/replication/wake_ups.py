@@ -24,6 +24,7 @@ from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..events.partitions import WakeUpMissed
 from ..ids import TopicPartition
 from ..purgatory import Purgatory, PurgatoryTimer
 
@@ -58,7 +59,7 @@ class WakeUps:
     def _missed(self, purgatory: str, key: Hashable) -> None:
         """Say that no report came of what a delayed operation of the partition `key` waited for."""
         assert isinstance(key, TopicPartition), key
-        self._host.trace.emit("purgatory.missed", topic=key.topic, partition=key.partition, purgatory=purgatory)
+        self._host.trace.emit(WakeUpMissed(topic=key.topic, partition=key.partition, purgatory=purgatory))
 
     def close(self) -> None:
         """End the timer: no deadline comes any more."""

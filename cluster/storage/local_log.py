@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..config import TopicConfig
+from ..events.logs import LogRolled, SegmentsDeleted
 from ..host.seam import Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from .file_regions import SegmentRead, T
@@ -133,7 +134,8 @@ class LocalLog:
         segment = self._new_segment(base_offset)
         self._names += 1
         self.segments.add(segment)
-        self._emit("log.rolled", base_offset=base_offset, reason=reason)
+        topic, partition = self._topic_partition
+        self._host.trace.emit(LogRolled(topic=topic, partition=partition, base_offset=base_offset, reason=reason))
         return segment
 
     def flush(self, start: int, end: int) -> None:
@@ -185,14 +187,18 @@ class LocalLog:
         self.segments.remove(segments)
         bases = [segment.base_offset for segment in segments]
         assert bases and bases[-1] < self.segments.active.base_offset, f"{bases} are not the oldest"
-        self._emit(
-            "log.segments-deleted",
-            base_offsets=bases,
-            reason=reason,
-            end=self.segments.all[0].base_offset,
-            bytes_left=sum(segment.size for segment in self.segments.all),
-            retention_ms=self.config.number("retention.ms"),
-            retention_bytes=self.config.number("retention.bytes"),
+        topic, partition = self._topic_partition
+        self._host.trace.emit(
+            SegmentsDeleted(
+                topic=topic,
+                partition=partition,
+                base_offsets=tuple(bases),
+                reason=reason,
+                end=self.segments.all[0].base_offset,
+                bytes_left=sum(segment.size for segment in self.segments.all),
+                retention_ms=self.config.number("retention.ms"),
+                retention_bytes=self.config.number("retention.bytes"),
+            )
         )
 
     def discard(
@@ -237,7 +243,3 @@ class LocalLog:
             segment.size = 0
         segment.reset_indexes()
         return segment
-
-    def _emit(self, event: str, **fields: object) -> None:
-        topic, partition = self._topic_partition
-        self._host.trace.emit(event, topic=topic, partition=partition, **fields)

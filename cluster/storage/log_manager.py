@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..config import BrokerConfig, TopicConfig
 from ..errors import OpenFilesError, StorageError
+from ..events.logs import LogFolderFailed
 from ..host.seam import Host
 from ..host.seam.failpoints import AFTER_LOGS, AFTER_MARKER_REMOVAL, BEFORE_LOWER_CHECKPOINTS
 from ..ids import Offset, TopicPartition
@@ -279,7 +280,7 @@ class LogManager:
         self._host.tasks.call_soon(self._report, folder, logs, failure)
 
     def _report(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
-        self._host.trace.emit("log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure))
+        self._host.trace.emit(LogFolderFailed(folder=folder.path, logs=len(logs), error=str(failure)))
         for listener in self.on_folder_failed:
             listener(folder, logs, failure)
 

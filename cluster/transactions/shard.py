@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ..coordinators import COORDINATOR_ERRORS, CoordinatorWrite, RecordFormatError, Shard, TransactionalProducer
 from ..errors import ErrorCode, KafkaError
+from ..events.coordinators import TransactionChanged, TransactionsLoaded
 from ..host.seam import Host
 from ..host.seam.failpoints import (
     AFTER_COMPLETE,
@@ -153,10 +154,7 @@ class TransactionShard:
         self._schedule_expiration()
         if self._transactions:
             self._host.trace.emit(
-                "transactions.loaded",
-                partition=self.shard.number,
-                transactions=len(self._transactions),
-                took_ms=took_ms,
+                TransactionsLoaded(partition=self.shard.number, transactions=len(self._transactions), took_ms=took_ms)
             )
 
     def unload(self) -> None:
@@ -243,12 +241,13 @@ class TransactionShard:
     def _trace(self, transaction: Transaction) -> None:
         value = transaction.value
         self._host.trace.emit(
-            "transaction.state",
-            transactional_id=transaction.transactional_id,
-            state=value.state.title,
-            producer_id=value.producer_id,
-            epoch=value.producer_epoch,
-            partitions=len(value.partitions),
+            TransactionChanged(
+                transactional_id=transaction.transactional_id,
+                state=value.state.title,
+                producer_id=value.producer_id,
+                epoch=value.producer_epoch,
+                partitions=len(value.partitions),
+            )
         )
 
     def _tap(self, transactional_id: str, value: TransactionValue, before: TransactionValue | None = None) -> None:

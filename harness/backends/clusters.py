@@ -6,13 +6,15 @@ import abc
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from harrow.cluster import Cluster
 from harrow.cluster.defaults import OF_TESTS
+from harrow.cluster.events.processes import TaskFailed
 from harrow.cluster.supervisor import sweep_orphans
 from harrow.faults.errors import CapabilityError
 
+from ..histories.trace_events import read_trace
 from ..machine_limits import too_little_space
 from ..running_cluster import RunningCluster
 from .choice import LOCAL
@@ -191,9 +193,8 @@ def failed_tasks(folder: Path, since: dict[Path, int]) -> list[str]:
     """
     found: list[str] = []
     for path in sorted(folder.glob("*/trace.jsonl")):
-        with path.open("rb") as file:
-            file.seek(since.get(path.resolve(), 0))
-            found += [_describe(path, line) for line in file if b'"task.failed"' in line]
+        rows = read_trace(path, kinds=(TaskFailed,), since=since.get(path.resolve(), 0))
+        found += [_describe(path, row.event) for row in rows]
     return found
 
 
@@ -202,12 +203,8 @@ def trace_ends(folder: Path) -> dict[Path, int]:
     return {path.resolve(): path.stat().st_size for path in folder.glob("*/trace.jsonl")}
 
 
-def _describe(path: Path, line: bytes) -> str:
-    try:
-        event: dict[str, Any] = json.loads(line)
-    except ValueError:
-        event = {}
-    what = f"{event.get('name', '?')}: {event.get('error', line[:200])}"
+def _describe(path: Path, event: TaskFailed) -> str:
+    what = f"{event.name}: {event.error}"
     if "No space left" in what and (why := too_little_space(path.parent)):  # else a fault said so
         return f"{path.parent.name}: a task of the broker failed: {why} ({what}; see {path})"
     return f"{path.parent.name}: a task of the broker failed, which is a bug in Harrow: {what} (see {path})"

@@ -15,7 +15,7 @@ The checks:
 * `judgement.py`: `judge(folder, topics=…)` lays out a run's history and logs, has each partition judged, and merges;
   `partition_jobs.py`, `merged_results.py`: the jobs, and their results as one;
 * `fault_windows.py`: when each fault lasted, and whether operations met it; `doubts.py`: why a run proves too little;
-* `log_changes.py`: what Kafka removed legally, by the traces (compaction, retention, a topic created again);
+* `traced_changes.py`: what Kafka removed legally, by the traces (compaction, retention, a topic created again);
 * `kernels/`: the vectorised checks of one topic-partition, which run inside a Spark task;
 * `oracle.py`: the same checks in plain Python, for small histories (others are `tests/support/oracle_of_*.py`);
 * `traces.py`: checks the brokers' traces.

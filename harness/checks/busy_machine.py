@@ -18,30 +18,27 @@ BEFORE_NS until then. Without it, only what happened is said.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harrow.cluster.broker_folder import BROKER_PREFIX, REGISTRY, broker_name
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.brokers import BrokerSessionExpired
+from harrow.cluster.events.controllers import RegistrySessionExpired
+from harrow.cluster.events.partitions import IsrChanged, PartitionLeader
+from harrow.cluster.events.processes import ProcessStalled
 
 from ..run_folder import RunTimes
 from ..wording import counted
 
-SHRUNK, EXPIRED, ENDED, STALLED, LED = (
-    "partition.isr",
-    "broker.session-expired",
-    "registry.expired",
-    "process.stalled",
-    "partition.leader",
-)
-EVENTS = (SHRUNK, EXPIRED, ENDED, STALLED, LED)
+EVENTS = (IsrChanged, BrokerSessionExpired, RegistrySessionExpired, ProcessStalled, PartitionLeader)
 """What is read of the traces."""
 AFTER_FAULT_NS = 10_000_000_000
 BEFORE_NS = 30_000_000_000
 """As long as a follower may lag before it leaves the ISR, by default."""
 NS_PER_MS = 1_000_000
 PLACES_MOST = 3
-Event = Mapping[str, Any]
+Events = Iterable[TracedEvent[TraceEvent]]
 Windows = Sequence[tuple[int, int]]
 """Start and end of each fault, in nanoseconds of the monotonic clock."""
 
@@ -62,23 +59,23 @@ class Departure:
         return f"{self.topic}-{self.partition}"
 
 
-def departures(events: Iterable[Event], windows: Windows) -> list[Departure]:
-    """Return the departures without a fault, by time; each event has its process under `broker`, a name or an id."""
-    rows = sorted((row for row in events if "t_ns" in row), key=_time)
+def departures(events: Events, windows: Windows) -> list[Departure]:
+    """Return the departures without a fault, by time."""
+    rows = sorted(events, key=_time)
     dead = _brokers_that_died(rows)
-    isr_of: dict[tuple[Any, Any], list[int]] = {}
+    isr_of: dict[tuple[str, int], tuple[int, ...]] = {}
     found: list[Departure] = []
     for row in rows:
-        at_ns, kind = _time(row), row.get("event")
-        if kind == EXPIRED:
-            gone = [Departure(node=int(row["node_id"]), t_ns=at_ns, leader=-1)]
-        elif kind in (SHRUNK, LED) and row.get("isr"):
-            place = row["topic"], row["partition"]
-            before, isr_of[place] = isr_of.get(place, []), list(row["isr"])
+        event, at_ns = row.event, row.t_ns
+        if isinstance(event, BrokerSessionExpired):
+            gone = [Departure(node=event.node_id, t_ns=at_ns, leader=-1)]
+        elif isinstance(event, IsrChanged | PartitionLeader) and event.isr:
+            place = event.topic, event.partition
+            before, isr_of[place] = isr_of.get(place, ()), event.isr
             gone = [
-                Departure(node=node, t_ns=at_ns, leader=_node(row), topic=place[0], partition=place[1])
+                Departure(node=node, t_ns=at_ns, leader=row.node, topic=place[0], partition=place[1])
                 for node in before
-                if node not in row["isr"] and kind == SHRUNK and row.get("cause") == "shrink"
+                if node not in event.isr and isinstance(event, IsrChanged) and event.cause == "shrink"
             ]
         else:
             continue
@@ -87,37 +84,33 @@ def departures(events: Iterable[Event], windows: Windows) -> list[Departure]:
     return found
 
 
-def _time(row: Event) -> int:
-    return int(row["t_ns"])
+def _time(row: TracedEvent[TraceEvent]) -> int:
+    return row.t_ns
 
 
-def _node(row: Event) -> int:
-    return int(str(row["broker"]).removeprefix(BROKER_PREFIX))
-
-
-def _brokers_that_died(rows: Sequence[Event]) -> set[int]:
+def _brokers_that_died(rows: Events) -> set[int]:
     """Return the brokers for which the registry ended more sessions than they noticed themselves."""
-    ended = Counter(str(row.get("name")) for row in rows if row.get("event") == ENDED)
-    noticed = Counter(broker_name(row["node_id"]) for row in rows if row.get("event") == EXPIRED)
+    events = [row.event for row in rows]
+    ended = Counter(event.name for event in events if isinstance(event, RegistrySessionExpired))
+    noticed = Counter(broker_name(event.node_id) for event in events if isinstance(event, BrokerSessionExpired))
     names = [name for name, count in ended.items() if count > noticed[name]]
     return {int(name.removeprefix(BROKER_PREFIX)) for name in names if name.startswith(BROKER_PREFIX)}
 
 
-def reason(events: Iterable[Event], windows: Windows, at_ns: int) -> str:
+def reason(events: Events, windows: Windows, at_ns: int) -> str:
     """Return why it happened, as far as it was measured: by the longest stall of a process before `at_ns`."""
     stalls = [
-        row
+        (event.late_ms, event.cpu_ms, row)
         for row in events
-        if row.get("event") == STALLED
-        and "t_ns" in row
-        and at_ns - BEFORE_NS <= _time(row) <= at_ns + _late_ns(row)
-        and not any(start <= _time(row) <= end + AFTER_FAULT_NS for start, end in windows)
+        if isinstance(event := row.event, ProcessStalled)
+        and at_ns - BEFORE_NS <= row.t_ns <= at_ns + event.late_ms * NS_PER_MS
+        and not any(start <= row.t_ns <= end + AFTER_FAULT_NS for start, end in windows)
     ]
     if not stalls:
         return "it did not keep up; no process of the cluster is known to have been held up before"
-    worst = max(stalls, key=_late_ns)
-    late_s, used_s = worst["late_ms"] / 1000, worst["cpu_ms"] / 1000
-    process = "the registry" if str(worst["broker"]) == REGISTRY else f"broker {_node(worst)}"
+    late_ms, cpu_ms, worst = max(stalls, key=lambda stall: stall[0])
+    late_s, used_s = late_ms / 1000, cpu_ms / 1000
+    process = "the registry" if worst.process == REGISTRY else f"broker {worst.node}"
     cause = "the machine was too busy"
     if used_s < late_s / 2:
         cause += ", or something other than Harrow stopped processes"
@@ -125,11 +118,7 @@ def reason(events: Iterable[Event], windows: Windows, at_ns: int) -> str:
     return f"{cause} (the process of {process} {measured})"
 
 
-def _late_ns(row: Event) -> int:
-    return int(row["late_ms"]) * NS_PER_MS
-
-
-def machine_notes(events: Sequence[Event], windows: Windows, times: RunTimes) -> list[str]:
+def machine_notes(events: Sequence[TracedEvent[TraceEvent]], windows: Windows, times: RunTimes) -> list[str]:
     """Return a note for each broker that left ISRs without a fault, and for each whose session ended so."""
     by_broker: dict[tuple[int, bool], list[Departure]] = defaultdict(list)
     for departure in departures(events, windows):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from harrow.cluster.events import TracedEvent, TraceEvent
+
 from .. import run_folder
 from ..histories.layout import Layout
 from ..histories.origin import started_ns
@@ -37,8 +39,8 @@ class RunToJudge:
     """The faults, by start."""
     has_faults: bool
     """Whether faults were planned."""
-    events: Sequence[dict[str, Any]]
-    """The rows of the brokers' traces that a check reads."""
+    events: Sequence[TracedEvent[TraceEvent]]
+    """What a check reads of the traces."""
     imported: Mapping[str, Any]
     """Of a history from elsewhere: `claims`, `notes`."""
     problems: Sequence[str]

@@ -18,8 +18,9 @@ from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import PartitionFiles
 from ..histories.recordings import untapped_brokers
 from .judged_run import RunToJudge
-from .log_changes import LogChanges, log_changes
+from .log_changes import LogChanges
 from .plans import PartitionJob
+from .traced_changes import log_changes
 from .whole_taps import brokers_with_whole_taps
 
 ROW_BYTES = 80

@@ -2,60 +2,44 @@
 
 A trace has an event for each election, for each broker that a leader proposes to add to an ISR, and for each delayed
 operation that was not woken. The events are few and concern all brokers, so `judge` checks them itself, when it merges
-the results of the partitions. `log_changes.py` reads from the same events what Kafka removed legally.
+the results of the partitions. `traced_changes.py` reads from the same events what Kafka removed legally.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.planting import PLANTED_EVENT
+from harrow.cluster.events import TracedEvent, TraceEvent, traced_line
+from harrow.cluster.events.brokers import BrokerPlanted, BrokerReady, BrokerStopping
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.coordinators import GroupsLoaded, MemberExpired, TransactionsLoaded
+from harrow.cluster.events.partitions import IsrChanged, IsrExpansionProposed, PartitionLeader, WakeUpMissed
+from harrow.cluster.events.requests import RequestUnanswered
 
-from ..run_folder import registry_trace, trace_files
+from ..histories.trace_events import events_of_cluster
+from ..run_folder import trace_files
 from .busy_machine import EVENTS as MACHINE_EVENTS
-from .log_changes import CHANGE_EVENTS
-from .unanswered import EVENT as UNANSWERED_EVENT
+from .traced_changes import CHANGE_EVENTS
 
-LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
-EXPANSION_EVENT = "partition.isr-expansion"
-MISSED_EVENT = "purgatory.missed"
-JUDGED_EVENTS = (*LEADERSHIP_EVENTS, EXPANSION_EVENT, MISSED_EVENT, UNANSWERED_EVENT)
+Events = Iterable[TracedEvent[TraceEvent]]
+JUDGED_EVENTS = (PartitionLeader, ControllerElected, IsrExpansionProposed, WakeUpMissed, RequestUnanswered)
 """What `claims_of_brokers` and `unanswered.py` read."""
-OF_BROKERS = ("broker.ready", "broker.stopping", "partition.isr")
-OF_COORDINATORS = ("group.loaded", "transactions.loaded", "group.member-expired")
+OF_BROKERS = (BrokerReady, BrokerStopping, IsrChanged)
+OF_COORDINATORS = (GroupsLoaded, TransactionsLoaded, MemberExpired)
 PROGRESS_EVENTS = (*OF_BROKERS, *OF_COORDINATORS)
 """What `progress/` reads besides elections."""
-WANTED_EVENTS = (*JUDGED_EVENTS, *CHANGE_EVENTS, *MACHINE_EVENTS, *PROGRESS_EVENTS)
-EVENT_MARK = re.compile(f'"event": ?"(?:{"|".join(map(re.escape, WANTED_EVENTS))})"'.encode())
+WANTED_EVENTS: tuple[type[TraceEvent], ...] = (*JUDGED_EVENTS, *CHANGE_EVENTS, *MACHINE_EVENTS, *PROGRESS_EVENTS)
 
 TRACE_HEAD_BYTES = 65_536
-PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
+PLANTED_MARK = f'"{BrokerPlanted.EVENT}"'.encode()
 
 
-def judged_events(folder: Path) -> list[dict[str, Any]]:
-    """Return every broker's events that a verdict reads: elections, ISRs, stalls, and what was removed from logs.
-
-    The registry's are among them, with "registry" as `broker`.
-
-    Lines that are not JSON, such as a torn last line, are skipped.
-    """
-    found: list[dict[str, Any]] = []
-    registry = registry_trace(folder)
-    for path in [*trace_files(folder), *([registry] if registry.exists() else [])]:
-        with path.open("rb") as file:
-            for line in file:
-                if EVENT_MARK.search(line):
-                    try:
-                        event = json.loads(line)
-                    except ValueError:
-                        continue
-                    found.append({**event, "broker": path.parent.name})
-    return found
+def judged_events(folder: Path) -> list[TracedEvent[TraceEvent]]:
+    """Return the events of brokers and registry that a verdict reads: elections, ISRs, stalls, and removals."""
+    return events_of_cluster(folder, WANTED_EVENTS)
 
 
 def planted_bugs(folder: Path) -> tuple[str, ...]:
@@ -68,106 +52,101 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
         with path.open("rb") as file:
             lines = file.read(TRACE_HEAD_BYTES).splitlines()
         for line in lines:
-            if PLANTED_MARK in line:
-                try:
-                    plants = json.loads(line)["plants"]
-                except ValueError:  # the last line of the head may be cut
-                    continue
-                found.update(f"{plant['module']}: {plant['title']}" for plant in plants)
+            traced = traced_line(line, path.parent.name) if PLANTED_MARK in line else None
+            if traced is not None and isinstance(traced.event, BrokerPlanted):
+                found.update(f"{plant['module']}: {plant['title']}" for plant in traced.event.plants)
     return tuple(sorted(found))
 
 
-def claims_of_brokers(events: Sequence[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+def claims_of_brokers(events: Sequence[TracedEvent[TraceEvent]], topics: set[str]) -> list[dict[str, Any]]:
     """Return what `leadership_claims`, `fenced_in_isr` and `missed_wake_ups` find."""
     return [*leadership_claims(events, topics), *fenced_in_isr(events, topics), *missed_wake_ups(events, topics)]
 
 
-def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+def leadership_claims(events: Events, topics: set[str]) -> list[dict[str, Any]]:
     """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies.
 
-    Each event has the name of its broker under `broker`. Epochs of a topic that was created again begin again.
+    Epochs of a topic that was created again begin again.
     """
-    claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
-    for event in events:
-        if event.get("event") == "controller.elected":
-            claims["two-controllers", ("", None), -1, event.get("epoch")].setdefault(event["broker"], event)
-        elif event.get("event") == "partition.leader" and event.get("topic") in topics:
-            incarnation = event["topic"], event.get("topic_id")
-            place = ("two-leaders", incarnation, event["partition"], event.get("leader_epoch"))
-            claims[place].setdefault(event.get("leader", event["broker"]), event)
+    claims: dict[tuple[Any, ...], dict[str | int, TracedEvent[TraceEvent]]] = defaultdict(dict)
+    for traced in events:
+        event = traced.event
+        if isinstance(event, ControllerElected):
+            claims["two-controllers", ("", None), -1, event.epoch].setdefault(traced.process, traced)
+        elif isinstance(event, PartitionLeader) and event.topic in topics:
+            place = ("two-leaders", (event.topic, event.topic_id), event.partition, event.leader_epoch)
+            claims[place].setdefault(event.leader, traced)
     return [
         {
             "name": name,
             "topic": topic,
             "partition": partition,
             "offsets": [],
-            "operations": list(events.values()),
-            "explanation": _explain(name, epoch, events),
+            "operations": [traced.row() for traced in claimed.values()],
+            "explanation": _explain(name, epoch, claimed),
         }
-        for (name, (topic, _), partition, epoch), events in claims.items()
-        if len(events) > 1
+        for (name, (topic, _), partition, epoch), claimed in claims.items()
+        if len(claimed) > 1
     ]
 
 
-def _explain(name: str, epoch: object, events: Mapping[object, object]) -> str:
+def _explain(name: str, epoch: object, claimed: Mapping[str | int, object]) -> str:
     role = "leader in leader epoch" if name == "two-leaders" else "controller in controller epoch"
-    brokers = ", ".join(sorted(str(broker).removeprefix("broker-") for broker in events))
+    brokers = ", ".join(sorted(str(broker).removeprefix("broker-") for broker in claimed))
     return f"brokers {brokers} were all {role} {epoch}, expected at most one broker"
 
 
-def fenced_in_isr(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+def fenced_in_isr(events: Events, topics: set[str]) -> list[dict[str, Any]]:
     """Return the anomaly `fenced-in-isr`, once for each broker that was added under a leader epoch.
 
     A leader is judged by what it knew itself: its event has the replicas that its metadata listed as live when it made
     the proposal. So a broker that has just lost its session, or has just registered again, is no anomaly.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for event in events:
-        if event.get("event") != EXPANSION_EVENT or event.get("topic") not in topics:
-            continue
-        added, epoch = event["added"], event["leader_epoch"]
-        if added in event["live"]:
+    for traced in events:
+        event = traced.event
+        if not isinstance(event, IsrExpansionProposed) or event.topic not in topics or event.added in event.live:
             continue
         text = (
-            f"broker {event['leader']}, leader in leader epoch {epoch}, proposed the ISR {event['isr']} with broker "
-            f"{added}, although its metadata listed only {event['live']} of the replicas as live"
+            f"broker {event.leader}, leader in leader epoch {event.leader_epoch}, proposed the ISR {list(event.isr)} "
+            f"with broker {event.added}, although its metadata listed only {list(event.live)} of the replicas as live"
         )
         found.setdefault(
-            (event["topic"], event["partition"], epoch, event["leader"], added),
+            (event.topic, event.partition, event.leader_epoch, event.leader, event.added),
             {
                 "name": "fenced-in-isr",
-                "topic": event["topic"],
-                "partition": event["partition"],
+                "topic": event.topic,
+                "partition": event.partition,
                 "offsets": [],
-                "operations": [event],
+                "operations": [traced.row()],
                 "explanation": text,
             },
         )
     return list(found.values())
 
 
-def missed_wake_ups(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+def missed_wake_ups(events: Events, topics: set[str]) -> list[dict[str, Any]]:
     """Return the anomaly `missed-wake-up`, once for each broker, partition and kind of operation.
 
     The broker asked the operation at its deadline, and it could have completed.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for event in events:
-        if event.get("event") != MISSED_EVENT or event.get("topic") not in topics:
+    for traced in events:
+        event = traced.event
+        if not isinstance(event, WakeUpMissed) or event.topic not in topics:
             continue
-        node = str(event["broker"]).removeprefix("broker-")
         text = (
-            f"an operation in the purgatory {event['purgatory']} of broker {node} waited until its deadline, although "
-            "what it waited for had happened: the broker did not wake it"
+            f"an operation in the purgatory {event.purgatory} of broker {traced.node} waited until its deadline, "
+            "although what it waited for had happened: the broker did not wake it"
         )
         found.setdefault(
-            (event["broker"], event["topic"], event["partition"], event["purgatory"]),
+            (traced.process, event.topic, event.partition, event.purgatory),
             {
                 "name": "missed-wake-up",
-                "topic": event["topic"],
-                "partition": event["partition"],
+                "topic": event.topic,
+                "partition": event.partition,
                 "offsets": [],
-                "operations": [event],
+                "operations": [traced.row()],
                 "explanation": text,
             },
         )

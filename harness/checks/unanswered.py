@@ -14,57 +14,55 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harrow.cluster.broker_folder import BROKER_PREFIX
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.requests import RequestUnanswered
 
 NAME = "unanswered-request"
-EVENT = "request.unanswered"
 PATIENCE_NS = 10_000_000_000
 REBALANCE_TIMEOUT_MS = 300_000
 """Of a group whose members are not known: the default of the clients' `max.poll.interval.ms`."""
 MS = 1_000_000
-Event = Mapping[str, Any]
 
 
 def unanswered_requests(
-    events: Iterable[Event], windows: Sequence[tuple[int, int]], group_timeouts: Mapping[str, int]
+    events: Iterable[TracedEvent[TraceEvent]], windows: Sequence[tuple[int, int]], group_timeouts: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Return the anomalies, each request once, in the form of a kernel's anomaly.
 
     `windows`: start and end of each fault. `group_timeouts`: the longest timeout of a member in ms, by group.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for event in events:
-        if event.get("event") != EVENT:
+    for traced in events:
+        event, now_ns = traced.event, traced.t_ns
+        if not isinstance(event, RequestUnanswered):
             continue
-        now_ns = int(event["t_ns"])
         if any(start <= now_ns < end for start, end in windows):
             continue
         healed_ns = max((end for _, end in windows if end <= now_ns), default=0)
-        waited_ns = now_ns - max(int(event["invoked_ns"]), healed_ns)
-        timeout_ms = int(event["timeout_ms"])
-        if "group" in event:
-            timeout_ms = max(timeout_ms, group_timeouts.get(event["group"], REBALANCE_TIMEOUT_MS))
+        waited_ns = now_ns - max(event.invoked_ns, healed_ns)
+        timeout_ms = event.timeout_ms
+        if event.group is not None:
+            timeout_ms = max(timeout_ms, group_timeouts.get(event.group, REBALANCE_TIMEOUT_MS))
         if waited_ns < timeout_ms * MS + PATIENCE_NS:
             continue
-        request = event["broker"], event["client"], event["correlation_id"], event["invoked_ns"]
-        found[request] = _anomaly(event, waited_ns, timeout_ms)
+        request = traced.process, event.client, event.correlation_id, event.invoked_ns
+        found[request] = _anomaly(traced.node, event, waited_ns, timeout_ms)
     return list(found.values())
 
 
-def _anomaly(event: Event, waited_ns: int, timeout_ms: int) -> dict[str, Any]:
-    node = str(event["broker"]).removeprefix(BROKER_PREFIX)
-    whose = f" of group {event['group']}" if "group" in event else ""
+def _anomaly(node: int, event: RequestUnanswered, waited_ns: int, timeout_ms: int) -> dict[str, Any]:
+    whose = f" of group {event.group}" if event.group is not None else ""
     text = (
-        f"broker {node} has not answered a {event['api']} request{whose} of client {event['client']} for "
+        f"broker {node} has not answered a {event.api} request{whose} of client {event.client} for "
         f"{waited_ns / 1e9:.1f} s after it came and the last fault ended, on a connection that lives; it may wait "
         f"for {timeout_ms / 1e3:.1f} s"
     )
     operation = {
-        "operation": f"{event['api']} request",
-        "client": event["client"],
-        "broker": int(node),
-        "correlation_id": event["correlation_id"],
+        "operation": f"{event.api} request",
+        "client": event.client,
+        "broker": node,
+        "correlation_id": event.correlation_id,
         "timeout_ms": timeout_ms,
-        "invoked_ns": event["invoked_ns"],
+        "invoked_ns": event.invoked_ns,
     }
     return {"name": NAME, "topic": "", "partition": -1, "offsets": [], "operations": [operation], "explanation": text}

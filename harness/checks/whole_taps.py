@@ -13,24 +13,21 @@ A broker that is not known to be one makes nothing wrong: the checks that need a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from harrow.cluster.broker_folder import BROKER_PREFIX, TAP, broker_files, node_id_of
+from harrow.cluster.broker_folder import TAP, broker_files, node_id_of
 from harrow.cluster.errors import HarrowError
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.brokers import BrokerReady
 
 from .. import run_folder
 from ..histories.request_rows import brokers_that_always_responded
 
-READY = "broker.ready"
 
-
-def brokers_with_whole_taps(run: Path, events: Iterable[Mapping[str, Any]]) -> list[int]:
-    """Return their node ids: none where a file cannot be read. `events`: of the traces, with `broker`."""
-    starts = Counter(
-        int(str(event["broker"]).removeprefix(BROKER_PREFIX)) for event in events if event["event"] == READY
-    )
+def brokers_with_whole_taps(run: Path, events: Iterable[TracedEvent[TraceEvent]]) -> list[int]:
+    """Return their node ids: none where a file cannot be read. `events`: of the traces."""
+    starts = Counter(traced.node for traced in events if isinstance(traced.event, BrokerReady))
     tapped = {node_id_of(path.parent) for path in broker_files(run / run_folder.CLUSTER, TAP)}
     once = {node for node, count in starts.items() if count == 1} & tapped
     try:

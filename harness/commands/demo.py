@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.partitions import IsrChanged, PartitionEvent, PartitionLeader, PartitionTruncated
 from harrow.faults import isolate, leader
 from rich.console import Console
 from rich.live import Live
@@ -23,6 +26,7 @@ from rich.text import Text
 
 from .. import out_folder, run_folder
 from ..errors import VerdictError
+from ..histories.trace_events import events_of_cluster
 from ..run.harrow import Harrow
 from ..running_cluster import RunningCluster
 from ..seeds import fresh_seed
@@ -142,6 +146,9 @@ class DemoProgress:
         return line
 
 
+SHOWN = (ControllerElected, PartitionLeader, IsrChanged, PartitionTruncated)
+
+
 def story(folder: Path, topic: str) -> list[str]:
     """Return leader changes, ISR changes and truncations of `topic` and the faults, in order of time."""
     events: list[tuple[int, str]] = []
@@ -149,26 +156,29 @@ def story(folder: Path, topic: str) -> list[str]:
         if line["event"] in ("effect", "healed"):
             done = "took effect" if line["event"] == "effect" else "healed"
             events.append((line["t_ns"], f"{line['label']} on broker {line['targets']}: {done}"))
-    for trace in sorted(folder.glob("cluster/*/trace.jsonl")):
-        events += [(e["t_ns"], text) for e in _lines(trace) if (text := _description(e, topic))]
+    traced = events_of_cluster(folder, SHOWN)
+    events += [(row.t_ns, text) for row in traced if (text := _description(row, topic))]
     events.sort()
     first = events[0][0] if events else 0
     return [f"{(at - first) / 1e9:7.3f} s  {text}" for at, text in events]
 
 
-def _description(event: dict[str, Any], topic: str) -> str:
-    where = f"{event.get('topic')}-{event.get('partition')}"
-    if event["event"] == "controller.elected":
-        return f"{event['host']} is the controller, epoch {event['epoch']}"
-    if event.get("topic") != topic:
+def _description(traced: TracedEvent[TraceEvent], topic: str) -> str:
+    event = traced.event
+    if isinstance(event, ControllerElected):
+        return f"{traced.process} is the controller, epoch {event.epoch}"
+    if not isinstance(event, PartitionEvent) or event.topic != topic:
         return ""
-    if event["event"] == "partition.leader":
-        return f"{where}: leader {event['leader']}, epoch {event['leader_epoch']}, ISR {event['isr']}"
-    if event["event"] == "partition.isr":
-        return f"{where}: ISR {event['isr']} ({event['cause']})"
-    if event["event"] == "partition.truncated":
-        return f"{where}: {event['host']} truncated {event['from']} -> {event['to']}"
-    return ""
+    where = f"{event.topic}-{event.partition}"
+    match event:
+        case PartitionLeader():
+            return f"{where}: leader {event.leader}, epoch {event.leader_epoch}, ISR {list(event.isr)}"
+        case IsrChanged():
+            return f"{where}: ISR {list(event.isr)} ({event.cause})"
+        case PartitionTruncated():
+            return f"{where}: {traced.process} truncated {event.from_offset} -> {event.to_offset}"
+        case _:
+            return ""
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

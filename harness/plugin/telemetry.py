@@ -21,8 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.brokers import BrokerSessionExpired
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.partitions import IsrChanged, PartitionEvent, PartitionLeader
+
 from .. import run_folder
 from ..histories.recorded_faults import json_lines
+from ..histories.trace_events import events_of_brokers
 from ..verdict.endings import in_short
 from .requested_fixtures import runs_of
 
@@ -33,11 +39,11 @@ if TYPE_CHECKING:
     from ..run.harrow_run import HarrowRun
 
 API = "opentelemetry.trace"
-EVENTS: Mapping[str, str] = {
-    "partition.leader": "leader elected",
-    "partition.isr": "ISR changed",
-    "controller.elected": "controller elected",
-    "broker.session-expired": "broker session expired",
+EVENTS: Mapping[type[TraceEvent], str] = {
+    PartitionLeader: "leader elected",
+    IsrChanged: "ISR changed",
+    ControllerElected: "controller elected",
+    BrokerSessionExpired: "broker session expired",
 }
 """Events of the brokers' traces that a span shows, and its words for them."""
 EVENT_FIELDS = ("topic", "partition", "leader", "leader_epoch", "isr", "epoch", "node_id", "cause")
@@ -171,13 +177,13 @@ def faults_by_id(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def cluster_events(run: Path) -> list[tuple[int, str, dict[str, Any]]]:
     """Return elections and changes of ISRs of a run: monotonic time in nanoseconds, words, attributes; in order."""
     found: list[tuple[int, str, dict[str, Any]]] = []
-    for path in run_folder.trace_files(run):
-        for row in json_lines(path):
-            words = EVENTS.get(str(row.get("event")))
-            if words is None or str(row.get("topic", "")).startswith(INTERNAL) or "t_ns" not in row:
-                continue
-            fields = {f"harrow.{name}": row[name] for name in EVENT_FIELDS if row.get(name) is not None}
-            found.append((int(row["t_ns"]), words, {"harrow.broker": path.parent.name, **fields}))
+    for traced in events_of_brokers(run, EVENTS):
+        event = traced.event
+        if isinstance(event, PartitionEvent) and event.topic.startswith(INTERNAL):
+            continue
+        row = traced.row()
+        fields = {f"harrow.{name}": row[name] for name in EVENT_FIELDS if row.get(name) is not None}
+        found.append((traced.t_ns, EVENTS[type(event)], {"harrow.broker": traced.process, **fields}))
     return sorted(found, key=lambda event: event[0])
 
 

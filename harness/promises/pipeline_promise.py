@@ -12,8 +12,8 @@ from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
 from ..checks.guarantees import forbidden, parse
-from ..checks.log_changes import created_again
 from ..checks.promise_findings import PromiseFindings
+from ..checks.traced_changes import created_again
 from ..checks.traces import judged_events
 from ..engines import SPARK, Engine
 from ..histories.commits import NEVER, CommitTimes, commit_times, read_commits

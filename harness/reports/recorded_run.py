@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from harrow.cluster.errors import HarrowError
+from harrow.cluster.events import traced_line
 
 from .. import run_folder
 from ..histories.program_ends import ProgramEnd, read_program_ends
@@ -57,9 +59,9 @@ class RecordedRun:
         """Return a function from milliseconds since 1970 to the monotonic clock; None without a trace."""
         for path in self.traces.values():
             with path.open("rb") as file:
-                row = json_object(file.readline())
-            if row is not None and row.get("wall_ms") and row.get("t_ns"):
-                difference_ns = int(row["t_ns"]) - int(row["wall_ms"]) * 1_000_000
+                traced = traced_line(file.readline(), path.parent.name)
+            if traced is not None and traced.wall_ms:
+                difference_ns = traced.t_ns - traced.wall_ms * 1_000_000
                 return lambda wall_ms: wall_ms * 1_000_000 + difference_ns
         return None
 
@@ -102,6 +104,5 @@ def _ends(path: Path) -> list[int]:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read().split(b"\n")
-    rows = [json_object(head), *(json_object(line) for line in reversed(tail))]
-    times = [int(row["t_ns"]) for row in rows if row is not None and "t_ns" in row]
-    return times[:2]
+    rows = (traced_line(line, path.parent.name) for line in [head, *reversed(tail)])
+    return [traced.t_ns for traced in islice(filter(None, rows), 2)]

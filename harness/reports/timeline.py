@@ -13,15 +13,37 @@ leader leads until the next leader starts or its broker dies, whichever is first
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from harrow.cluster.planting import PLANTED_EVENT
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.brokers import (
+    BrokerPlanted,
+    BrokerReady,
+    BrokerRegistered,
+    BrokerSessionExpired,
+    BrokerStarting,
+    BrokerStopping,
+)
+from harrow.cluster.events.controllers import ControllerElected, ControllerResigned
+from harrow.cluster.events.logs import LogFailed, LogRecovered
+from harrow.cluster.events.partitions import (
+    FollowerLogEndMoved,
+    HighWatermarkMoved,
+    IsrChanged,
+    LogEndMoved,
+    PartitionEvent,
+    PartitionLeader,
+    PartitionTruncated,
+)
+from harrow.cluster.events.processes import FailpointFired, TaskFailed
+from harrow.cluster.events.requests import ResponseFailed, ResponseHeld, ResponseLost
 from harrow.faults.spec import Hold
 
-from ..histories.recorded_faults import RecordedFault, Row, json_lines
+from ..histories.recorded_faults import RecordedFault
+from ..histories.trace_events import read_whole_trace
 from .page_model import BrokerLane, ControllerSpan, LeaderSpan, Mark, PartitionMark, PartitionModel, Span
 from .recorded_run import RecordedRun
 
@@ -29,19 +51,17 @@ INTERNAL_PREFIX = "__"
 LANES_MOST = 40
 CHANGES_MOST = 400
 MARKS_MOST = 150
-STARTING = frozenset({PLANTED_EVENT, "broker.starting"})
-"""The first events of a process."""
-MARKED = {
-    "broker.session-expired": "session expired",
-    "broker.registered": "registered",
-    "failpoint.fired": "failpoint fired",
-    "log.recovered": "log recovered",
-    "log.failed": "log failed",
-    "task.failed": "task failed",
-    "partition.truncated": "log truncated",
-    "response.lost": "response lost",
-    "response.held": "response held",
-    "response.failed": "response failed after the effect",
+MARKED: Mapping[type[TraceEvent], str] = {
+    BrokerSessionExpired: "session expired",
+    BrokerRegistered: "registered",
+    FailpointFired: "failpoint fired",
+    LogRecovered: "log recovered",
+    LogFailed: "log failed",
+    TaskFailed: "task failed",
+    PartitionTruncated: "log truncated",
+    ResponseLost: "response lost",
+    ResponseHeld: "response held",
+    ResponseFailed: "response failed after the effect",
 }
 
 
@@ -53,7 +73,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderElected(Change):
+class LeaderChange(Change):
     """A leader of a partition."""
 
     leader: int
@@ -62,7 +82,7 @@ class LeaderElected(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChanged(Change):
+class IsrChange(Change):
     """An ISR of a partition."""
 
     isr: list[int]
@@ -70,7 +90,7 @@ class IsrChanged(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerElected(Change):
+class ControllerChange(Change):
     """A controller."""
 
     broker: int
@@ -87,8 +107,8 @@ class PartitionLane:
 
     topic: str
     partition: int
-    leaders: list[LeaderElected] = field(default_factory=list[LeaderElected])
-    isr: list[IsrChanged] = field(default_factory=list[IsrChanged])
+    leaders: list[LeaderChange] = field(default_factory=list[LeaderChange])
+    isr: list[IsrChange] = field(default_factory=list[IsrChange])
     high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
     marks: list[PartitionMark] = field(default_factory=list[PartitionMark])
     dropped: int = 0
@@ -124,7 +144,7 @@ class Timeline:
         """By broker: the last event of each process after which another one started."""
         self._starting: set[int] = set()
         self._marks: dict[int, list[Mark]] = {}
-        self._elected: list[ControllerElected] = []
+        self._elected: list[ControllerChange] = []
         self._resigned: list[tuple[float, int]] = []
         """Time and broker."""
         self._faults: list[RecordedFault] = []
@@ -141,9 +161,8 @@ class Timeline:
         self._ending_faults = [fault for fault in self._faults if _ends_processes(fault)]
         for broker, path in run.traces.items():
             self._marks.setdefault(broker, [])
-            for row in json_lines(path):
-                if "t_ns" in row and "event" in row:
-                    self._feed(broker, self.seconds(int(row["t_ns"])), row)
+            for traced in read_whole_trace(path, times_of=(LogEndMoved, FollowerLogEndMoved)):
+                self._feed(broker, self.seconds(traced.t_ns), traced.event)
         for lane in self.partitions.values():
             lane.leaders = _since_start(lane.leaders)
             lane.isr = _since_start(lane.isr)
@@ -152,52 +171,59 @@ class Timeline:
         for broker, marks in self._marks.items():
             self._marks[broker] = [mark for mark in marks if mark["t"] >= 0]
 
-    def _feed(self, broker: int, at: float, row: Row) -> None:
-        event = str(row["event"])
+    def _feed(self, broker: int, at: float, event: TraceEvent) -> None:
         self._first.setdefault(broker, at)
-        if event in STARTING and broker not in self._starting:
-            self._starting.add(broker)
-            if broker in self._last:
-                self._silent.setdefault(broker, []).append(self._last[broker])
-        self._last[broker] = at
-        if event.startswith("partition.") or "partition" in row:
-            self._feed_partition(broker, at, event, row)
-        if event in MARKED and len(self._marks[broker]) < MARKS_MOST:
-            self._marks[broker].append({"t": at, "kind": event, "text": _mark_text(event, row)})
-        if event == "broker.ready":
-            self._ready.setdefault(broker, []).append(at)
-            self._starting.discard(broker)
-        elif event == "broker.stopping" or _is_crash(event, row):
-            self._ending.setdefault(broker, []).append(at)
-        elif event == "controller.elected":
-            self._elected.append(ControllerElected(t=at, broker=broker, epoch=row.get("epoch")))
-        elif event == "controller.resigned":
-            self._resigned.append((at, broker))
+        before, self._last[broker] = self._last.get(broker), at
+        if type(event) in MARKED and len(self._marks[broker]) < MARKS_MOST:
+            self._marks[broker].append({"t": at, "kind": event.event_name, "text": _mark_text(event)})
+        match event:
+            case PartitionEvent():
+                self._feed_partition(broker, at, event)
+            case BrokerPlanted() | BrokerStarting():
+                self._starts(broker, before)
+            case BrokerReady():
+                self._ready.setdefault(broker, []).append(at)
+                self._starting.discard(broker)
+            case BrokerStopping() | FailpointFired(action="crash"):
+                self._ending.setdefault(broker, []).append(at)
+            case ControllerElected():
+                self._elected.append(ControllerChange(t=at, broker=broker, epoch=event.epoch))
+            case ControllerResigned():
+                self._resigned.append((at, broker))
+            case _:
+                pass
 
-    def _feed_partition(self, broker: int, at: float, event: str, row: Row) -> None:
-        topic = str(row.get("topic", ""))
-        key = (topic, int(row.get("partition", -1)))
-        if not topic or key[1] < 0:
-            return
-        if topic.startswith(INTERNAL_PREFIX):
+    def _starts(self, broker: int, before: float | None) -> None:
+        """A process starts, after an event of the process before it."""
+        if broker not in self._starting:
+            self._starting.add(broker)
+            if before is not None:
+                self._silent.setdefault(broker, []).append(before)
+
+    def _feed_partition(self, broker: int, at: float, event: PartitionEvent) -> None:
+        key = event.topic, event.partition
+        if event.topic.startswith(INTERNAL_PREFIX):
             self.internal.add(key)
-            self.internal_elections += event == "partition.leader"
+            self.internal_elections += isinstance(event, PartitionLeader)
             return
         lane = self.partitions.get(key)
         if lane is None:
-            lane = self.partitions[key] = PartitionLane(topic=topic, partition=key[1])
-        if event == "partition.hw":
-            bucket = max(0, int(at * 1e9) // self._bucket_ns)
-            lane.high_watermarks[bucket] = max(lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0)))
-        elif event == "partition.leader":
-            leader, epoch = row.get("leader", broker), row.get("leader_epoch")
-            lane.put(lane.leaders, LeaderElected(t=at, leader=leader, epoch=epoch, cause=row.get("cause")))
-            lane.put(lane.isr, _isr_row(at, row))
-        elif event == "partition.isr":
-            lane.put(lane.isr, _isr_row(at, row))
-        elif event == "partition.truncated":
-            mark: PartitionMark = {"t": at, "broker": broker, "text": _mark_text(event, row)}
-            lane.put(lane.marks, mark)
+            lane = self.partitions[key] = PartitionLane(topic=event.topic, partition=event.partition)
+        match event:
+            case HighWatermarkMoved():
+                bucket = max(0, int(at * 1e9) // self._bucket_ns)
+                lane.high_watermarks[bucket] = max(lane.high_watermarks.get(bucket, 0), event.hw)
+            case PartitionLeader():
+                leader, epoch = event.leader, event.leader_epoch
+                lane.put(lane.leaders, LeaderChange(t=at, leader=leader, epoch=epoch, cause=event.cause))
+                lane.put(lane.isr, _isr_change(at, event))
+            case IsrChanged():
+                lane.put(lane.isr, _isr_change(at, event))
+            case PartitionTruncated():
+                mark: PartitionMark = {"t": at, "broker": broker, "text": _mark_text(event)}
+                lane.put(lane.marks, mark)
+            case _:
+                pass
 
     # ---- lanes -----------------------------------------------------------------------------------
 
@@ -324,10 +350,6 @@ def _elections(spans: list[LeaderSpan]) -> int:
     return sum(before["leader"] != after["leader"] or before["e"] < after["s"] for before, after in pairwise(spans))
 
 
-def _is_crash(event: str, row: Row) -> bool:
-    return event == "failpoint.fired" and row.get("action") == "crash"
-
-
 def _ends_processes(fault: RecordedFault) -> bool:
     """Whether it ended the processes of all its brokers when it took effect."""
     kind = fault.says
@@ -342,16 +364,12 @@ def _near(at: float, others: list[float]) -> bool:
     return any(abs(at - other) < 1.0 for other in others)
 
 
-def _isr_row(at: float, row: Row) -> IsrChanged:
-    return IsrChanged(t=at, isr=sorted(row.get("isr") or ()), cause=row.get("cause"))
+def _isr_change(at: float, event: PartitionLeader | IsrChanged) -> IsrChange:
+    return IsrChange(t=at, isr=sorted(event.isr), cause=event.cause)
 
 
-def _mark_text(event: str, row: Row) -> str:
-    skip = {"t_ns", "wall_ms", "host", "event"}
-    fields: list[str] = []
-    place: Any = row.get("topic")
-    if place is not None and "partition" in row:
-        fields.append(f"{place}-{row['partition']}")
-        skip |= {"topic", "partition"}
-    fields += [f"{name} {value}" for name, value in row.items() if name not in skip]
-    return f"{MARKED[event]}: {', '.join(fields)}"[:300] if fields else MARKED[event]
+def _mark_text(event: TraceEvent) -> str:
+    values = event.json_fields()
+    place = [f"{values.pop('topic')}-{values.pop('partition')}"] if isinstance(event, PartitionEvent) else []
+    fields = place + [f"{name} {value}" for name, value in values.items()]
+    return f"{MARKED[type(event)]}: {', '.join(fields)}"[:300] if fields else MARKED[type(event)]

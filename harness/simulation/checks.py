@@ -1,8 +1,8 @@
 """What must hold of a simulated run: the oracle's verdict on its history, and what the oracle cannot say.
 
 The oracle judges each topic-partition: what clients recorded, the log that the final leader has, every replica's
-log, and what compaction, retention and elections changed in it, by the brokers' traces (`checks/log_changes.py`). The
-rest is here, for a simulation knows more than a history says:
+log, and what compaction, retention and elections changed in it, by the brokers' traces (`checks/traced_changes.py`).
+The rest is here, for a simulation knows more than a history says:
 
 * `two-leaders`, `two-controllers`, `fenced-in-isr`: by the trace, as `checks/traces.py` says it of real brokers;
 * `unexpected`: a record is in the log that no client of the simulation sent;
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from harrow.cluster.events.processes import TaskFailed
 from harrow.cluster.host.simulated.host import EPOCH_MS, WorldTrace
 from harrow.cluster.host.simulated.link import joined
 from harrow.cluster.host.simulated.loop import NS_PER_MS
@@ -29,10 +30,11 @@ from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records
 
 from ..checks.guarantees import forbidden, parse
-from ..checks.log_changes import CHANGE_EVENTS, LogChanges, log_changes
+from ..checks.log_changes import LogChanges
 from ..checks.oracle import Oracle
 from ..checks.oracle_of_removals import first_removed_early
-from ..checks.traces import JUDGED_EVENTS, claims_of_brokers
+from ..checks.traced_changes import CHANGE_EVENTS, log_changes
+from ..checks.traces import claims_of_brokers
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of, hash_of_key
 from ..histories.segments import LOG_COLUMNS, scan_batches
@@ -238,12 +240,8 @@ def changes_of(trace: WorldTrace, topics: Iterable[str], *, wrong_clocks: bool) 
 
     `wrong_clocks`: whether the run changed the clocks of brokers.
     """
-    events = (
-        {**fields, "event": event, "broker": host, "t_ns": t_ns, "wall_ms": EPOCH_MS + t_ns // NS_PER_MS}
-        for t_ns, host, event, fields in trace.events
-        if event in CHANGE_EVENTS
-    )
-    found = log_changes(events, topics)
+    events = (row for row in trace.events if isinstance(row.event, CHANGE_EVENTS))
+    found = log_changes((row._replace(wall_ms=EPOCH_MS + row.t_ns // NS_PER_MS) for row in events), topics)
     for changes in found.values():
         changes.wrong_clocks |= wrong_clocks
     return found
@@ -251,12 +249,9 @@ def changes_of(trace: WorldTrace, topics: Iterable[str], *, wrong_clocks: bool) 
 
 def check_trace(trace: WorldTrace, topic: str) -> Iterable[FoundAnomaly]:
     """At most one leader and one controller an epoch, no fenced broker in an ISR, and no task that failed."""
-    events: list[dict[str, Any]] = []
-    for t_ns, host, event, fields in trace.events:
-        if event in JUDGED_EVENTS:
-            events.append({**fields, "event": event, "broker": host})
-        elif event == "task.failed":
-            yield "task-failed", f"{host} at {t_ns}: {fields['name']}: {fields['error']}"
-    for claim in claims_of_brokers(events, {topic}):
+    for row in trace.events:
+        if isinstance(row.event, TaskFailed):
+            yield "task-failed", f"{row.process} at {row.t_ns}: {row.event.name}: {row.event.error}"
+    for claim in claims_of_brokers(trace.events, {topic}):
         hosts = ", ".join(sorted({row["broker"] for row in claim["operations"]}))
         yield claim["name"], f"{claim['explanation']}: {hosts}"

@@ -28,6 +28,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.brokers import BrokerReady
+from harrow.cluster.events.controllers import ControllerElected, RegistrySessionExpired
+from harrow.cluster.events.coordinators import GroupChanged, GroupsLoaded, TransactionChanged, TransactionsLoaded
+from harrow.cluster.events.logs import LogRecovered
+from harrow.cluster.events.partitions import (
+    IsrChanged,
+    PartitionEvent,
+    PartitionFollower,
+    PartitionLeader,
+    PartitionTruncated,
+    ReassignmentStep,
+)
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.fault_kinds import recorded_kind
@@ -36,8 +49,8 @@ from harrow.faults.runs import SINK, TOPIC
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Hold
 
-Event = tuple[int, str, str, dict[str, Any]]
-"""Time in nanoseconds, host, event, fields."""
+from .events import FaultHealed, FaultInjected, FaultTookEffect
+
 TOPIC_LETTERS: Final[Mapping[str, str]] = {TOPIC: "s", SINK: "b", OFFSETS.name: "k", TRANSACTIONS.name: "k"}
 LETTERS: Final[Mapping[Hold, str]] = {Hold.DEAD: "x", Hold.PAUSED: "p", Hold.ISOLATED: "c", Hold.SLOW: "s"}
 """What a fault does to its brokers, by `Fault.holds`."""
@@ -73,14 +86,14 @@ class Coverage:
     """In order of time; none where no fault fired."""
 
 
-def coverage_of(events: Iterable[Event], schedule: Schedule) -> Coverage:
+def coverage_of(events: Iterable[TracedEvent[TraceEvent]], schedule: Schedule) -> Coverage:
     """Read the trace of a run; `schedule` is the resolved one."""
     reader = TraceReader({step.id: step for step in schedule.steps})
     handlers = HANDLERS
-    for t_ns, host, event, fields in events:
-        handler = handlers.get(event)
+    for row in events:
+        handler = handlers.get(type(row.event))
         if handler is not None:
-            handler(reader, t_ns // NS_PER_MS, node_of(host), fields)
+            handler(reader, row.t_ns // NS_PER_MS, node_of(row.process), row.event)
     return Coverage(frozenset(reader.features), reader.moments())
 
 
@@ -181,57 +194,57 @@ class TraceReader:
 
     # --------------------------------------------------------------------------------- partitions
 
-    def on_leader(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_leader(self, at_ms: int, node: int, event: PartitionLeader) -> None:
         """A broker became leader, or leader of a further epoch."""
-        seen = self._partition(fields)
-        isr = frozenset(fields["isr"])
+        seen = self._partition(event)
+        isr = frozenset(event.isr)
         known = "s" if seen.leader == node else "i" if node in seen.isr else "o"
         how = known if seen.leader else "n"
-        delta = int(fields["leader_epoch"]) - seen.epoch
+        delta = event.leader_epoch - seen.epoch
         held = self._held.get(seen.leader, "")
-        unclear = "?" if int(fields["leo"]) > int(fields["hw"]) else ""
+        unclear = "?" if (event.leo or 0) > (event.hw or 0) else ""
         label = f"L{how}{len(isr)}{held}{'+' if delta > 1 else ''}{unclear}"
-        seen.leader, seen.epoch, seen.end = node, int(fields["leader_epoch"]), int(fields["leo"])
+        seen.leader, seen.epoch, seen.end = node, event.leader_epoch, event.leo or 0
         self._note_isr(seen, isr)
-        self._note(seen, at_ms, node, fields, label)
+        self._note(seen, at_ms, node, event, label)
 
-    def on_isr(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_isr(self, at_ms: int, node: int, event: IsrChanged) -> None:
         """A leader changed the ISR."""
-        seen = self._partition(fields)
-        isr = frozenset(fields["isr"])
+        seen = self._partition(event)
+        isr = frozenset(event.isr)
         changed = seen.isr ^ isr
         held = min((self._held.get(other, "") for other in changed), default="")
         label = f"{'E' if len(isr) > len(seen.isr) else 'S'}{len(isr)}{held}"
         self._note_isr(seen, isr)
-        self._note(seen, at_ms, node, fields, label)
+        self._note(seen, at_ms, node, event, label)
 
-    def on_follower(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_follower(self, at_ms: int, node: int, event: PartitionFollower) -> None:
         """A broker became follower; of interest where its log is longer than the leader's was, or it was the leader."""
-        seen = self._partition(fields)
-        longer = int(fields["leo"]) > seen.end and int(fields["leader_epoch"]) >= seen.epoch
+        seen = self._partition(event)
+        longer = (event.leo or 0) > seen.end and event.leader_epoch >= seen.epoch
         if longer or node == seen.leader:
             label = f"F{'l' if node == seen.leader else ''}{'d' if longer else ''}"
-            self._note(seen, at_ms, node, fields, label)
+            self._note(seen, at_ms, node, event, label)
 
-    def on_truncated(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_truncated(self, at_ms: int, node: int, event: PartitionTruncated) -> None:
         """A replica removed records."""
-        seen = self._partition(fields)
+        seen = self._partition(event)
         role = "i" if node in seen.isr else "o"
         label = f"T{role}"
-        self._note(seen, at_ms, node, fields, label)
+        self._note(seen, at_ms, node, event, label)
 
-    def on_recovered(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_recovered(self, at_ms: int, node: int, event: LogRecovered) -> None:
         """A log was recovered after a crash."""
-        seen = self._partition(fields)
+        seen = self._partition(event)
         role = "l" if node == seen.leader else "i" if node in seen.isr else "o"
-        self._note(seen, at_ms, node, fields, f"R{role}{'t' if fields['truncated_bytes'] else ''}")
+        self._note(seen, at_ms, node, event, f"R{role}{'t' if event.truncated_bytes else ''}")
 
-    def on_reassignment(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_reassignment(self, at_ms: int, node: int, event: ReassignmentStep) -> None:
         """A reassignment went on."""
-        self._note(self._partition(fields), at_ms, node, fields, f"A{fields['step']}")
+        self._note(self._partition(event), at_ms, node, event, f"A{event.step}")
 
-    def _partition(self, fields: Mapping[str, Any]) -> PartitionSeen:
-        key = fields["topic"], int(fields["partition"])
+    def _partition(self, event: PartitionEvent) -> PartitionSeen:
+        key = event.topic, event.partition
         seen = self._partitions.get(key)
         if seen is None:
             seen = self._partitions[key] = PartitionSeen(TOPIC_LETTERS.get(key[0], "?"))
@@ -242,56 +255,54 @@ class TraceReader:
         seen.isr = isr
         seen.replicas = known if len(known) <= REPLICAS else isr
 
-    def _note(self, seen: PartitionSeen, at_ms: int, node: int, fields: Mapping[str, Any], label: str) -> None:
+    def _note(self, seen: PartitionSeen, at_ms: int, node: int, event: PartitionEvent, label: str) -> None:
         letter = seen.letter
         self.features.add(f"{letter}|{seen.label}>{soon(at_ms - seen.at_ms)}{label}")
         seen.label, seen.at_ms = label, at_ms
-        self._moments.append((at_ms, f"{letter}{label}", node, fields["topic"], int(fields["partition"])))
+        self._moments.append((at_ms, f"{letter}{label}", node, event.topic, event.partition))
 
     # ---------------------------------------------------------------- controller, sessions, brokers
 
-    def on_controller(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_controller(self, at_ms: int, node: int, event: ControllerElected) -> None:
         """A controller was elected."""
-        del fields
+        del event
         held, now = self._held.get(self._controller, ""), self._held.get(node, "")
         how = "=" if node == self._controller else ">"
         self._controller = node
         self.features.add(f"c|{held}{how}{now}")
         self._moments.append((at_ms, f"c{held}{how}{now}", node, None, None))
 
-    def on_expired(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_expired(self, at_ms: int, node: int, event: RegistrySessionExpired) -> None:
         """The registry ended a session."""
         del node
-        name = str(fields["name"])
-        owner = int(name[7:]) if name.startswith("broker ") else 0
+        owner = int(event.name[7:]) if event.name.startswith("broker ") else 0
         also = "+" if at_ms - self._expired_ms < JUST_MS else ""
         self._expired_ms = at_ms
         label = f"{self._role(owner)}{self._held.get(owner, '')}{also}"
         self.features.add(f"x|{label}")
         self._moments.append((at_ms, f"x{label}", owner, None, None))
 
-    def on_ready(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_ready(self, at_ms: int, node: int, event: BrokerReady) -> None:
         """A broker serves after its start."""
-        del fields
+        del event
         self._moments.append((at_ms, f"r{self._role(node)}", node, None, None))
 
-    def on_loaded(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_loaded(self, at_ms: int, node: int, event: GroupsLoaded | TransactionsLoaded) -> None:
         """A coordinator loaded a partition."""
-        count = magnitude(int(fields.get("groups", 0)) + int(fields.get("transactions", 0)))
+        count = magnitude(event.groups if isinstance(event, GroupsLoaded) else event.transactions)
         self.features.add(f"l|{count}{self._held.get(node, '')}")
         self._moments.append((at_ms, f"l{count}", node, None, None))
 
     # ----------------------------------------------------------------------- transactions and groups
 
-    def on_transaction(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_transaction(self, at_ms: int, node: int, event: TransactionChanged) -> None:
         """The state of a transactional id changed."""
-        name = f"t/{fields['transactional_id']}"
-        self._change(at_ms, node, name, str(fields["state"]), int(fields["epoch"]))
+        self._change(at_ms, node, f"t/{event.transactional_id}", event.state, event.epoch)
 
-    def on_group(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_group(self, at_ms: int, node: int, event: GroupChanged) -> None:
         """The state of a group changed."""
-        state = f"{fields['state']}{magnitude(int(fields['members']))}"
-        self._change(at_ms, node, f"g/{fields['group']}", state, int(fields["generation"]))
+        state = f"{event.state}{magnitude(event.members)}"
+        self._change(at_ms, node, f"g/{event.group}", state, event.generation)
 
     def _change(self, at_ms: int, node: int, name: str, state: str, epoch: int) -> None:
         seen = self._states.setdefault(name, StateSeen())
@@ -306,16 +317,16 @@ class TraceReader:
 
     # ------------------------------------------------------------------------------------- faults
 
-    def on_inject(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_inject(self, at_ms: int, node: int, event: FaultInjected) -> None:
         """A fault began."""
         del node
-        step_id, nodes = str(fields["id"]), frozenset(fields["targets"])
+        step_id, nodes = event.id, frozenset(event.targets)
         step = self._steps.get(step_id)
         if self._traffic_ms is None and step is not None and step.fired_ms is not None:
             self._traffic_ms = at_ms - step.fired_ms
-        kind = kind_of(str(fields["fault"]), step)
+        kind = kind_of(event.fault, step)
         role = "all" if len(nodes) > 1 else self._role(min(nodes, default=0))
-        fault = FaultSeen(kind, letter_of(str(fields["fault"])), role, nodes, at_ms)
+        fault = FaultSeen(kind, letter_of(event.fault), role, nodes, at_ms)
         add = self.features.add
         add(f"f|{kind}:{role}")
         if len(nodes) <= 1:
@@ -330,18 +341,18 @@ class TraceReader:
         self._faults[step_id] = fault
         self._hold(fault)
 
-    def on_effect(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_effect(self, at_ms: int, node: int, event: FaultTookEffect) -> None:
         """A fault took effect."""
         del node
-        seen = self._faults.get(str(fields["id"]))
+        seen = self._faults.get(event.id)
         if seen is not None:
             target = min(seen.nodes, default=0)
             self._moments.append((at_ms, f"+{seen.kind}:{seen.role}", target, None, None))
 
-    def on_healed(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
+    def on_healed(self, at_ms: int, node: int, event: FaultHealed) -> None:
         """A fault is over."""
         del node
-        seen = self._faults.get(str(fields["id"]))
+        seen = self._faults.get(event.id)
         if seen is None:
             return
         seen.healed_ms = at_ms
@@ -381,21 +392,21 @@ class TraceReader:
         return best
 
 
-HANDLERS: Final[Mapping[str, Callable[[TraceReader, int, int, Mapping[str, Any]], None]]] = {
-    "partition.leader": TraceReader.on_leader,
-    "partition.isr": TraceReader.on_isr,
-    "partition.follower": TraceReader.on_follower,
-    "partition.truncated": TraceReader.on_truncated,
-    "partition.reassignment": TraceReader.on_reassignment,
-    "log.recovered": TraceReader.on_recovered,
-    "controller.elected": TraceReader.on_controller,
-    "registry.expired": TraceReader.on_expired,
-    "broker.ready": TraceReader.on_ready,
-    "group.loaded": TraceReader.on_loaded,
-    "transactions.loaded": TraceReader.on_loaded,
-    "transaction.state": TraceReader.on_transaction,
-    "group.state": TraceReader.on_group,
-    "fault.inject": TraceReader.on_inject,
-    "fault.effect": TraceReader.on_effect,
-    "fault.healed": TraceReader.on_healed,
+HANDLERS: Final[Mapping[type[TraceEvent], Callable[[TraceReader, int, int, Any], None]]] = {
+    PartitionLeader: TraceReader.on_leader,
+    IsrChanged: TraceReader.on_isr,
+    PartitionFollower: TraceReader.on_follower,
+    PartitionTruncated: TraceReader.on_truncated,
+    ReassignmentStep: TraceReader.on_reassignment,
+    LogRecovered: TraceReader.on_recovered,
+    ControllerElected: TraceReader.on_controller,
+    RegistrySessionExpired: TraceReader.on_expired,
+    BrokerReady: TraceReader.on_ready,
+    GroupsLoaded: TraceReader.on_loaded,
+    TransactionsLoaded: TraceReader.on_loaded,
+    TransactionChanged: TraceReader.on_transaction,
+    GroupChanged: TraceReader.on_group,
+    FaultInjected: TraceReader.on_inject,
+    FaultTookEffect: TraceReader.on_effect,
+    FaultHealed: TraceReader.on_healed,
 }

@@ -18,6 +18,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import client_request
 
+from .events import HangingAborted
 from .wire import WireClient
 
 DESCRIBE_VERSION, MARKERS_VERSION = 0, 1
@@ -80,11 +81,7 @@ class HangingTransactions:
         response = await self._client.ask(address, request)
         error: ErrorCode = response.markers[0].topics[0].partitions[0].error_code
         self._host.trace.emit(
-            "client.operator.abort-hanging",
-            topic=tp.topic,
-            partition=tp.partition,
-            producer_id=producer.producer_id,
-            error=error.name,
+            HangingAborted(topic=tp.topic, partition=tp.partition, producer_id=producer.producer_id, error=error.name)
         )
         if error:
             await self._client.refresh(tp.topic)

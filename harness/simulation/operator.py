@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 
 from harrow.cluster.errors import WireError
+from harrow.cluster.events import TraceEvent
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import ClientRequest, client_request
 
 from ..requests.operator import PREFERRED, TIMEOUT_MS, UNCLEAN, election, reassignment
+from .events import LeadersElected, PartitionReassigned, RecordsDeleted, SettingAltered, UncleanLeadersElected
 from .wire import WireClient
 
 ALTER_VERSION, DELETE_VERSION = 1, 2
@@ -99,7 +101,7 @@ class SimulatedOperator:
         change = {"name": name, "config_operation": SET, "value": value}
         resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": [change]}
         await self._ask_any(client_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, resources=[resource]))
-        self._note("alter", topic=topic, name=name, value=value)
+        self._note("alter", SettingAltered(topic=topic, name=name, value=value))
 
     async def _delete_records(self) -> None:
         await self._delete(self._source)
@@ -119,31 +121,32 @@ class SimulatedOperator:
             ApiKey.DELETE_RECORDS, DELETE_VERSION, topics=[{"name": tp.topic, "partitions": [row]}], timeout=TIMEOUT_MS
         )
         await self._client.ask(leader.address, request, TIMEOUT_MS)
-        self._note("delete-records", topic=tp.topic, partition=tp.partition, offset=offset)
+        self._note("delete-records", RecordsDeleted(topic=tp.topic, partition=tp.partition, offset=offset))
 
     async def _elect(self) -> None:
         """Preferred elections of all partitions."""
         await self._ask_any(election(PREFERRED, None, TIMEOUT_MS))
-        self._note("elect")
+        self._note("elect", LeadersElected())
 
     async def _elect_unclean(self) -> None:
         """Unclean elections of the sink, where a partition has no leader."""
         numbers = [tp.partition for tp in self._movable if tp.topic == self._sink]
         await self._ask_any(election(UNCLEAN, {self._sink: numbers}, TIMEOUT_MS))
-        self._note("elect-unclean")
+        self._note("elect-unclean", UncleanLeadersElected())
 
     async def _reassign(self) -> None:
         """Move a partition to drawn brokers; refused where one of them is not live."""
         tp = self._random.choice(self._movable)
         replicas = tuple(self._random.sample(self._brokers, min(REPLICAS, len(self._brokers))))
         await self._ask_any(reassignment([(tp.topic, tp.partition, replicas)], TIMEOUT_MS))
-        self._note("reassign", topic=tp.topic, partition=tp.partition, replicas=list(replicas))
+        event = PartitionReassigned(topic=tp.topic, partition=tp.partition, replicas=replicas)
+        self._note("reassign", event)
 
     async def _ask_any(self, request: ClientRequest) -> None:
         """Send it to a drawn broker, which forwards it to the controller or refuses it."""
         address = self._random.choice(self._client.bootstrap)
         await self._client.ask(address, request, TIMEOUT_MS)
 
-    def _note(self, what: str, **fields: object) -> None:
+    def _note(self, what: str, event: TraceEvent) -> None:
         self.done[what] += 1
-        self._client.host.trace.emit(f"client.operator.{what}", **fields)
+        self._client.host.trace.emit(event)

@@ -9,7 +9,7 @@
 
 Each key is its value, so compaction keeps the last of two committed outputs. The one that it removed is still counted
 as an output, where a replica has it or the reader received it with its commit marker. Without that marker it is
-judged as any other record. Only the traces of log cleaners (`checks/log_changes.py`) let compaction explain anything.
+judged as any other record. Only traces of log cleaners (`checks/traced_changes.py`) let compaction explain anything.
 
 After an unclean election (`OutputFacts.unclean_epoch`) records and markers of earlier leader epochs may be gone. A
 missing output is then no anomaly but a loss, unless it was sent to leaders of that epoch or later ones only. So is a

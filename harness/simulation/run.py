@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from harrow.cluster.broker import preload
 from harrow.cluster.errors import ConfigError, CorruptLogError
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.replication.partition import Partition
@@ -53,6 +54,7 @@ from .checks import (
     replicas_of,
 )
 from .coverage import Coverage, coverage_of
+from .events import FAULT_EVENTS, RunBegan, RunEnded
 from .planning import plan_seed
 from .system import SimulatedSystem, drive
 from .transform_workload import TransformWorkload
@@ -167,7 +169,7 @@ class SimulatedRun:
     def run(self, *, keep_trace: bool) -> SimulationResult:
         """Start the cluster, inject faults, heal, judge."""
         cluster, settings = self._cluster, self._settings
-        cluster.world.record_event("begin", seed=settings.seed, config=cluster.config)
+        cluster.world.record_event(RunBegan(seed=settings.seed, config=cluster.config))
         cluster.start()
         kind = TransformWorkload if settings.workload == EXACTLY_ONCE else SimulatedWorkload
         workload = kind(cluster, settings)
@@ -211,8 +213,8 @@ class SimulatedRun:
         self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
         # a skipped step is not in the recorded schedule, so it is not in the trace
         if row["event"] != "skipped":
-            fields = {name: value for name, value in row.items() if name != "event"}
-            world.record_event(f"fault.{row['event']}", **fields)
+            fields = {name: value for name, value in row.items() if name not in ("event", "targets")}
+            world.record_event(FAULT_EVENTS[row["event"]](**fields, targets=tuple(row["targets"])))
 
     def _judge(self, workload: SimulatedWorkload) -> list[FoundAnomaly]:
         cluster, settings = self._cluster, self._settings
@@ -266,9 +268,9 @@ class SimulatedRun:
         world, producer = self._cluster.world, workload.producer
         reasons = self._doubts(workload, nemesis)
         status = "invalid" if anomalies else "unknown" if reasons else "valid"
-        counts = Counter(event for _, _, event, _ in world.trace.events)
+        elections = sum(isinstance(row.event, PartitionLeader) for row in world.trace.events)
         world.record_event(
-            "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
+            RunEnded(status=status, anomalies=tuple(anomalies), turns=world.loop.turns, acknowledged=producer.acked)
         )
         text = world.trace.text()
         losses = workload.findings.losses if isinstance(workload, TransformWorkload) else ()
@@ -283,7 +285,7 @@ class SimulatedRun:
             acknowledged=producer.acked,
             faults=tuple(row["label"] for row in effects),
             kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
-            elections=counts["partition.leader"],
+            elections=elections,
             converged_ms=converged_ms,
             turns=world.loop.turns,
             trace_sha256=hashlib.sha256(text.encode()).hexdigest(),

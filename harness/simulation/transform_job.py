@@ -18,6 +18,7 @@ from harrow.faults.runs import CLASSIC, CONSUMER
 from ..run_settings import RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
+from .events import JobFailed
 from .group_member import CommittedOffsets, GroupMember, Membership
 from .transactional_producer import SimulatedTransactionalProducer
 from .wire import WireClient
@@ -121,7 +122,7 @@ class SimulatedJob:
             try:
                 await self._work(membership)
             except KafkaError as error:
-                self._host.trace.emit("client.job.error", error=error.code.name)
+                self._host.trace.emit(JobFailed(error=error.code.name))
             membership.over = True
 
     async def _work(self, membership: Membership) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.cluster.host.simulated import Machine
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
@@ -240,9 +241,9 @@ class TransformWorkload(SimulatedWorkload):
         """Whether the broker coordinates the job's group, and did so at `at_ns`: it has the highest leader epoch."""
         home = self._group_partition(GROUP)
         elected = [
-            (int(fields["leader_epoch"]), t_ns, int(fields["leader"]))
-            for t_ns, _, event, fields in self._cluster.world.trace.events
-            if event == "partition.leader" and (fields["topic"], fields["partition"]) == home
+            (event.leader_epoch, row.t_ns, event.leader)
+            for row in self._cluster.world.trace.events
+            if isinstance(event := row.event, PartitionLeader) and (event.topic, event.partition) == home
         ]
         _, t_ns, leader = max(elected, default=(-1, 0, NO_NODE))
         return leader == node and t_ns <= at_ns

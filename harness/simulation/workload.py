@@ -16,6 +16,7 @@ from ..histories.memory import MemoryHistory
 from ..run_settings import RunSettings
 from .checks import FoundAnomaly
 from .consumer import SimulatedConsumer
+from .events import AnomalyFound
 from .producer import SimulatedProducer
 from .wire import WireClient
 
@@ -92,7 +93,7 @@ class SimulatedWorkload:
         return []
 
     def _anomaly(self, name: str, text: str) -> None:
-        self._cluster.world.record_event("anomaly", name=name, text=text)
+        self._cluster.world.record_event(AnomalyFound(name=name, text=text))
         self.anomalies.append((name, text))
 
     async def _prepare(self) -> None:

@@ -10,23 +10,26 @@ Nothing here fails because of the cluster: what it does not say is left out.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from harrow.cluster import broker_folder
 from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.brokers import UnknownTopicAsked
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.faults.errors import listed, nearest
 
+from ..histories.trace_events import read_trace
 from ..wording import counted
 
 if TYPE_CHECKING:
     from ..running_cluster import RunningCluster
 
+E = TypeVar("E", bound=TraceEvent)
 NAMED_MOST = 10
 INTERNAL = "__"
-UNKNOWN_TOPIC = "metadata.unknown-topic"
 
 
 def offsets_of_topics(cluster: RunningCluster) -> dict[str, int]:
@@ -92,8 +95,8 @@ def _listed(offsets: Mapping[str, int]) -> str:
 def _asked(cluster: Path, besides: Collection[str]) -> str:
     """Say which unknown names clients asked for, without `besides`; empty where there are none."""
     names: dict[str, str] = {}
-    for event in _events(cluster, UNKNOWN_TOPIC):
-        names.setdefault(str(event.get("topic")), str(event.get("client")))
+    for event in _events(cluster, UnknownTopicAsked):
+        names.setdefault(event.topic, event.client)
     shown = [f"{name!r} ({client})" for name, client in names.items() if name not in besides]
     if not shown:
         return ""
@@ -102,16 +105,13 @@ def _asked(cluster: Path, besides: Collection[str]) -> str:
 
 def _was_there(cluster: Path, topic: str) -> bool:
     """Whether a broker led a partition of the topic: it was deleted then."""
-    return any(event.get("topic") == topic for event in _events(cluster, "partition.leader"))
+    return any(event.topic == topic for event in _events(cluster, PartitionLeader))
 
 
-def _events(cluster: Path, event: str) -> list[dict[str, object]]:
-    """Return the events of one kind from the brokers' traces; a line that is not JSON is skipped."""
-    found: list[dict[str, object]] = []
+def _events(cluster: Path, kind: type[E]) -> list[E]:
+    """Return the events of one kind from the brokers' traces."""
+    found: list[E] = []
     for path in broker_folder.broker_files(cluster, broker_folder.TRACE):
-        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if f'"{event}"' in line:
-                    with contextlib.suppress(ValueError):
-                        found.append(json.loads(line))
+        with contextlib.suppress(OSError):
+            found += [traced.event for traced in read_trace(path, kinds=(kind,))]
     return found

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ConfigError
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, check_drawable
 from harrow.faults.runs import EXACTLY_ONCE, ORDERS, TOPIC
 from harrow.faults.schedule import Schedule
@@ -36,6 +37,7 @@ from .. import run_folder
 from ..backends.choice import HARROWS_BROKERS, LOCAL, BackendChoice
 from ..backends.kinds import backend_words, new_source
 from ..errors import VerdictError
+from ..histories.trace_events import events_of_brokers
 from ..run.harrow import Harrow, run_of
 from ..run_settings import RunSettings, settings_of
 from ..user_spark import HARROWS_OWN, UserSpark
@@ -421,13 +423,8 @@ def leader_died(folder: Path, topic: str) -> bool:
 
 def count_elections(folder: Path, topic: str = TOPIC) -> int:
     """Leaders of a topic that were elected after the first, by the brokers' traces."""
-    found = 0
-    for trace in run_folder.trace_files(folder):
-        for line in trace.read_text().splitlines():
-            if '"partition.leader"' in line:
-                event = json.loads(line)
-                found += event["topic"] == topic and event["leader_epoch"] > 0
-    return found
+    elected = (traced.event for traced in events_of_brokers(folder, (PartitionLeader,)))
+    return sum(event.topic == topic and event.leader_epoch > 0 for event in elected)
 
 
 def kinds_in_effect(folder: Path) -> dict[str, int]:

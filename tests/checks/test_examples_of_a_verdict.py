@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.harness import run_folder
 from harrow.harness.checks import Verdict
 from harrow.harness.checks.causes.recorded import read_evidence
@@ -32,9 +34,8 @@ def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(run
     kept = record_batch(["kept"])
     lost = record_batch([f"order {number}" for number in range(50)], base_offset=1)
     run.tapped(kept, 0, acks=1)
-    run.trace(
-        1, event="partition.leader", t_ns=1_000_500, topic=TOPIC, partition=0, leader=1, leader_epoch=0, isr=[1, 2, 3]
-    )
+    first = PartitionLeader(topic=TOPIC, partition=0, leader=1, leader_epoch=0, isr=(1, 2, 3))
+    run.trace(1, first, t_ns=1_000_500)
     run.tapped(lost, 1, acks=1)
     (run.folder / run_folder.FAULTS).write_text(
         "".join(
@@ -42,9 +43,7 @@ def test_a_lost_batch_of_50_records_counts_as_50_records_and_names_its_cause(run
             for t, e in ((1_003_000, "inject"), (1_003_000, "effect"), (900_000_000, "heal"), (901_000_000, "healed"))
         )
     )
-    run.trace(
-        2, event="partition.leader", t_ns=800_000_000, topic=TOPIC, partition=0, leader=2, leader_epoch=1, isr=[2, 3]
-    )
+    run.trace(2, replace(first, leader=2, leader_epoch=1, isr=(2, 3)), t_ns=800_000_000)
     run.logs(kept)
     run.final({0: "kept"})
     verdict = judged(run, "no-loss")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from harrow.cluster.events.brokers import BrokerReady
 from harrow.cluster.host.seam import REQUEST_UNANSWERED, TappedRequest
 from harrow.harness.checks import Verdict, judge
 from harrow.harness.histories.format import OperationType
@@ -116,7 +117,7 @@ def story_without_recorders(run: RunFolder, *, unanswered: bool = False, starts:
     flags = REQUEST_UNANSWERED if unanswered else 0
     run.requested(TappedRequest("app", 0, 0, run.tick(), run.tick(), flags))
     for _ in range(starts):
-        run.trace(1, event="broker.ready", t_ns=run.tick())
+        run.trace(1, BrokerReady(node_id=1))
     run.leader(1, 1, 0)
     batches = [record_batch([text], base_offset=at, epoch=1) for at, text in enumerate("abc")]
     run.tapped(batches[0], 0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from harrow.cluster.events.brokers import BrokerReady, BrokerStopping
+from harrow.cluster.events.coordinators import GroupsLoaded
+from harrow.cluster.events.partitions import PartitionEvent
 from harrow.cluster.host.seam import COMPLETE_COMMIT, PREPARE_COMMIT, TRANSACTION_ONGOING
 from harrow.harness.checks.progress.findings import ProgressFindings
 from hypothesis import given, settings
@@ -200,19 +203,21 @@ def a_paused_follower_in_the_isr(history: History) -> None:
 
 
 def no_coordinator(history: History) -> None:
-    history.events = [event for event in history.events if event["topic"] == "orders"]
+    history.events = [
+        row for row in history.events if isinstance(row.event, PartitionEvent) and row.event.topic == "orders"
+    ]
     history.leads(0, 2, isr=[2], place=COORDINATOR)
     history.fault(10, 25, 2)
     history.isr(9.9, [1, 3])
 
 
 def a_coordinator_that_loads(history: History) -> None:
-    history.broker("group.loaded", 25, 2, partition=COORDINATOR[1], took_ms=15_000)
+    history.broker(GroupsLoaded(partition=COORDINATOR[1], groups=1, took_ms=15_000), 25, 2)
 
 
 def a_broker_that_stops(history: History) -> None:
-    history.broker("broker.stopping", 10, 1)
-    history.broker("broker.ready", 25, 1)
+    history.broker(BrokerStopping(node_id=1), 10, 1)
+    history.broker(BrokerReady(node_id=1), 25, 1)
 
 
 def a_dead_registry(history: History) -> None:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.partitions import WakeUpMissed
+from harrow.cluster.events.requests import RequestUnanswered
 from harrow.harness.checks.unanswered import unanswered_requests
 
 SECOND = 10**9
-Event = dict[str, Any]
+Event = TracedEvent[TraceEvent]
 
 
-def event(at_s: float, *, api: str = "FETCH", timeout_ms: int = 500, **fields: Any) -> Event:
+def event(at_s: float, *, api: str = "FETCH", timeout_ms: int = 500, group: str | None = None) -> Event:
     """A request that came at second 100 is not answered at `at_s`."""
-    return {
-        "event": "request.unanswered",
-        "t_ns": int(at_s * SECOND),
-        "broker": "broker-2",
-        "api": api,
-        "client": "app",
-        "correlation_id": 7,
-        "invoked_ns": 100 * SECOND,
-        "timeout_ms": timeout_ms,
-        "looks": 12,
-        **fields,
-    }
+    request = RequestUnanswered(
+        api=api,
+        client="app",
+        correlation_id=7,
+        invoked_ns=100 * SECOND,
+        timeout_ms=timeout_ms,
+        looks=12,
+        group=group,
+    )
+    return TracedEvent(int(at_s * SECOND), "broker-2", request)
 
 
 def windows(*faults: tuple[float, float]) -> list[tuple[int, int]]:
@@ -55,7 +54,7 @@ LEGAL: dict[str, tuple[list[Event], list[tuple[int, int]]]] = {
         [event(165, api="JOIN_GROUP", timeout_ms=10_000, group="billing")],
         [],
     ),
-    "another event": ([{**event(200), "event": "purgatory.missed"}], []),
+    "another event": ([event(200)._replace(event=WakeUpMissed(topic="orders", partition=0, purgatory="Fetch"))], []),
 }
 
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from harrow.cluster.events.logs import LogCleaning, SegmentsDeleted
+from harrow.cluster.events.partitions import UncleanElection, WakeUpMissed
+from harrow.cluster.events.processes import ClockSet
 from harrow.cluster.wire.records import build_batch
 from harrow.harness.checks import Status, Verdict
 from harrow.harness.checks.judgement import judge
@@ -31,11 +34,7 @@ def judged(run: RunFolder, guarantee: str = "no-loss") -> Verdict:
 
 def cleaned(run: RunFolder, end: int, *, after_ms: int = 10_000, tombstones_ms: int = 0, lag_ms: int = 0) -> None:
     """A log cleaner begins a pass over the offsets below `end`, so long after the records were sent."""
-    run.trace(
-        1,
-        event="log.cleaning",
-        t_ns=run.clock_ns + after_ms * 1_000_000,
-        wall_ms=NOW_MS + after_ms,
+    event = LogCleaning(
         topic=TOPIC,
         partition=0,
         first_dirty=0,
@@ -43,6 +42,7 @@ def cleaned(run: RunFolder, end: int, *, after_ms: int = 10_000, tombstones_ms: 
         delete_retention_ms=tombstones_ms,
         min_lag_ms=lag_ms,
     )
+    run.trace(1, event, t_ns=run.clock_ns + after_ms * 1_000_000, wall_ms=NOW_MS + after_ms)
 
 
 def keeps(run: RunFolder, records: Mapping[int, Record], high: int) -> None:
@@ -120,7 +120,7 @@ def test_a_record_younger_than_the_compaction_lag_stays(run: RunFolder, after_ms
 def test_ages_are_not_judged_where_a_fault_changed_a_clock(run: RunFolder) -> None:
     sends(run, ("a", "old"), ("a", "new"), ("b", "kept"))
     cleaned(run, 2, after_ms=4_000, lag_ms=60_000)
-    run.trace(2, event="clock.set", t_ns=run.tick(), kind="jump", by_ms=DAY_MS)
+    run.trace(2, ClockSet(kind="jump", by_ms=DAY_MS, rate=1.0, period_ms=0))
     keeps(run, {1: ("a", "new"), 2: ("b", "kept")}, 3)
     assert not judged(run).anomaly_counts
 
@@ -181,20 +181,17 @@ def deleted(
     bytes_left: int = 100,
 ) -> None:
     """A broker removes segments so long after the records were sent."""
-    run.trace(
-        node,
-        event="log.segments-deleted",
-        t_ns=run.clock_ns + after_ms * 1_000_000,
-        wall_ms=NOW_MS + after_ms,
+    event = SegmentsDeleted(
         topic=TOPIC,
         partition=0,
-        base_offsets=bases,
+        base_offsets=tuple(bases),
         reason=reason,
         end=end,
         bytes_left=bytes_left,
         retention_ms=keep_ms,
         retention_bytes=keep_bytes,
     )
+    run.trace(node, event, t_ns=run.clock_ns + after_ms * 1_000_000, wall_ms=NOW_MS + after_ms)
 
 
 def two_records(run: RunFolder, *, timestamp_ms: int = NOW_MS) -> None:
@@ -239,7 +236,7 @@ def test_a_removal_with_a_wrong_clock_is_legal(run: RunFolder) -> None:
     two_records(run)
     deleted(run, 1, [0], 1)
     deleted(run, 2, [0], 1)
-    run.trace(2, event="clock.set", t_ns=run.tick(), kind="jump", by_ms=DAY_MS)
+    run.trace(2, ClockSet(kind="jump", by_ms=DAY_MS, rate=1.0, period_ms=0))
     assert not judged(run).anomaly_counts
 
 
@@ -297,9 +294,7 @@ def test_what_only_the_leader_acknowledged_was_not_committed(run: RunFolder) -> 
 def test_after_an_unclean_election_leaders_may_lack_records(run: RunFolder) -> None:
     run.leader(1, 0, 0)
     run.tapped(record_batch(["a"]), 0)
-    run.trace(
-        3, event="partition.unclean", t_ns=run.tick(), topic=TOPIC, partition=0, leader=2, leader_epoch=1, isr=[1]
-    )
+    run.trace(3, UncleanElection(topic=TOPIC, partition=0, leader=2, leader_epoch=1, isr=(1,)))
     run.leader(2, 1, 0)
     run.logs(record_batch(["a"]))
     assert "incomplete-leader" not in judged(run).anomaly_counts
@@ -365,7 +360,7 @@ def test_a_missed_wake_up_is_named_once_for_each_purgatory(run: RunFolder) -> No
     run.send("a", 0)
     run.final({0: "a"})
     for _ in range(2):
-        run.trace(1, event="purgatory.missed", topic=TOPIC, partition=0, purgatory="ConsumerFetch")
+        run.trace(1, WakeUpMissed(topic=TOPIC, partition=0, purgatory="ConsumerFetch"))
     verdict = judged(run)
     assert verdict.anomaly_counts == {"missed-wake-up": 1}
     assert "in the purgatory ConsumerFetch of broker 1" in verdict.anomalies[0].explanation

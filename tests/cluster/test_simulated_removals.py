@@ -6,8 +6,10 @@ Simulated brokers with the planted cleaners and the planted retention of `suppor
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from harrow.cluster.events.logs import LogCleaned, SegmentsDeleted
 from harrow.cluster.host.simulated.host import EPOCH_MS, WorldTrace
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.harness.checks.log_changes import LogChanges
@@ -31,7 +33,7 @@ COMPACTED = SimulationOptions(
 )
 KEPT = replace(COMPACTED, keys=0, topic_config=SMALL_SEGMENTS, config={"log.retention.check.interval.ms": 300})
 SEEDS = range(3)
-CLEANED, DELETED = "log.cleaned", "log.segments-deleted"
+CLEANED, DELETED = LogCleaned.EVENT, SegmentsDeleted.EVENT
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -89,21 +91,20 @@ def send(offset: int, outcome: OperationType = OperationType.OK) -> dict[str, in
 SENT = untapped([send(offset) for offset in range(9)], acks=-1)
 
 
-def changes(after_ms: int, *, wrong_clocks: bool = False, **fields: object) -> LogChanges:
+def changes(after_ms: int, *, wrong_clocks: bool = False, **fields: Any) -> LogChanges:
     """The trace of a broker that removed the segments of offsets 0 to 2 and 3 to 6, so long after the sends."""
     trace = WorldTrace()
-    removal = {
-        "topic": "orders",
-        "partition": 0,
-        "base_offsets": [0, 3],
-        "end": 7,
-        "reason": "retention.ms",
-        "retention_ms": KEEP_MS,
-        "retention_bytes": -1,
-        "bytes_left": 100,
-        **fields,
-    }
-    trace.write((SENT_MS + after_ms) * NS_PER_MS, "broker-1", DELETED, removal)
+    removal = SegmentsDeleted(
+        topic="orders",
+        partition=0,
+        base_offsets=(0, 3),
+        end=7,
+        reason="retention.ms",
+        retention_ms=KEEP_MS,
+        retention_bytes=-1,
+        bytes_left=100,
+    )
+    trace.write((SENT_MS + after_ms) * NS_PER_MS, "broker-1", replace(removal, **fields))
     return changes_of(trace, ["orders"], wrong_clocks=wrong_clocks)["orders", 0]
 
 

@@ -17,6 +17,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError, CorruptLogError
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.partitions import IsrExpansionProposed, PartitionLeader
+from harrow.cluster.events.processes import TaskFailed
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults import Schedule, disk_error
@@ -252,32 +256,30 @@ def test_the_order_of_sends_and_reads_and_the_equality_of_replicas_are_checked()
 
 
 @pytest.mark.parametrize(
-    ("event", "fields", "name"),
+    ("events", "name"),
     [
-        ("partition.leader", {"topic": "orders", "partition": 0, "leader_epoch": 4}, "two-leaders"),
-        ("controller.elected", {"epoch": 4}, "two-controllers"),
         (
-            "partition.isr-expansion",
-            {
-                "topic": "orders",
-                "partition": 0,
-                "leader": 1,
-                "leader_epoch": 4,
-                "isr": [1, 3],
-                "added": 3,
-                "live": [1, 2],
-            },
+            [PartitionLeader(topic="orders", partition=0, leader=node, leader_epoch=4, isr=(1, 2)) for node in (1, 2)],
+            "two-leaders",
+        ),
+        ([ControllerElected(epoch=4)] * 2, "two-controllers"),
+        (
+            [
+                IsrExpansionProposed(
+                    topic="orders", partition=0, leader=1, leader_epoch=4, isr=(1, 3), added=3, live=(1, 2)
+                )
+            ],
             "fenced-in-isr",
         ),
     ],
 )
-def test_what_the_trace_says_of_elections_and_isrs_is_found(event: str, fields: dict[str, object], name: str) -> None:
+def test_what_the_trace_says_of_elections_and_isrs_is_found(events: list[TraceEvent], name: str) -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:
         trace = cluster.world.trace
-        for host in ("broker-1", "broker-1", "broker-2"):
-            trace.write(1, host, event, dict(fields))
+        for number, event in enumerate([events[0], *events]):
+            trace.write(1, f"broker-{max(number, 1)}", event)
         assert [found for found, _ in check_trace(trace, "orders")] == [name]
-        trace.write(2, "broker-1", "task.failed", {"name": "t", "error": "e"})
+        trace.write(2, "broker-1", TaskFailed(name="t", error="e"))
         assert {found for found, _ in check_trace(trace, "orders")} == {name, "task-failed"}
 
 
@@ -360,7 +362,7 @@ def test_a_controlled_shutdown_ends_in_time() -> None:
         cluster.start()
         cluster.brokers[2].terminate()
         assert cluster.run_until(lambda: cluster.brokers[2].state == "dead", 3_000)
-        assert not [e for _, _, e, _ in cluster.world.trace.events if e == "task.failed"]
+        assert not [row for row in cluster.world.trace.events if isinstance(row.event, TaskFailed)]
 
 
 def test_wrong_settings_are_refused_before_anything_runs() -> None:

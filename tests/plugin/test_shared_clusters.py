@@ -54,10 +54,11 @@ def test_a_failed_task_of_a_broker_fails_the_running_test(pytester: pytest.Pytes
 def test_only_tasks_that_failed_during_the_test_count(tmp_path: Path) -> None:
     trace = tmp_path / "broker-1" / "trace.jsonl"
     trace.parent.mkdir()
-    trace.write_text('{"event": "task.failed", "name": "old", "error": "x"}\n')
+    trace.write_text('{"t_ns": 1, "event": "task.failed", "name": "old", "error": "x"}\n')
     since = trace_ends(tmp_path)
     assert not failed_tasks(tmp_path, since)
     with trace.open("a") as file:
-        file.write('{"event": "broker.ready"}\n{"event": "task.failed", "name": "new", "error": "y"}\n')
+        file.write('{"t_ns": 2, "event": "broker.metrics", "port": 1}\n')
+        file.write('{"t_ns": 3, "event": "task.failed", "name": "new", "error": "y"}\n')
     (line,) = failed_tasks(tmp_path, since)
     assert "new: y" in line

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from harrow.cluster import broker_folder
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.partitions import IsrExpansionProposed, PartitionLeader
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam import TappedRequest
 from harrow.cluster.tap.layouts import (
@@ -330,40 +332,32 @@ class RunFolder:
                 }
                 file.write(json.dumps(row) + "\n")
 
-    def trace(self, node: int, **event: object) -> None:
-        """One event of a broker's trace."""
+    def trace(self, node: int, event: TraceEvent, *, t_ns: int | None = None, wall_ms: int = NOW_MS) -> None:
+        """One event of a broker's trace, now or then."""
+        row = {"t_ns": self.tick() if t_ns is None else t_ns, "wall_ms": wall_ms, "event": event.event_name}
         with (self._broker(node) / broker_folder.TRACE).open("a") as file:
-            file.write(json.dumps(event) + "\n")
+            file.write(json.dumps({**row, **event.fields()}) + "\n")
 
     def leader(self, node: int, leader_epoch: int, log_end: int) -> None:
         """A broker becomes leader of partition 0, and its log ends there."""
-        self.trace(
-            node,
-            event="partition.leader",
-            t_ns=self.tick(),
+        event = PartitionLeader(
             topic=TOPIC,
             partition=0,
             topic_id="id",
             leader=node,
             leader_epoch=leader_epoch,
-            isr=[node],
+            isr=(node,),
             leo=log_end,
             hw=log_end,
         )
+        self.trace(node, event)
 
     def expansion(self, added: int, isr: Sequence[int], *, live: Sequence[int]) -> None:
         """Broker 1, the leader, proposes to add a broker to the ISR; `live`: replicas that its metadata lists."""
-        self.trace(
-            1,
-            event="partition.isr-expansion",
-            topic=TOPIC,
-            partition=0,
-            leader=1,
-            leader_epoch=4,
-            isr=isr,
-            added=added,
-            live=live,
+        event = IsrExpansionProposed(
+            topic=TOPIC, partition=0, leader=1, leader_epoch=4, isr=tuple(isr), added=added, live=tuple(live)
         )
+        self.trace(1, event)
 
     def done(self) -> Path:
         """Close the histories and say in run.json what the story does not record; return the folder."""

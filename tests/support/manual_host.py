@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from harrow.cluster.events.processes import LogLine
 from harrow.cluster.host.seam import Host, Peer, T, Tasks, Trace
 from harrow.cluster.host.simulated import Machine, World
 from harrow.cluster.host.simulated.loop import Incarnation, SimLoop, SimTimer
@@ -102,6 +103,6 @@ class ManualHost(Host):
     def events(self) -> list[tuple[str, dict[str, object]]]:
         """Everything in the trace: events with their fields; a log line is the event `log.LEVEL`."""
         return [
-            (f"log.{fields['level']}" if event == "log" else event, fields)
-            for _t_ns, _host, event, fields in self._world.trace.events
+            (f"log.{event.level}" if isinstance(event, LogLine) else event.event_name, event.json_fields())
+            for event in (row.event for row in self._world.trace.events)
         ]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.partitions import IsrChanged, PartitionLeader
 from harrow.cluster.host.seam import OFFSET_COMMITTED
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.cluster.tap.layouts import FETCHED, FLAG_READ_COMMITTED, MEMBER_OWNS, MEMBER_RELEASED, PRODUCED
@@ -43,7 +45,7 @@ class History:
     members: list[OwnerRow] = field(default_factory=list[OwnerRow])
     states: list[GroupRow] = field(default_factory=list[GroupRow])
     transactions: list[Row] = field(default_factory=list[Row])
-    events: list[Row] = field(default_factory=list[Row])
+    events: list[TracedEvent[TraceEvent]] = field(default_factory=list[TracedEvent[TraceEvent]])
     faults: list[Disturbance] = field(default_factory=list[Disturbance])
     expired: set[str] = field(default_factory=set[str])
 
@@ -70,37 +72,20 @@ class History:
         place: tuple[str, int] = PLACE,
         topic_id: str = "id",
     ) -> None:
-        self.events.append(
-            {
-                "event": "partition.leader",
-                "t_ns": ns(at_s),
-                "topic": place[0],
-                "partition": place[1],
-                "topic_id": topic_id,
-                "leader": leader,
-                "leader_epoch": epoch,
-                "isr": list(isr),
-                "broker": f"broker-{leader}",
-            }
+        topic, partition = place
+        event = PartitionLeader(
+            topic=topic, partition=partition, topic_id=topic_id, leader=leader, leader_epoch=epoch, isr=tuple(isr)
         )
+        self.broker(event, at_s, leader)
 
     def isr(
         self, at_s: float, isr: Sequence[int], *, epoch: int = 0, leader: int = 1, place: tuple[str, int] = PLACE
     ) -> None:
-        self.events.append(
-            {
-                "event": "partition.isr",
-                "t_ns": ns(at_s),
-                "topic": place[0],
-                "partition": place[1],
-                "leader_epoch": epoch,
-                "isr": list(isr),
-                "broker": f"broker-{leader}",
-            }
-        )
+        topic, partition = place
+        self.broker(IsrChanged(topic=topic, partition=partition, leader_epoch=epoch, isr=tuple(isr)), at_s, leader)
 
-    def broker(self, event: str, at_s: float, node: int, **fields: object) -> None:
-        self.events.append({"event": event, "t_ns": ns(at_s), "broker": f"broker-{node}", **fields})
+    def broker(self, event: TraceEvent, at_s: float, node: int) -> None:
+        self.events.append(TracedEvent(ns(at_s), f"broker-{node}", event))
 
     def fault(
         self, begin_s: float, end_s: float, *nodes: int, of_application: bool = False, acts_from_s: float | None = None

@@ -8,6 +8,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.brokers import BrokerReady, BrokerRegistered, BrokerSessionExpired
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.logs import LogRecovered
+from harrow.cluster.events.partitions import HighWatermarkMoved, IsrChanged, PartitionLeader, PartitionTruncated
 from harrow.cluster.tap.layouts import FETCHED, PRODUCED, TAP_ROW
 from harrow.harness.checks.verdict import Anomaly, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
@@ -134,9 +139,9 @@ class _Traces:
     def __init__(self) -> None:
         self.rows: dict[int, list[dict[str, Any]]] = {broker: [] for broker in BROKERS}
 
-    def emit(self, broker: int, t: float, event: str, **fields: Any) -> None:
-        front = {"t_ns": _ns(t), "wall_ms": 0, "host": f"broker-{broker}", "event": event}
-        self.rows[broker].append({**front, **fields})
+    def emit(self, broker: int, t: float, event: TraceEvent) -> None:
+        front = {"t_ns": _ns(t), "wall_ms": 0, "host": f"broker-{broker}", "event": event.event_name}
+        self.rows[broker].append({**front, **event.fields()})
 
     def write(self, folder: Path) -> None:
         for broker, rows in self.rows.items():
@@ -158,30 +163,33 @@ def _traces(folder: Path, rng: random.Random, seconds: float, partitions: int, r
         _partition(traces, p, at)
         _high_watermarks(traces, p, rng, seconds, rate / partitions, at[0])
     for p in range(50):
-        traces.emit(
-            1 + p % 3,
-            0.8,
-            "partition.leader",
-            leader=1 + p % 3,
-            leader_epoch=0,
-            isr=[1, 2, 3],
-            topic="__consumer_offsets",
-            partition=p,
-        )
+        node = 1 + p % 3
+        event = PartitionLeader(topic="__consumer_offsets", partition=p, leader=node, leader_epoch=0, isr=(1, 2, 3))
+        traces.emit(node, 0.8, event)
     traces.write(folder)
 
 
 def _cluster(traces: _Traces, at: Times) -> None:
     kill_at, back_at, _, resume_at = at
     for broker in BROKERS:
-        traces.emit(broker, 0.02 * broker, "broker.registered", node_id=broker, epoch=20 + broker)
-        traces.emit(broker, 0.15 + 0.02 * broker, "broker.ready", node_id=broker)
-    traces.emit(1, 0.1, "controller.elected", epoch=1)
-    traces.emit(2, kill_at + 1.5, "controller.elected", epoch=2)
-    cut = {"topic": "orders", "partition": 0, "truncated_bytes": 4096, "reason": "crc"}
-    traces.emit(1, back_at + 0.4, "log.recovered", **cut)
-    traces.emit(1, back_at + 0.5, "broker.ready", node_id=1)
-    traces.emit(3, resume_at + 0.1, "broker.session-expired", node_id=3)
+        traces.emit(broker, 0.02 * broker, BrokerRegistered(node_id=broker, epoch=20 + broker))
+        traces.emit(broker, 0.15 + 0.02 * broker, BrokerReady(node_id=broker))
+    traces.emit(1, 0.1, ControllerElected(epoch=1))
+    traces.emit(2, kill_at + 1.5, ControllerElected(epoch=2))
+    recovered = LogRecovered(
+        topic="orders",
+        partition=0,
+        truncated_bytes=4096,
+        reason="crc",
+        log_end_offset=1204,
+        recovery_point=0,
+        segments_read=1,
+        segments_removed=0,
+        removed_base_offsets=(),
+    )
+    traces.emit(1, back_at + 0.4, recovered)
+    traces.emit(1, back_at + 0.5, BrokerReady(node_id=1))
+    traces.emit(3, resume_at + 0.1, BrokerSessionExpired(node_id=3))
 
 
 def _partition(traces: _Traces, p: int, at: Times) -> None:
@@ -189,24 +197,29 @@ def _partition(traces: _Traces, p: int, at: Times) -> None:
     order = _order(p)
     leader, epoch = order[0], 0
 
-    def tell(t: float, event: str, isr: list[int], **fields: Any) -> None:
-        traces.emit(leader, t, event, isr=isr, leader_epoch=epoch, topic="orders", partition=p, **fields)
+    place: Any = {"topic": "orders", "partition": p}
 
-    tell(0.6, "partition.leader", order, leader=leader, cause="leader-and-isr")
+    def leads(t: float, *isr: int) -> None:
+        event = PartitionLeader(**place, leader=leader, leader_epoch=epoch, isr=isr, cause="leader-and-isr")
+        traces.emit(leader, t, event)
+
+    def changes(t: float, *isr: int, cause: str) -> None:
+        traces.emit(leader, t, IsrChanged(**place, leader_epoch=epoch, isr=isr, cause=cause))
+
+    leads(0.6, *order)
     if leader == 1:
         leader, epoch = order[1], 1
-        tell(kill_at + 1.52, "partition.leader", [2, 3], leader=leader, cause="leader-and-isr")
-        cut = {"topic": "orders", "partition": p, "cause": "kip-320", "from": 1210, "to": 1204}
-        traces.emit(1, back_at + 0.52, "partition.truncated", **cut)
+        leads(kill_at + 1.52, 2, 3)
+        traces.emit(1, back_at + 0.52, PartitionTruncated(**place, cause="kip-320", from_offset=1210, to_offset=1204))
     else:
-        tell(kill_at + 1.5, "partition.isr", [2, 3], cause="shrink")
-    tell(back_at + 1.1, "partition.isr", [1, 2, 3], cause="expand")
+        changes(kill_at + 1.5, 2, 3, cause="shrink")
+    changes(back_at + 1.1, 1, 2, 3, cause="expand")
     if leader == 3:
         leader, epoch = 2, epoch + 1
-        tell(pause_at + 1.5, "partition.leader", [1, 2], leader=leader, cause="leader-and-isr")
+        leads(pause_at + 1.5, 1, 2)
     else:
-        tell(pause_at + 1.5, "partition.isr", [1, 2], cause="shrink")
-    tell(resume_at + 0.8, "partition.isr", [1, 2, 3], cause="expand")
+        changes(pause_at + 1.5, 1, 2, cause="shrink")
+    changes(resume_at + 0.8, 1, 2, 3, cause="expand")
 
 
 def _high_watermarks(traces: _Traces, p: int, rng: random.Random, seconds: float, rate: float, kill_at: float) -> None:
@@ -214,7 +227,7 @@ def _high_watermarks(traces: _Traces, p: int, rng: random.Random, seconds: float
     while t < seconds:
         stalled = kill_at < t < kill_at + 1.6 and _order(p)[0] == 1
         hw += 0 if stalled else int(rate * 0.1 * (0.8 + 0.4 * rng.random()))
-        traces.emit(2, t, "partition.hw", hw=hw, leo=hw + 3, topic="orders", partition=p)
+        traces.emit(2, t, HighWatermarkMoved(topic="orders", partition=p, hw=hw, leo=hw + 3, cause="append"))
         t += 0.1
 
 

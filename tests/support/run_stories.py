@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harrow.cluster.events.controllers import ControllerElected
+from harrow.cluster.events.partitions import PartitionLeader
 from harrow.harness.histories import OperationType
 from judged_runs import TOPIC, RunFolder, record_batch
 
@@ -191,13 +193,13 @@ def epoch_cache_wrong(run: RunFolder) -> None:
 def two_leaders(run: RunFolder) -> None:
     good(run)
     for node in (1, 2):
-        run.trace(node, event="partition.leader", topic=TOPIC, partition=0, leader=node, leader_epoch=4)
+        run.trace(node, PartitionLeader(topic=TOPIC, partition=0, leader=node, leader_epoch=4, isr=(node,)))
 
 
 def two_controllers(run: RunFolder) -> None:
     good(run)
     for node in (1, 2):
-        run.trace(node, event="controller.elected", epoch=4)
+        run.trace(node, ControllerElected(epoch=4))
 
 
 def fenced_member(run: RunFolder) -> None:

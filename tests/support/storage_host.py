@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, NoReturn, cast
 
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.events import TraceEvent
 from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.host.seam import Buffer, DiskFile, FileRegion, Host
 from harrow.cluster.ids import TopicPartition
@@ -174,8 +175,8 @@ class RecordedNotes:
         self.lines: list[str] = []
         self.hits: list[str] = []
 
-    def emit(self, event: str, /, **fields: object) -> None:
-        self.events.append((event, fields))
+    def emit(self, event: TraceEvent, /) -> None:
+        self.events.append((event.event_name, event.json_fields()))
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
         self.lines.append(f"{level} {message}")

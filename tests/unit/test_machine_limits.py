@@ -82,7 +82,7 @@ def test_a_failed_task_is_no_bug_where_the_disk_is_full(
 ) -> None:
     monkeypatch.setattr(machine_limits, "FREE_BYTES_LEAST", 1 << 60 if full else 0)
     (tmp_path / "broker-1").mkdir()
-    event = {"event": "task.failed", "name": "isr", "error": "OSError: No space left on device"}
+    event = {"t_ns": 1, "event": "task.failed", "name": "isr", "error": "OSError: No space left on device"}
     (tmp_path / "broker-1" / "trace.jsonl").write_text(json.dumps(event) + "\n")
     (line,) = failed_tasks(tmp_path, {})
     assert ("a bug in Harrow" in line) is not full

@@ -12,7 +12,7 @@ from harrow.cluster.errors import ClusterError, ConfigError
 from harrow.harness.verdict.other_topics import check_existing, elsewhere
 
 
-def cluster(folder: Path, ends: dict[str, int], events: list[dict[str, str]] | None = None) -> Any:
+def cluster(folder: Path, ends: dict[str, int], events: list[dict[str, object]] | None = None) -> Any:
     """A cluster whose topics have one partition each, on two brokers of which one lags."""
     (folder / "broker-1").mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(event) for event in events or []]
@@ -39,7 +39,10 @@ def test_a_topic_that_does_not_exist_is_an_error_with_the_topics_that_received_r
 
 def test_a_topic_that_was_deleted_is_left_to_the_verdict(tmp_path: Path) -> None:
     check_existing(cluster(tmp_path, {"bills": 1}), ["orders", "bills"], ["orders"])
-    led = [{"event": "partition.leader", "topic": "orders"}]
+    place = {"topic": "orders", "partition": 0}
+    led: list[dict[str, object]] = [
+        {"t_ns": 1, "event": "partition.leader", **place, "leader": 1, "leader_epoch": 0, "isr": [1]}
+    ]
     check_existing(cluster(tmp_path, {}, led), ["orders"], [])
 
 
@@ -62,7 +65,7 @@ def test_where_records_went_is_said_of_an_empty_topic_only(tmp_path: Path) -> No
 
 
 def test_names_for_which_clients_asked_are_said_once(tmp_path: Path) -> None:
-    event = {"event": "metadata.unknown-topic", "topic": "order", "client": "shop"}
+    event: dict[str, object] = {"t_ns": 1, "event": "metadata.unknown-topic", "topic": "order", "client": "shop"}
     assert elsewhere(cluster(tmp_path, {"orders": 0}, [event, event]), ["orders"]) == (
         "nothing was written to orders; clients asked for topics that do not exist: 'order' (shop)"
     )

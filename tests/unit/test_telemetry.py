@@ -58,11 +58,12 @@ def run(tmp_path: Path) -> Any:
 
     rows = [row("inject", "1", 5), row("effect", "1", 4.5), row("heal", "1", 3), row("healed", "1", 2)]
     lines(tmp_path / "faults.jsonl", rows)
+    led = {"leader_epoch": 0, "isr": [1]}
     traced = [
-        {"event": "partition.leader", "topic": "orders", "partition": 0, "leader": 1, "t_ns": now - 4 * SECOND},
-        {"event": "partition.leader", "topic": "__offsets", "partition": 0, "t_ns": now - 4 * SECOND},
-        {"event": "partition.hw", "topic": "orders", "partition": 0, "t_ns": now - 4 * SECOND},
-        {"event": "partition.isr", "topic": "orders", "isr": [1], "t_ns": now - 1 * SECOND},
+        {"event": "partition.leader", "topic": "orders", "partition": 0, "leader": 1, **led, "t_ns": now - 4 * SECOND},
+        {"event": "partition.leader", "topic": "__offsets", "partition": 0, **led, "t_ns": now - 4 * SECOND},
+        {"event": "partition.hw", "topic": "orders", "partition": 0, "hw": 1, "leo": 1, "t_ns": now - 4 * SECOND},
+        {"event": "partition.isr", "topic": "orders", "partition": 0, **led, "t_ns": now - 1 * SECOND},
         {"event": "controller.elected", "epoch": 1, "t_ns": now - 60 * SECOND},
     ]
     lines(tmp_path / "cluster" / "broker-1" / "trace.jsonl", traced)
@@ -130,6 +131,8 @@ def test_elections_are_events_of_the_block_in_which_they_happened(exporter: InMe
         "harrow.topic": "orders",
         "harrow.partition": 0,
         "harrow.leader": 1,
+        "harrow.leader_epoch": 0,
+        "harrow.isr": (1,),
     }
     assert [event.name for event in spans["t.py::test"].events] == ["ISR changed"]
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import ConfigError
+from ...events.processes import ClockCleared, ClockSet
 from ..seam import Trace
 from .rules import RuleId
 
@@ -98,7 +99,7 @@ class ClockRules:
         number = self._faults.set(
             kind, by_ms=by_ms, rate=rate, period_ms=period_ms, monotonic_ms=monotonic_ms, wall_ms=wall_ms
         )
-        self._trace.emit("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
+        self._trace.emit(ClockSet(kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms))
         return number
 
     def report(self) -> list[dict[str, Any]]:
@@ -109,4 +110,4 @@ class ClockRules:
         """Let the clock be right, unless another error has replaced this one."""
         if self._faults.active and rule_id in (None, self._faults.number):
             self._faults.clear()
-            self._trace.emit("clock.cleared")
+            self._trace.emit(ClockCleared())

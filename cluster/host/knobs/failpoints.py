@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, HarrowError
+from ...events.processes import FailpointFired
 from ..seam import Trace
 from ..seam.failpoints import DECLARED
 from .rules import RuleId
@@ -97,7 +98,7 @@ class RealFailpoints:
             return
         del self._live[armed.name]
         armed.fired += 1
-        self._trace.emit("failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits)
+        self._trace.emit(FailpointFired(name=armed.name, action=armed.action, hit=armed.hits))
         if armed.action == "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         elif armed.action == "stop":

@@ -20,16 +20,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, ErrorCode
+from ...events.requests import RequestDelayed, RequestDropped, RequestDuplicated, RequestLost, RequestRefused
 from ..seam import FactsReader, Peer, RequestBody, Trace
 from .request_rules import RequestRule, RequestRules, action_in, rule_fields
 
 REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
-    REFUSE: "request.refused",
-    LOSE: "request.lost",
-    DROP: "request.dropped",
-    DELAY: "request.delayed",
-    DUPLICATE: "request.duplicated",
+    REFUSE: RequestRefused,
+    LOSE: RequestLost,
+    DROP: RequestDropped,
+    DELAY: RequestDelayed,
+    DUPLICATE: RequestDuplicated,
 }
 REQUEST_DELAY_MS_MOST = 600_000
 ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode) - {0}
@@ -62,9 +63,8 @@ class RequestFaults(RequestRules[RequestFaultRule]):
         """Count one request; return the rule that acts on it. Without rules: one test."""
         rule = super().fire(peer, request, reader)
         if rule is not None:
-            self._trace.emit(
-                EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=request.api_key, error=rule.error
-            )
+            event = EVENTS[rule.action]
+            self._trace.emit(event(rule=rule.id, peer=str(peer), api_key=request.api_key, error=rule.error))
         return rule
 
     def add(self, fields: Mapping[str, Any]) -> int:

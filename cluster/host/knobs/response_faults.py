@@ -13,17 +13,18 @@ A broker and a proxy act alike: the tap has what took effect, and the error or t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ...events import TraceEvent
+from ...events.requests import ResponseFailed, ResponseHeld, ResponseLost
 from ..seam import HOLD_RESPONSE, LOSE_RESPONSE, FactsReader, Peer, RequestBody, Trace
 from .request_faults import ERROR_NUMBERS
 from .request_rules import RequestRule, RequestRules, action_in, rule_fields
 
 FAIL_RESPONSE = "fail"
-EVENTS = {LOSE_RESPONSE: "response.lost", HOLD_RESPONSE: "response.held", FAIL_RESPONSE: "response.failed"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +40,16 @@ class ResponseFaultRule(RequestRule):
             raise ConfigError(f"error={self.error}: expected the number of one of Kafka's error codes")
 
 
+EVENTS: Mapping[str, Callable[[ResponseFaultRule, str, int], TraceEvent]] = {
+    LOSE_RESPONSE: lambda rule, peer, api_key: ResponseLost(rule=rule.id, peer=peer, api_key=api_key),
+    HOLD_RESPONSE: lambda rule, peer, api_key: ResponseHeld(rule=rule.id, peer=peer, api_key=api_key),
+    FAIL_RESPONSE: lambda rule, peer, api_key: ResponseFailed(
+        rule=rule.id, peer=peer, api_key=api_key, error=rule.error
+    ),
+}
+"""The event of each action."""
+
+
 class ResponseFaults(RequestRules[ResponseFaultRule]):
     """The armed rules of one host, and what fired."""
 
@@ -50,10 +61,7 @@ class ResponseFaults(RequestRules[ResponseFaultRule]):
         """Count one response; return the rule that acts on it. Without rules: one test."""
         rule = super().fire(peer, request, reader)
         if rule is not None:
-            fields = {"rule": rule.id, "peer": str(peer), "api_key": request.api_key}
-            if rule.action == FAIL_RESPONSE:
-                fields["error"] = rule.error
-            self._trace.emit(EVENTS[rule.action], **fields)
+            self._trace.emit(EVENTS[rule.action](rule, str(peer), request.api_key))
         return rule
 
     def add(self, fields: Mapping[str, Any]) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import ConfigError
+from ...events.links import LinksBlocked, LinksFrozen, LinksHealed, LinksReset, LinksSlowed, LinksThrottled
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
@@ -249,19 +250,19 @@ class RealNetwork:
         """Block what these peers send, are sent, or both, on live links and new ones."""
         self._rules.block(peers, direction)
         self._apply()
-        self._trace.emit("links.blocked", peers=list(peers), direction=direction)
+        self._trace.emit(LinksBlocked(peers=tuple(peers), direction=direction))
 
     def slow(self, peers: Sequence[str], delay_ms: int) -> None:
         """Send late by `delay_ms` to these peers, on live links and new ones."""
         self._rules.slow(peers, delay_ms)
         self._apply()
-        self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
+        self._trace.emit(LinksSlowed(peers=tuple(peers), delay_ms=delay_ms))
 
     def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
         """Send at most so much to these peers together, on live links and new ones."""
         self._rules.throttle(peers, bytes_per_s)
         self._apply()
-        self._trace.emit("links.throttled", peers=list(peers), bytes_per_s=bytes_per_s)
+        self._trace.emit(LinksThrottled(peers=tuple(peers), bytes_per_s=bytes_per_s))
 
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
@@ -279,7 +280,7 @@ class RealNetwork:
         self._apply()
         self._healed.set_result(None)
         self._healed = self.loop.create_future()
-        self._trace.emit("links.healed", mode=mode, links=len(freed))
+        self._trace.emit(LinksHealed(mode=mode, links=len(freed)))
         return len(freed)
 
     def freeze(self, peers: Sequence[str]) -> int:
@@ -288,7 +289,7 @@ class RealNetwork:
         for link in met:
             link.frozen = True
         self._apply()
-        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        self._trace.emit(LinksFrozen(peers=tuple(peers), links=len(met)))
         return len(met)
 
     def reset(self, peers: Sequence[str]) -> int:
@@ -296,7 +297,7 @@ class RealNetwork:
         met = [link for link in self._links if matches_any(str(link.peer), peers)]
         for link in met:
             link.abort("reset by a fault")
-        self._trace.emit("links.reset", peers=list(peers), links=len(met))
+        self._trace.emit(LinksReset(peers=tuple(peers), links=len(met)))
         return len(met)
 
     def _apply(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from ...events.processes import ProcessStalled
 from ..seam import Trace
 
 PERIOD_MS = 250
@@ -44,5 +45,5 @@ class StallWatch:
         late_ms = round((self._loop.time() - self._due_s) * 1000)
         if late_ms >= STALL_MS:
             used_ms = round((time.process_time() - self._cpu_s) * 1000)
-            self._trace.emit("process.stalled", late_ms=late_ms, cpu_ms=used_ms)
+            self._trace.emit(ProcessStalled(late_ms=late_ms, cpu_ms=used_ms))
         self.start()

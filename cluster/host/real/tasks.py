@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from threading import Lock, get_ident
 from typing import Any, NoReturn, TypeVar
 
+from ...events.processes import OutOfMemory, TaskFailed
 from ..seam import Promise, Timer, Trace
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ class RealTasks:
         """
         if isinstance(error, MemoryError):
             self.out_of_memory(error)
-        self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
+        self._trace.emit(TaskFailed(name=name, error=f"{type(error).__name__}: {error}"))
         stack = "".join(traceback.format_exception(error))
         self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
 
@@ -104,7 +105,7 @@ class RealTasks:
     def out_of_memory(self, error: MemoryError) -> NoReturn:
         """Trace it, as far as there is memory for that, and end the process; its buffers are not written."""
         with contextlib.suppress(MemoryError):
-            self._trace.emit("process.out-of-memory", error=str(error))
+            self._trace.emit(OutOfMemory(error=str(error)))
         os._exit(OUT_OF_MEMORY)
 
     def mutex(self) -> AbstractContextManager[object]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from .buffers import Buffer
 
 if TYPE_CHECKING:
+    from ...events import TraceEvent
     from ...ids import TopicPartition
 
 
@@ -104,8 +105,8 @@ UNKNOWN_COMMITTER = Committer()
 class Trace(Protocol):
     """Structured events of this host: what changed and why."""
 
-    def emit(self, event: str, /, **fields: object) -> None:
-        """Append `event` (dotted name) with JSON-able fields; time and host are added here."""
+    def emit(self, event: TraceEvent, /) -> None:
+        """Append the row of `event`; time and host are added here."""
         ...
 
     def log(self, level: str, message: str, /, **fields: object) -> None:

@@ -22,6 +22,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from ...errors import ClusterError
+from ...events import TracedEvent, TraceEvent
+from ...events.processes import FailpointFired, LogLine, MachineKilled, MachinePaused, MachinePowerCut, MachineResumed
 from ..knobs.clock_faults import ClockFaults, ClockRules
 from ..knobs.failpoints import Armed, FailpointError, RealFailpoints
 from ..knobs.rules import rule_operations
@@ -76,16 +78,17 @@ class WorldTrace:
 
     def __init__(self, *, level: str = "warning") -> None:
         self.lines: list[str] = []
-        self.events: list[tuple[int, str, str, dict[str, Any]]] = []
-        """Time, host, event, fields: for checks of a simulation."""
+        self.events: list[TracedEvent[TraceEvent]] = []
+        """For checks of a simulation."""
         self.level = LEVELS[level]
         self._encode = json.JSONEncoder(separators=(",", ":"), default=plain).encode
 
-    def write(self, t_ns: int, host: str, event: str, fields: dict[str, object]) -> None:
-        """Add an event; its fields are encoded now, because the caller may change them later."""
+    def write(self, t_ns: int, host: str, event: TraceEvent) -> None:
+        """Add an event."""
+        fields = event.fields()
         rest = f",{self._encode(fields)[1:]}" if fields else "}"
-        self.lines.append(f'{{"t_ns":{t_ns},"host":"{host}","event":"{event}"{rest}')
-        self.events.append((t_ns, host, event, fields))
+        self.lines.append(f'{{"t_ns":{t_ns},"host":"{host}","event":"{event.event_name}"{rest}')
+        self.events.append(TracedEvent(t_ns, host, event))
 
     def text(self) -> str:
         """The whole trace, one line for each event."""
@@ -100,16 +103,15 @@ class SimTrace:
     def __init__(self, world: WorldTrace, incarnation: Incarnation, clock: SimClock) -> None:
         self._world, self._incarnation, self._clock = world, incarnation, clock
 
-    def emit(self, event: str, /, **fields: object) -> None:
-        """Append `event` with its fields, unless the incarnation is over."""
+    def emit(self, event: TraceEvent, /) -> None:
+        """Append the row of `event`, unless the incarnation is over."""
         if self._incarnation.alive:
-            self._world.write(self._clock.monotonic_ns(), self._incarnation.name, event, fields)
+            self._world.write(self._clock.monotonic_ns(), self._incarnation.name, event)
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
         """A line for people: level debug, info, warning or error."""
         if self._incarnation.alive and LEVELS[level] >= self._world.level:
-            said: dict[str, object] = {"level": level, "message": message, **fields}
-            self._world.write(self._clock.monotonic_ns(), self._incarnation.name, "log", said)
+            self.emit(LogLine(level=level, message=message, values=fields))
 
 
 class SimFailpoints(RealFailpoints):
@@ -129,7 +131,7 @@ class SimFailpoints(RealFailpoints):
             return
         self.disarm(armed.name)
         armed.fired += 1
-        self._trace_of_incarnation.emit("failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits)
+        self._trace_of_incarnation.emit(FailpointFired(name=armed.name, action=armed.action, hit=armed.hits))
         if armed.action == "crash":
             self._machine.kill()
             raise ProcessKilled
@@ -174,9 +176,9 @@ class World:
         """Random numbers for one purpose; the same for the same seed."""
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 - not cryptography
 
-    def record_event(self, event: str, **fields: object) -> None:
+    def record_event(self, event: TraceEvent) -> None:
         """Add an event of the world itself to the trace, with the host name `world`."""
-        self.trace.write(self.loop.now_ns, "world", event, fields)
+        self.trace.write(self.loop.now_ns, "world", event)
 
     def close(self) -> None:
         """End the world: close every coroutine that is left."""
@@ -280,7 +282,7 @@ class Machine:
     def kill(self) -> None:
         """Kill -9: memory is lost, the page cache is not; the kernel closes the connections."""
         if self.alive:
-            self.world.record_event("host.killed", host_name=self.name)
+            self.world.record_event(MachineKilled(host_name=self.name))
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
@@ -291,7 +293,7 @@ class Machine:
         """
         if not self.network_node.powered:
             return
-        self.world.record_event("host.power-cut", host_name=self.name)
+        self.world.record_event(MachinePowerCut(host_name=self.name))
         for call in self.on_power_loss:
             call()
         self._die(silently=True)
@@ -323,13 +325,13 @@ class Machine:
     def pause(self) -> None:
         """SIGSTOP."""
         if self.incarnation is not None and self.incarnation.running:
-            self.world.record_event("host.paused", host_name=self.name)
+            self.world.record_event(MachinePaused(host_name=self.name))
             self.incarnation.paused = True
 
     def resume(self) -> None:
         """SIGCONT."""
         if self.incarnation is not None and self.paused:
-            self.world.record_event("host.resumed", host_name=self.name)
+            self.world.record_event(MachineResumed(host_name=self.name))
             self.incarnation.paused = False
             self.world.loop.resume(self.incarnation)
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError
+from ...events.links import LinksBlocked, LinksFrozen, LinksHealed, LinksReset, LinksSlowed, LinksThrottled
 from ..knobs.link_rules import matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
@@ -191,19 +192,19 @@ class SimNetwork:
         """Block what these peers send, are sent, or both, on live links and new ones."""
         self.network_node.rules.block(peers, direction)
         self.fabric.changed()
-        self._trace.emit("links.blocked", peers=list(peers), direction=direction)
+        self._trace.emit(LinksBlocked(peers=tuple(peers), direction=direction))
 
     def slow(self, peers: Sequence[str], delay_ms: int) -> None:
         """Send late by `delay_ms` to these peers, on live links and new ones."""
         self.network_node.rules.slow(peers, delay_ms)
         self.network_node.delayed_frames = 0
-        self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
+        self._trace.emit(LinksSlowed(peers=tuple(peers), delay_ms=delay_ms))
 
     def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
         """Send at most so much to these peers together, on live links and new ones."""
         self.network_node.rules.throttle(peers, bytes_per_s)
         self.network_node.delayed_frames = 0
-        self._trace.emit("links.throttled", peers=list(peers), bytes_per_s=bytes_per_s)
+        self._trace.emit(LinksThrottled(peers=tuple(peers), bytes_per_s=bytes_per_s))
 
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
@@ -217,7 +218,7 @@ class SimNetwork:
             for link in held:
                 link.break_off()
         self.fabric.changed()
-        self._trace.emit("links.healed", mode=mode, links=len(held))
+        self._trace.emit(LinksHealed(mode=mode, links=len(held)))
         return len(held)
 
     def freeze(self, peers: Sequence[str]) -> int:
@@ -227,7 +228,7 @@ class SimNetwork:
             link.inward.frozen = link.outward.frozen = True
         self._frozen += met
         self.fabric.changed()
-        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        self._trace.emit(LinksFrozen(peers=tuple(peers), links=len(met)))
         return len(met)
 
     def _unfreeze(self) -> None:
@@ -240,7 +241,7 @@ class SimNetwork:
         met = [link for link in self.links if self._matches(link, peers)]
         for link in met:
             link.break_off()
-        self._trace.emit("links.reset", peers=list(peers), links=len(met))
+        self._trace.emit(LinksReset(peers=tuple(peers), links=len(met)))
         return len(met)
 
     @staticmethod

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NoReturn, TypeVar
 
+from ...events.processes import TaskFailed
 from ..seam import Trace
 from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop, SimTimer
 
@@ -234,7 +235,7 @@ class SimTasks:
 
     def report(self, name: str, error: BaseException) -> None:
         """Trace `task.failed` and log the stack of an exception that no caller receives."""
-        self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
+        self._trace.emit(TaskFailed(name=name, error=f"{type(error).__name__}: {error}"))
         stack = "".join(traceback.format_exception(error))
         self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
 

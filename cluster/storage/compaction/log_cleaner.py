@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from ...config import BrokerConfig
 from ...errors import CorruptLogError, HarrowError, KafkaError, StorageError
+from ...events.logs import LogCleaned, LogCleaning
 from ...host.seam import Host, Promise, Task
 from ..log import Log
 from ..retention import clean_up
@@ -171,13 +172,14 @@ class LogCleaner:
         log = task.log
         topic, partition = log.topic_partition
         self._host.trace.emit(
-            "log.cleaning",
-            topic=topic,
-            partition=partition,
-            first_dirty=task.first_dirty,
-            first_uncleanable=task.first_uncleanable,
-            delete_retention_ms=log.config.number("delete.retention.ms"),
-            min_lag_ms=log.config.number("min.compaction.lag.ms"),
+            LogCleaning(
+                topic=topic,
+                partition=partition,
+                first_dirty=task.first_dirty,
+                first_uncleanable=task.first_uncleanable,
+                delete_retention_ms=log.config.number("delete.retention.ms"),
+                min_lag_ms=log.config.number("min.compaction.lag.ms"),
+            )
         )
         begun_ms = self._host.clock.monotonic_ms()
         cleaning = Cleaning(self._host, task, offsets, lambda: self._check(log))
@@ -226,16 +228,17 @@ class LogCleaner:
 
     def _trace(self, task: LogToClean, stats: CleanerStats, took_ms: int) -> None:
         self._host.trace.emit(
-            "log.cleaned",
-            topic=task.log.topic_partition.topic,
-            partition=task.log.topic_partition.partition,
-            first_dirty=task.first_dirty,
-            end=stats.end_offset,
-            bytes_read=stats.bytes_read,
-            bytes_written=stats.bytes_written,
-            segments=stats.segments_replaced,
-            map_full=stats.map_full,
-            took_ms=took_ms,
+            LogCleaned(
+                topic=task.log.topic_partition.topic,
+                partition=task.log.topic_partition.partition,
+                first_dirty=task.first_dirty,
+                end=stats.end_offset,
+                bytes_read=stats.bytes_read,
+                bytes_written=stats.bytes_written,
+                segments=stats.segments_replaced,
+                map_full=stats.map_full,
+                took_ms=took_ms,
+            )
         )
 
 

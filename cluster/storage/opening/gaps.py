@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ...events.logs import LogGapClosed
 from ...host.seam import Host
 from ...host.seam.failpoints import BEFORE_GAP_CLOSING, passes
 from ...ids import Offset
@@ -56,7 +57,7 @@ class Gaps:
         topic, partition = log.topic_partition
         lost = log.log_end_offset - gap
         log.truncate_to(gap)
-        self._host.trace.emit("log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost)
+        self._host.trace.emit(LogGapClosed(topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost))
 
     def forget(self, log: Log) -> None:
         """`log` is deleted."""

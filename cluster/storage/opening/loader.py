@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from ...config import TopicConfig
 from ...errors import CorruptLogError
+from ...events.logs import LogRecovered
 from ...host.seam import Host
 from ...host.seam.failpoints import (
     AFTER_PRODUCERS,
@@ -338,14 +339,15 @@ class LogLoader:
         found = self._found
         if found.removed or found.truncated_bytes or (found.segments_read and end):
             self._host.trace.emit(
-                "log.recovered",
-                topic=self._topic_partition.topic,
-                partition=self._topic_partition.partition,
-                truncated_bytes=found.truncated_bytes,
-                reason="; ".join(found.reasons),
-                log_end_offset=end,
-                recovery_point=self._options.recovery_point,
-                segments_read=found.segments_read,
-                segments_removed=len(found.removed),
-                removed_base_offsets=sorted(found.removed),
+                LogRecovered(
+                    topic=self._topic_partition.topic,
+                    partition=self._topic_partition.partition,
+                    truncated_bytes=found.truncated_bytes,
+                    reason="; ".join(found.reasons),
+                    log_end_offset=end,
+                    recovery_point=self._options.recovery_point,
+                    segments_read=found.segments_read,
+                    segments_removed=len(found.removed),
+                    removed_base_offsets=tuple(sorted(found.removed)),
+                )
             )

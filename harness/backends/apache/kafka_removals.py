@@ -1,4 +1,4 @@
-"""What Kafka may have removed from its logs, as events of the traces that a verdict reads (`checks/log_changes.py`).
+"""What Kafka may have removed from its logs, as events of the traces that a verdict reads (`checks/traced_changes.py`).
 
 Harrow's brokers trace each removal. Kafka does not, so what it may have removed is asked before a verdict:
 
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.broker_folder import TRACE
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.logs import LogCleaning, SegmentsDeleted
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView
@@ -50,9 +52,9 @@ def compacted_topics(address: Address, topics: Iterable[str]) -> frozenset[str]:
 
 def removal_events(
     node: int, address: Address, view: ClusterView, compacted: frozenset[str], ends: Mapping[Any, int]
-) -> list[dict[str, Any]]:
+) -> list[TraceEvent]:
     """Return the events of one broker's replicas; `ends`: their log end offsets."""
-    events: list[dict[str, Any]] = []
+    events: list[TraceEvent] = []
     for where, start in log_start_offsets(node, address, view).items():
         if where.topic in compacted and where in ends:
             events.append(cleaning_event(where, ends[where]))
@@ -61,23 +63,21 @@ def removal_events(
     return events
 
 
-def cleaning_event(where: TopicPartition, end: int) -> dict[str, Any]:
+def cleaning_event(where: TopicPartition, end: int) -> LogCleaning:
     """Return the event of a log that compaction may have cleaned up to `end`."""
-    return _event("log.cleaning", where, first_uncleanable=end)
+    return LogCleaning(topic=where.topic, partition=where.partition, first_uncleanable=end)
 
 
-def deleted_event(where: TopicPartition, start: int) -> dict[str, Any]:
+def deleted_event(where: TopicPartition, start: int) -> SegmentsDeleted:
     """Return the event of a log that begins at `start`, above 0."""
-    return _event("log.segments-deleted", where, base_offsets=[start - 1])
+    return SegmentsDeleted(topic=where.topic, partition=where.partition, base_offsets=(start - 1,))
 
 
-def _event(name: str, where: TopicPartition, **fields: object) -> dict[str, Any]:
-    return {"t_ns": time.monotonic_ns(), "event": name, "topic": where.topic, "partition": where.partition, **fields}
-
-
-def write_events(broker_folder: Path, events: Iterable[Mapping[str, Any]]) -> None:
-    """Append the events to a broker's trace, with one write."""
-    text = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+def write_events(broker_folder: Path, events: Iterable[TraceEvent]) -> None:
+    """Append the events to a broker's trace, with one write; the time of all is now."""
+    now_ns = time.monotonic_ns()
+    rows = [{"t_ns": now_ns, "event": event.event_name, **event.fields()} for event in events]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     if text:
         with (broker_folder / TRACE).open("a", encoding="utf-8") as file:
             file.write(text)

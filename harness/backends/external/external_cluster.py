@@ -22,6 +22,7 @@ from harrow.cluster.broker_folder import DATA, broker_name
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S, DescribedCluster, isr_not_full
 from harrow.cluster.errors import ClusterError
+from harrow.cluster.events import TraceEvent
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.planting import Plant
@@ -234,7 +235,7 @@ class ExternalCluster(DescribedCluster):
             starts = offsets(address, led, CONSUMER, EARLIEST)
             ends = offsets(address, led, CONSUMER, LATEST)
             compacted = compacted_topics(address, {where.topic for where in led})
-            events: list[dict[str, Any]] = []
+            events: list[TraceEvent] = []
             for where in (where for where in led if where in starts and where in ends):
                 logs[where] = LeaderLog(node, address, starts[where], ends[where])
                 events += [deleted_event(where, starts[where])] if starts[where] else []

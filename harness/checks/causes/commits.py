@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...histories.recorded_faults import Row
+from harrow.cluster.events.coordinators import GroupChanged
+
 from ...wording import counted
 from ..rows import OperationRow
 from ..verdict import Anomaly
@@ -40,7 +41,7 @@ def committed_early(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iter
         text += f", before the outputs of all records below {below} were written"
         rebalance = _rebalance_after(group, when, evidence)
         if rebalance is not None:
-            text += f"; the group rebalanced at {evidence.at(rebalance['t_ns'])}"
+            text += f"; the group rebalanced at {evidence.at(rebalance)}"
         yield sum(count for _, _, count in commits), text
 
 
@@ -58,7 +59,7 @@ def misplaced(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[t
         first = min(row["completed_ns"] for row in rows)
         again = _rebalance_after(reading, first, evidence)
         if again is not None:
-            text += f"; group {reading}, which reads the partition, rebalanced at {evidence.at(again['t_ns'])}"
+            text += f"; group {reading}, which reads the partition, rebalanced at {evidence.at(again)}"
         yield len(rows), text
 
 
@@ -77,16 +78,16 @@ def _way(row: OperationRow) -> str:
     )
 
 
-def _rebalance_after(group: str, time_ns: int, evidence: RunEvidence) -> Row | None:
-    """Return the first event after a commit in which the group lost or gained members."""
+def _rebalance_after(group: str, time_ns: int, evidence: RunEvidence) -> int | None:
+    """Return the time of the first event after a commit in which the group lost or gained members."""
     return next(
         (
-            row
-            for row in evidence.events
-            if row["event"] == "group.state"
-            and row.get("group") == group
-            and row["t_ns"] > time_ns
-            and str(row.get("state")).lower().replace("_", "") in ("preparingrebalance", "empty")
+            traced.t_ns
+            for traced in evidence.events
+            if isinstance(event := traced.event, GroupChanged)
+            and event.group == group
+            and traced.t_ns > time_ns
+            and event.state.lower().replace("_", "") in ("preparingrebalance", "empty")
         ),
         None,
     )

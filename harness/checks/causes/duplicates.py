@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harrow.cluster.errors import error_name
+from harrow.cluster.events.partitions import PartitionLeader
 
 from ...wording import counted
 from ..facts import AcknowledgedTwice, AppendedUnanswered, Fact, ResponseFailed, ResponseLost
@@ -113,14 +114,14 @@ def _client(number: int, evidence: RunEvidence) -> str:
 def _unanswered(fact: AppendedUnanswered, evidence: RunEvidence) -> str:
     """Return the sentence on a leader that appended records and was hit by a fault before it answered."""
     leaders = [
-        row
-        for row in events_of_partition(fact.topic, fact.partition, evidence, "partition.leader")
-        if row.get("leader_epoch") == fact.leader_epoch
+        traced
+        for traced in events_of_partition(fact.topic, fact.partition, evidence, PartitionLeader)
+        if traced.event.leader_epoch == fact.leader_epoch
     ]
     if not leaders:
         return ""
-    leader = leaders[0]["leader"]
-    fault = next((f for f in evidence.faults if leader in f.nodes and f.begin_ns >= leaders[0]["t_ns"]), None)
+    leader = leaders[0].event.leader
+    fault = next((f for f in evidence.faults if leader in f.nodes and f.begin_ns >= leaders[0].t_ns), None)
     if fault is None:
         return ""
     return (

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.partitions import PartitionEvent
 
 from ...histories.program_ends import ProgramEnd
-from ...histories.recorded_faults import RecordedFault, Row
+from ...histories.recorded_faults import RecordedFault
 from ...histories.request_rows import ClientRequest, RequestCount
 from ...run_folder import RunTimes
 from ..facts import Fact
 
+P = TypeVar("P", bound=PartitionEvent)
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
 
@@ -109,10 +114,10 @@ class RunEvidence:
     started_ns: int
     faults: Sequence[RecordedFault] = ()
     """Faults that were injected, by the time of their injection."""
-    events: Sequence[Row] = ()
-    """Events of the brokers' traces with `broker`, by time: partition.leader, .isr, .truncated, group.state, and
-    transaction.state of producers that began."""
-    machine: Sequence[Row] = ()
+    events: Sequence[TracedEvent[TraceEvent]] = ()
+    """Events of the brokers' traces, by time: leaders, ISRs, truncations, states of groups, and states of transactions
+    of producers that began."""
+    machine: Sequence[TracedEvent[TraceEvent]] = ()
     """Events of all processes that show what a busy machine did: those of `busy_machine.EVENTS`."""
     facts: Sequence[Fact] = ()
     """Of the kernels."""
@@ -156,9 +161,11 @@ class RunEvidence:
         return f"at {first}" if first == last else f"from {first} to {last}"
 
 
-def events_of_partition(topic: str, partition: int, evidence: RunEvidence, *names: str) -> list[Row]:
-    """Return the events of a partition with these names."""
+def events_of_partition(topic: str, partition: int, evidence: RunEvidence, *kinds: type[P]) -> list[TracedEvent[P]]:
+    """Return the events of these kinds of a partition."""
     place = topic, partition
     return [
-        row for row in evidence.events if row["event"] in names and (row.get("topic"), row.get("partition")) == place
+        cast("TracedEvent[P]", traced)
+        for traced in evidence.events
+        if isinstance(event := traced.event, kinds) and (event.topic, event.partition) == place
     ]

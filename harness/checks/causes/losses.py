@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...histories.recorded_faults import Row
+from harrow.cluster.events import TracedEvent
+from harrow.cluster.events.partitions import IsrChanged, PartitionLeader, PartitionTruncated
+
 from ...wording import counted
 from ..facts import AcknowledgedAndLost, RemovedEarly, SequenceUsedAgain
 from ..verdict import Anomaly
@@ -33,7 +35,7 @@ def _removed_sentence(fact: RemovedEarly, evidence: RunEvidence) -> str:
 def _lost_sentence(fact: AcknowledgedAndLost, evidence: RunEvidence) -> str:
     broker, acks = fact.broker, ACKS.get(fact.acks, f"acks={fact.acks}")
     leader = _next_leader(fact, evidence)
-    fault = fault_of(fact, evidence, None if leader is None else leader["t_ns"])
+    fault = fault_of(fact, evidence, None if leader is None else leader.t_ns)
     verb = "appended" if fact.acks == 0 else "acknowledged"
     what = f"{verb} {counted(fact.records, 'record')} of {fact.place}"
     when = evidence.span(fact.first_ns, fact.last_ns)
@@ -48,57 +50,54 @@ def _lost_sentence(fact: AcknowledgedAndLost, evidence: RunEvidence) -> str:
         text += ", while the ISR had no other broker"
     if leader is not None:
         text += (
-            f"; broker {leader['leader']} became leader in leader epoch {leader['leader_epoch']} "
-            f"at {evidence.at(leader['t_ns'])} without them"
+            f"; broker {leader.event.leader} became leader in leader epoch {leader.event.leader_epoch} "
+            f"at {evidence.at(leader.t_ns)} without them"
         )
         last = _last_isr(fact, evidence, leader)
-        if last is not None and leader["leader"] not in last:
+        if last is not None and leader.event.leader not in last:
             text += f", by an unclean election: it was outside the ISR {last}"
     cut = _truncation(fact, evidence)
     if cut is not None:
-        text += f", and broker {broker} discarded them at {evidence.at(cut['t_ns'])}"
+        text += f", and broker {broker} discarded them at {evidence.at(cut.t_ns)}"
     return text
 
 
-def _next_leader(fact: AcknowledgedAndLost, evidence: RunEvidence) -> Row | None:
+def _next_leader(fact: AcknowledgedAndLost, evidence: RunEvidence) -> TracedEvent[PartitionLeader] | None:
     """Return the event of the first other leader after the first acknowledgement."""
-    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader")
-    return next(
-        (row for row in rows if row["t_ns"] > fact.first_ns and row.get("leader") not in (None, fact.broker)),
-        None,
-    )
+    rows = events_of_partition(fact.topic, fact.partition, evidence, PartitionLeader)
+    return next((row for row in rows if row.t_ns > fact.first_ns and row.event.leader != fact.broker), None)
 
 
 def _isr_at(fact: AcknowledgedAndLost, evidence: RunEvidence) -> list[int] | None:
     """Return the ISR of the last acknowledgement, as the acknowledging broker traced it."""
-    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader", "partition.isr")
-    known = [
-        row["isr"] for row in rows if row["broker"] == fact.broker and row["t_ns"] <= fact.first_ns and row.get("isr")
-    ]
+    rows: list[TracedEvent[PartitionLeader | IsrChanged]]
+    rows = events_of_partition(fact.topic, fact.partition, evidence, PartitionLeader, IsrChanged)
+    known = [row.event.isr for row in rows if row.node == fact.broker and row.t_ns <= fact.first_ns and row.event.isr]
     return sorted(known[-1]) if known else None
 
 
-def _last_isr(fact: AcknowledgedAndLost, evidence: RunEvidence, leader: Row) -> list[int] | None:
+def _last_isr(
+    fact: AcknowledgedAndLost, evidence: RunEvidence, leader: TracedEvent[PartitionLeader]
+) -> list[int] | None:
     """Return the last ISR before this leader's epoch, as its leaders traced it."""
-    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.leader", "partition.isr")
+    rows: list[TracedEvent[PartitionLeader | IsrChanged]]
+    rows = events_of_partition(fact.topic, fact.partition, evidence, PartitionLeader, IsrChanged)
     known = [
-        row["isr"]
-        for row in rows
-        if row["t_ns"] < leader["t_ns"] and row["broker"] != leader["leader"] and row.get("isr")
+        row.event.isr for row in rows if row.t_ns < leader.t_ns and row.node != leader.event.leader and row.event.isr
     ]
     return sorted(known[-1]) if known else None
 
 
-def _truncation(fact: AcknowledgedAndLost, evidence: RunEvidence) -> Row | None:
+def _truncation(fact: AcknowledgedAndLost, evidence: RunEvidence) -> TracedEvent[PartitionTruncated] | None:
     """Return the event in which the broker cut the lost records off its log."""
-    rows = events_of_partition(fact.topic, fact.partition, evidence, "partition.truncated")
+    rows = events_of_partition(fact.topic, fact.partition, evidence, PartitionTruncated)
     return next(
         (
             row
             for row in rows
-            if row["broker"] == fact.broker
-            and row["t_ns"] > fact.first_ns
-            and row.get("to", 0) <= fact.first_offset < row.get("from", 0)
+            if row.node == fact.broker
+            and row.t_ns > fact.first_ns
+            and row.event.to_offset <= fact.first_offset < row.event.from_offset
         ),
         None,
     )
@@ -113,8 +112,9 @@ def same_offsets(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterabl
         leader = _next_leader(fact, evidence)
         if leader is not None:
             text = (
-                f"broker {leader['leader']} became leader of {fact.place} in leader epoch {leader['leader_epoch']} at "
-                f"{evidence.at(leader['t_ns'])}, and wrote other records at the offsets that broker {fact.broker} "
+                f"broker {leader.event.leader} became leader of {fact.place} in leader epoch "
+                f"{leader.event.leader_epoch} at {evidence.at(leader.t_ns)}, and wrote other records at the offsets "
+                f"that broker {fact.broker} "
                 "had acknowledged"
             )
             yield fact.records, text
@@ -173,14 +173,15 @@ def incomplete(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[
         )
         cuts = [
             row
-            for row in events_of_partition(anomaly.topic, anomaly.partition, evidence, "partition.truncated")
-            if row["broker"] == node and row["t_ns"] <= elected_ns and row.get("to", end + 1) <= end
+            for row in events_of_partition(anomaly.topic, anomaly.partition, evidence, PartitionTruncated)
+            if row.node == node and row.t_ns <= elected_ns and row.event.to_offset <= end
         ]
         own = [fault for fault in evidence.faults if node in fault.nodes]
         earlier = [fault for fault in own if fault.begin_ns <= elected_ns]
         if cuts:
             cut = cuts[-1]
-            what = f"discarded offsets {cut['to']} to {cut['from'] - 1} at {evidence.at(cut['t_ns'])}"
+            gone = f"{cut.event.to_offset} to {cut.event.from_offset - 1}"
+            what = f"discarded offsets {gone} at {evidence.at(cut.t_ns)}"
             yield 1, f"broker {node} {what}; {then}"
         elif earlier:
             yield 1, f"broker {node} {happened(earlier[-1], evidence)}; {then}"

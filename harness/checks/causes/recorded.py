@@ -7,21 +7,24 @@ already. Work is bounded: of traces only the lines with wanted events are decode
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster.broker_folder import node_id_of
 from harrow.cluster.errors import HarrowError, error_name
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.coordinators import GroupChanged, TransactionChanged
+from harrow.cluster.events.partitions import IsrChanged, PartitionEvent, PartitionLeader, PartitionTruncated
 from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 
 from ... import run_folder
 from ...histories.program_ends import ProgramEnd
-from ...histories.recorded_faults import Row, json_object, read_faults
+from ...histories.recorded_faults import read_faults
 from ...histories.request_rows import count_requests, read_requests
+from ...histories.trace_events import events_of_cluster, read_trace
 from ..busy_machine import EVENTS as MACHINE_EVENTS
 from ..facts import Fact
-from ..traces import judged_events
 from ..verdict import Anomaly
 from .coordinator_facts import (
     ended_transactions,
@@ -36,9 +39,15 @@ from .evidence import ClientResponse, DeliveryErrors, Place, Refusals, RunEviden
 from .rules import causes
 from .unacknowledged import places_of
 
-EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state", "transaction.state")
-OF_COORDINATORS = frozenset({"group.state", "transaction.state"})
-EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
+EVENTS: tuple[type[TraceEvent], ...] = (
+    PartitionLeader,
+    IsrChanged,
+    PartitionTruncated,
+    GroupChanged,
+    TransactionChanged,
+)
+LATER_STATE = re.compile(rb'"transaction\.state"(?!.*"Empty")')
+"""A transaction has four states; the first, where a producer began, is evidence."""
 BYTES_MOST = 2 << 30
 EVENTS_MOST = 20_000
 NOT_TIMES = 2**62
@@ -68,7 +77,7 @@ def read_evidence(
         started_ns=started_ns,
         faults=[fault for fault in read_faults(folder / run_folder.FAULTS) if fault.skipped is None],
         events=trace_events(folder, wanted),
-        machine=[row for row in judged_events(folder) if row.get("event") in MACHINE_EVENTS],
+        machine=events_of_cluster(folder, MACHINE_EVENTS),
         facts=facts,
         refusals=_refusals(taps if small else [], wanted),
         delivery_errors=_delivery_errors(histories if small else [], wanted),
@@ -132,27 +141,15 @@ def _copies(anomalies: Sequence[Anomaly]) -> set[Place]:
     }
 
 
-def trace_events(folder: Path, topics: set[str]) -> list[Row]:
+def trace_events(folder: Path, topics: set[str]) -> list[TracedEvent[TraceEvent]]:
     """Return the events of `EVENTS` in every broker's trace that concern `topics` or a group, by time."""
-    found: list[Row] = []
-    for path in run_folder.trace_files(folder):
-        broker = node_id_of(path.parent)
-        with path.open("rb") as file:
-            for line in file:
-                if not any(mark in line for mark in EVENT_MARKS):
-                    continue
-                if b'"transaction.state"' in line and b'"Empty"' not in line:
-                    continue  # only where a producer began: every transaction has four of them
-                row = json_object(line)
-                if row is None or "t_ns" not in row or row.get("event") not in EVENTS:
-                    continue
-                if row.get("topic") in topics or row["event"] in OF_COORDINATORS:
-                    found.append({**row, "broker": broker})
-    return sorted(found, key=_time)[:EVENTS_MOST]
-
-
-def _time(row: Row) -> int:
-    return int(row["t_ns"])
+    found = [
+        traced
+        for path in run_folder.trace_files(folder)
+        for traced in read_trace(path, kinds=EVENTS, unless=LATER_STATE)
+        if not isinstance(traced.event, PartitionEvent) or traced.event.topic in topics
+    ]
+    return sorted(found, key=lambda traced: traced.t_ns)[:EVENTS_MOST]
 
 
 class _Tally:

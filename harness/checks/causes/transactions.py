@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from harrow.cluster.events.coordinators import TransactionChanged
+
 from ...wording import counted
 from ..verdict import Anomaly
 from .commits import committed_early
@@ -80,11 +82,11 @@ def _aborted(row: EndedTransactions, evidence: RunEvidence) -> str:
 def _fenced(row: EndedTransactions, evidence: RunEvidence) -> str:
     """Return that another producer took the transactional id after the first abort."""
     began = [
-        event["t_ns"]
-        for event in evidence.events
-        if event["event"] == "transaction.state"
-        and event.get("transactional_id") == row.transactional_id
-        and event["t_ns"] >= row.first_ns
+        traced.t_ns
+        for traced in evidence.events
+        if isinstance(traced.event, TransactionChanged)
+        and traced.event.transactional_id == row.transactional_id
+        and traced.t_ns >= row.first_ns
     ]
     if not began:
         return ""

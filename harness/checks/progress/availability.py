@@ -14,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from harrow.cluster.broker_folder import BROKER_PREFIX
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.brokers import BrokerReady, BrokerStopping
+from harrow.cluster.events.coordinators import GroupsLoaded, TransactionsLoaded
+from harrow.cluster.events.partitions import IsrChanged, PartitionLeader
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.faults.fault_kinds import fault_kind
 from harrow.faults.outside import OutsideFault
@@ -24,14 +26,9 @@ from harrow.faults.outside import OutsideFault
 from ...histories.recorded_faults import RecordedFault
 from .spans import EVER, Span, Spans, merged, without
 
-Event = Mapping[str, Any]
 Place = tuple[str, int]
 FOREVER_NS = EVER[0][1]
-READY, STOPPING = "broker.ready", "broker.stopping"
-LEADER, ISR = "partition.leader", "partition.isr"
-LOADED = {"group.loaded": OFFSETS.name, "transactions.loaded": TRANSACTIONS.name}
-"""Events of coordinators, and the topic of the partition that they loaded."""
-EVENTS = (READY, STOPPING, LEADER, ISR, *LOADED)
+EVENTS = (BrokerReady, BrokerStopping, PartitionLeader, IsrChanged, GroupsLoaded, TransactionsLoaded)
 MS = 1_000_000
 
 
@@ -94,8 +91,8 @@ class _Leadership:
 class Availability:
     """When each partition of a run could serve."""
 
-    events: Sequence[Event]
-    """Of `EVENTS`, with `broker`: the name of the folder of the broker."""
+    events: Sequence[TracedEvent[TraceEvent]]
+    """Of `EVENTS`."""
     faults: Sequence[Disturbance] = ()
     least_isr: Mapping[str, int] = field(default_factory=dict[str, int])
     """`min.insync.replicas` by topic; 1 where it is not known."""
@@ -103,7 +100,7 @@ class Availability:
     @cached_property
     def is_known(self) -> bool:
         """Whether the traces say who leads partitions."""
-        return any(event["event"] == LEADER for event in self.events)
+        return any(isinstance(traced.event, PartitionLeader) for traced in self.events)
 
     @cached_property
     def of_application(self) -> Spans:
@@ -153,12 +150,12 @@ class Availability:
     def _not_running(self) -> dict[int, Spans]:
         found: dict[int, Spans] = defaultdict(list)
         stopped: dict[int, int] = {}
-        for event in sorted(self.events, key=_time):
-            node = _node(event)
-            if event["event"] == STOPPING:
-                stopped.setdefault(node, _time(event))
-            elif event["event"] == READY and node in stopped:
-                found[node].append((stopped.pop(node), _time(event)))
+        for traced in sorted(self.events, key=_time):
+            node = traced.node
+            if isinstance(traced.event, BrokerStopping):
+                stopped.setdefault(node, traced.t_ns)
+            elif isinstance(traced.event, BrokerReady) and node in stopped:
+                found[node].append((stopped.pop(node), traced.t_ns))
         for node, at_ns in stopped.items():
             found[node].append((at_ns, FOREVER_NS))
         return found
@@ -167,10 +164,11 @@ class Availability:
     def _loads(self) -> dict[Place, Spans]:
         """When coordinators loaded partitions of the internal topics."""
         found: dict[Place, Spans] = defaultdict(list)
-        for event in self.events:
-            if event["event"] in LOADED:
-                span = (_time(event) - event["took_ms"] * MS, _time(event))
-                found[LOADED[event["event"]], event["partition"]].append(span)
+        for traced in self.events:
+            event = traced.event
+            if isinstance(event, GroupsLoaded | TransactionsLoaded):
+                topic = OFFSETS if isinstance(event, GroupsLoaded) else TRANSACTIONS
+                found[topic.name, event.partition].append((traced.t_ns - event.took_ms * MS, traced.t_ns))
         return {place: merged(spans) for place, spans in found.items()}
 
     @cached_property
@@ -179,27 +177,23 @@ class Availability:
         found: dict[Place, list[_Leadership]] = defaultdict(list)
         epochs: dict[Place, int] = {}
         ids: dict[Place, object] = {}
-        for event in sorted(self.events, key=_time):
-            if event["event"] not in (LEADER, ISR):
+        for traced in sorted(self.events, key=_time):
+            event = traced.event
+            if not isinstance(event, PartitionLeader | IsrChanged):
                 continue
-            place = event["topic"], event["partition"]
-            epoch, isr = event["leader_epoch"], frozenset(event["isr"])
-            is_leader = event["event"] == LEADER
+            place, epoch = (event.topic, event.partition), event.leader_epoch
+            elected = event if isinstance(event, PartitionLeader) else None
             rows = found[place]
-            is_new = is_leader and event.get("topic_id") != ids.get(place)
-            if not is_new and (epoch < epochs.get(place, -1) or not (is_leader or rows)):
+            is_new = elected is not None and elected.topic_id != ids.get(place)
+            if not is_new and (epoch < epochs.get(place, -1) or not (elected or rows)):
                 continue
-            if is_leader:
-                ids[place] = event.get("topic_id")
+            if elected is not None:
+                ids[place] = elected.topic_id
             epochs[place] = epoch
-            leader = event["leader"] if is_leader else rows[-1].leader
-            rows.append(_Leadership(_time(event), leader, isr))
+            leader = rows[-1].leader if elected is None else elected.leader
+            rows.append(_Leadership(traced.t_ns, leader, frozenset(event.isr)))
         return dict(found)
 
 
-def _node(event: Event) -> int:
-    return int(str(event["broker"]).removeprefix(BROKER_PREFIX))
-
-
-def _time(event: Event) -> int:
-    return int(event["t_ns"])
+def _time(traced: TracedEvent[TraceEvent]) -> int:
+    return traced.t_ns

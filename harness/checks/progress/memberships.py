@@ -17,8 +17,6 @@ from harrow.cluster.tap.layouts import MEMBER_OWNS
 from ...histories.group_states import AT_REST, GroupRow
 from .spans import Spans, merged
 
-EXPIRED = "group.member-expired"
-
 
 class OwnerRow(NamedTuple):
     """A row of `tap.members`, with names instead of numbers: a member got the partition, or released it (`kind`)."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.coordinators import MemberExpired
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 from harrow.cluster.tap.layouts import FETCHED
 
@@ -28,14 +30,14 @@ from .activity import GROUP, TRANSACTIONAL_ID, GroupInput, PartitionActivity, Pa
 from .availability import EVENTS, Availability, Place, disturbances
 from .findings import ProgressFindings
 from .judging import Bounds, ProgressJudge, Subject
-from .memberships import EXPIRED, OwnerRow, by_group, rebalances, tenures
+from .memberships import OwnerRow, by_group, rebalances, tenures
 from .standstills import Standstill
 
 if TYPE_CHECKING:
     from ...histories.layout import Layout, PartitionFiles
     from ...histories.row_index import Columns
 
-PROGRESS_EVENTS = (*EVENTS, EXPIRED)
+PROGRESS_EVENTS = (*EVENTS, MemberExpired)
 """What the checks of progress read of the traces."""
 FLOOR_NS = 1_000_000_000
 """A shorter time without progress is left out, unless a bound is shorter."""
@@ -70,23 +72,24 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 
 
 def judge_progress(
-    folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[Mapping[str, Any]], *, started_ns: int
+    folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[TracedEvent[TraceEvent]], *, started_ns: int
 ) -> ProgressFindings:
-    """Judge the progress of every client on `topics` in the run. `events`: of the traces, with `broker`."""
+    """Judge the progress of every client on `topics` in the run. `events`: of the traces."""
     facts = run_folder.read_run(folder)
     bounds = bounds_of(facts)
     faults = disturbances(read_faults(folder / run_folder.FAULTS))
     if not (faults or bounds.are_given):
         return ProgressFindings()
     availability = Availability(
-        events=[event for event in events if event["event"] in EVENTS],
+        events=[traced for traced in events if isinstance(traced.event, EVENTS)],
         faults=faults,
         least_isr=_least_isr(facts, topics),
     )
     if not (availability.is_known and layout.taps):
         why = NO_TRACES if layout.taps else NO_TAPS
         return ProgressFindings(doubts=[why] if bounds.are_given else [])
-    run = _Run(folder, layout, topics, [e for e in events if e["event"] == EXPIRED], started_ns)
+    expired = frozenset(traced.event.member for traced in events if isinstance(traced.event, MemberExpired))
+    run = _Run(folder, layout, topics, expired, started_ns)
     floor_ns = max(FLOOR_LEAST_NS, min([FLOOR_NS, *(bound // 2 for bound in bounds.given_ns)]))
     tracks = run.tracks(floor_ns)
     judge = ProgressJudge(
@@ -101,7 +104,7 @@ def judge_progress(
 
 
 def judge_or_doubt(
-    folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[Mapping[str, Any]], *, started_ns: int
+    folder: Path, layout: Layout, topics: Sequence[str], events: Sequence[TracedEvent[TraceEvent]], *, started_ns: int
 ) -> ProgressFindings:
     """Return what `judge_progress` does, with the guarantee of the bounds; where one is given, a crash is a doubt."""
     bounds = bounds_of(run_folder.read_run(folder))
@@ -147,7 +150,7 @@ class _Run:
     """The rows of one run."""
 
     def __init__(
-        self, folder: Path, layout: Layout, topics: Sequence[str], expired: Iterable[Mapping[str, Any]], started_ns: int
+        self, folder: Path, layout: Layout, topics: Sequence[str], expired: frozenset[str], started_ns: int
     ) -> None:
         self._folder = folder
         self._layout = layout
@@ -155,7 +158,7 @@ class _Run:
         self._files = {
             place: files for place, files in layout.partitions.items() if place[0] in topics and place[1] >= 0
         }
-        self._expired = frozenset(str(event["member"]) for event in expired)
+        self._expired = expired
         self._started_ns = started_ns
         self._group_rows = read_group_rows(folder)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
+from harrow.cluster.events import TraceEvent
 from harrow.cluster.host.knobs.clock_faults import ClockFaults, ClockRules
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam import Peer
@@ -57,8 +58,8 @@ class Traced:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def emit(self, event: str, /, **fields: object) -> None:
-        self.events.append(event)
+    def emit(self, event: TraceEvent, /) -> None:
+        self.events.append(event.event_name)
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
         self.events.append(level)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from harrow.cluster.events.processes import TaskFailed
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND
 from harrow.cluster.host.simulated import Machine, SimHost, World
@@ -146,7 +147,7 @@ def test_uncaught_exception_is_traced(world: World) -> None:
     host.tasks.spawn(body(), name="broken")
     host.tasks.call_soon(int, "x")
     world.loop.run_for(1)
-    failed = [str(fields["error"]) for _, _, event, fields in world.trace.events if event == "task.failed"]
+    failed = [row.event.error for row in world.trace.events if isinstance(row.event, TaskFailed)]
     assert failed[0] == "ValueError: oops"
     assert failed[1].startswith("ValueError: invalid literal")
 

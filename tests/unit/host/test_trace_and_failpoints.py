@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
+from harrow.cluster.events import UnknownEvent
+from harrow.cluster.events.partitions import IsrChanged
+from harrow.cluster.events.processes import ClockCleared
 from harrow.cluster.host.knobs import failpoints
 from harrow.cluster.host.knobs.failpoints import FailpointError, RealFailpoints
 from harrow.cluster.host.real.clock import RealClock
@@ -29,21 +32,30 @@ def events(folder: Path) -> list[dict[str, Any]]:
 def test_emit_writes_one_json_line_with_time_and_host(tmp_path: Path) -> None:
     t = trace(tmp_path)
     before = time.monotonic_ns()
-    t.emit("partition.isr", topic="ördérs\n", isr=(1, 2), odd={3, 1}, raw=b"\x01")
-    t.emit("broker.ready")
+    t.emit(UnknownEvent(name="extension.odd", values={"topic": "ördérs\n", "odd": {3, 1}, "raw": b"\x01"}))
+    t.emit(IsrChanged(topic="orders", partition=3, leader_epoch=0, isr=(1, 2), cause="shrink"))
+    t.emit(ClockCleared())
     t.close()
-    first, second = events(tmp_path)
+    first, second, third = events(tmp_path)
     assert before <= first["t_ns"] <= time.monotonic_ns()
     assert first["wall_ms"] > 1_600_000_000_000
     assert {k: v for k, v in first.items() if k not in ("t_ns", "wall_ms")} == {
         "host": "broker-1",
-        "event": "partition.isr",
+        "event": "extension.odd",
         "topic": "ördérs\n",
-        "isr": [1, 2],
         "odd": [1, 3],
         "raw": "01",
     }
-    assert second["event"] == "broker.ready"
+    assert list(second.items())[2:] == [
+        ("host", "broker-1"),
+        ("event", "partition.isr"),
+        ("topic", "orders"),
+        ("partition", 3),
+        ("leader_epoch", 0),
+        ("isr", [1, 2]),
+        ("cause", "shrink"),
+    ]
+    assert list(third) == ["t_ns", "wall_ms", "host", "event"]
 
 
 def test_log_drops_lines_below_its_level(tmp_path: Path) -> None:
@@ -93,8 +105,8 @@ def test_emit_to_a_full_disk_counts_the_lost_events_and_continues(
 ) -> None:
     os.symlink("/dev/full", tmp_path / "trace.jsonl")
     t = trace(tmp_path)
-    t.emit("one")
-    t.emit("two")
+    t.emit(ClockCleared())
+    t.emit(ClockCleared())
     assert t.lost == 2
     assert capsys.readouterr().err.count("cannot write") == 1
     t.close()

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from harrow.cluster.events.requests import RequestUnanswered
 from harrow.cluster.network.unanswered import AGAIN_S, PATIENCE_S, UnansweredWatch
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -45,7 +46,7 @@ class Machine:
     def __init__(self) -> None:
         self.tasks = self
         self.trace = self
-        self.events: list[dict[str, Any]] = []
+        self.events: list[RequestUnanswered] = []
         self.calls: list[Callable[[], object]] = []
 
     def call_later(self, delay_ms: float, call: Callable[[], object]) -> Machine:
@@ -56,8 +57,8 @@ class Machine:
     def cancel(self) -> None:
         self.calls.clear()
 
-    def emit(self, event: str, **fields: Any) -> None:
-        self.events.append({"event": event, **fields})
+    def emit(self, event: RequestUnanswered) -> None:
+        self.events.append(event)
 
 
 class Watched:
@@ -87,18 +88,12 @@ def test_a_request_is_traced_when_it_is_late_and_again_while_it_stays() -> None:
     assert watched.machine.events == []
     watched.look(1)
     assert watched.machine.events == [
-        {
-            "event": "request.unanswered",
-            "api": "FETCH",
-            "client": "app",
-            "correlation_id": 7,
-            "invoked_ns": 5,
-            "timeout_ms": 500,
-            "looks": LATE,
-        }
+        RequestUnanswered(
+            api="FETCH", client="app", correlation_id=7, invoked_ns=5, timeout_ms=500, looks=LATE, group=None
+        )
     ]
     watched.look(AGAIN_S)
-    assert [event["looks"] for event in watched.machine.events] == [LATE, LATE + AGAIN_S]
+    assert [event.looks for event in watched.machine.events] == [LATE, LATE + AGAIN_S]
 
 
 def test_requests_that_are_answered_are_not_traced() -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.events.processes import TaskFailed
 from harrow.cluster.host.seam import Buffer, Part, Peer, TappedRequest, bytes_of
 from harrow.cluster.host.simulated import Machine, SimHost, World
 from harrow.cluster.host.simulated.loop import NS_PER_MS
@@ -147,8 +148,8 @@ class SimBroker:
 
     def traced(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of all trace events with this name."""
-        events = self._simulation.world.trace.events
-        return [row for _, host, name, row in events if (host, name) == (self.machine.name, event)]
+        own = (row.event for row in self._simulation.world.trace.events if row.process == self.machine.name)
+        return [traced.json_fields() for traced in own if traced.event_name == event]
 
     def start(self) -> None:
         sim = self._simulation
@@ -336,7 +337,7 @@ class Simulation:
 
     def close(self) -> None:
         """End the simulation; assert that it had no unhandled exception."""
-        failed = [row for _, _, event, row in self.world.trace.events if event == "task.failed"]
+        failed = [row for row in self.world.trace.events if isinstance(row.event, TaskFailed)]
         self.world.close()
         assert not failed, failed
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harrow.cluster.events import TracedEvent, TraceEvent
 from harrow.harness.checks.busy_machine import AFTER_FAULT_NS, departures, machine_notes
 from harrow.harness.checks.causes.evidence import Refusals, RunEvidence
 from harrow.harness.checks.causes.rules import causes
@@ -15,6 +16,7 @@ from harrow.harness.checks.traces import judged_events
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
 from harrow.harness.run_folder import RunTimes
+from traced_rows import traced
 
 Row = dict[str, Any]
 START_S = 100.0
@@ -32,13 +34,15 @@ def row(event: str, seconds: float, process: int | str, **fields: Any) -> Row:
 
 
 def leads(seconds: float, isr: Sequence[int], partition: int = 0, topic: str = "orders") -> Row:
-    return row("partition.leader", seconds, 1, topic=topic, partition=partition, isr=list(isr))
+    place = {"topic": topic, "partition": partition, "leader": 1, "leader_epoch": 0}
+    return row("partition.leader", seconds, 1, **place, isr=list(isr))
 
 
 def isr(
     seconds: float, members: Sequence[int], cause: str = "shrink", *, partition: int = 0, topic: str = "orders"
 ) -> Row:
-    return row("partition.isr", seconds, 1, topic=topic, partition=partition, isr=list(members), cause=cause)
+    place = {"topic": topic, "partition": partition, "leader_epoch": 0}
+    return row("partition.isr", seconds, 1, **place, isr=list(members), cause=cause)
 
 
 def stalled(seconds: float, process: int | str, late_s: float, cpu_s: float) -> Row:
@@ -48,12 +52,16 @@ def stalled(seconds: float, process: int | str, late_s: float, cpu_s: float) -> 
 def session_lost(seconds: float, node: int) -> list[Row]:
     """The registry ends a session, and the living broker notices it."""
     return [
-        row("registry.expired", seconds, "registry", name=f"broker-{node}"),
+        row("registry.expired", seconds, "registry", session=5, name=f"broker-{node}"),
         row("broker.session-expired", seconds + 0.1, node, node_id=node),
     ]
 
 
 def notes(events: Sequence[Row], *windows_s: tuple[float, float]) -> list[str]:
+    return notes_of(list(map(traced, events)), *windows_s)
+
+
+def notes_of(events: Sequence[TracedEvent[TraceEvent]], *windows_s: tuple[float, float]) -> list[str]:
     windows = [(at(start), at(end)) for start, end in windows_s]
     return machine_notes(events, windows, RunTimes(at(0)))
 
@@ -116,8 +124,8 @@ def test_a_session_that_ended_while_its_broker_lived_is_noted() -> None:
         [leads(0, [1, 3]), isr(3.1, [1, 2, 3], "expand")],
         [isr(3.1, [1, 3])],
         [stalled(3.0, 2, 1.9, 0.1)],
-        [*SHRUNK, row("registry.expired", 3, "registry", name="broker-2")],
-        [*SHRUNK, row("registry.expired", 50, "registry", name="broker-2")],
+        [*SHRUNK, row("registry.expired", 3, "registry", session=5, name="broker-2")],
+        [*SHRUNK, row("registry.expired", 50, "registry", session=5, name="broker-2")],
     ],
     ids=["by the controller", "grew", "unknown before", "no change", "died", "died later"],
 )
@@ -145,7 +153,7 @@ def test_the_stall_of_a_fault_is_no_evidence_about_the_machine() -> None:
 
 def test_the_same_broker_leaves_once_for_each_shrink() -> None:
     events = [leads(0, [1, 2]), isr(1, [1]), isr(2, [1, 2], "expand"), isr(3, [1])]
-    assert [departure.t_ns for departure in departures(events, [])] == [at(1), at(3)]
+    assert [departure.t_ns for departure in departures(map(traced, events), [])] == [at(1), at(3)]
 
 
 def test_events_are_read_from_the_traces_of_brokers_and_registry(tmp_path: Path) -> None:
@@ -155,7 +163,7 @@ def test_events_are_read_from_the_traces_of_brokers_and_registry(tmp_path: Path)
         own = [event for event in [*SHRUNK, *session_lost(5, 2)] if event["broker"] == name]
         lines = [json.dumps({key: event[key] for key in event if key != "broker"}) for event in own]
         (folder / "trace.jsonl").write_text("\n".join(lines) + "\n")
-    assert len(notes(judged_events(tmp_path))) == 2
+    assert len(notes_of(judged_events(tmp_path))) == 2
 
 
 # ------------------------------------------------------------------- causes
@@ -173,7 +181,7 @@ def caused(name: str, error: str, *, idempotent: bool = False, last_s: float = 4
             last_ns=at(last_s),
         )
     ]
-    fields: dict[str, Any] = {"machine": [*SHRUNK, stalled(3.0, 2, 1.9, 1.5)], "refusals": refusals}
+    fields: dict[str, Any] = {"machine": list(map(traced, [*SHRUNK, stalled(3.0, 2, 1.9, 1.5)])), "refusals": refusals}
     evidence = RunEvidence(started_ns=at(0), **{**fields, **more})
     return causes([anomaly], evidence).get(name, ())
 

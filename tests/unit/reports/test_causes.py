@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.coordinators import GroupChanged, TransactionChanged
 from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_READ, OFFSET_SENT
 from harrow.faults.fault_kinds import FAULTS
 from harrow.harness.checks.causes.coordinator_facts import OffsetOfGroup, old_offset_reads
@@ -25,6 +27,7 @@ from harrow.harness.checks.facts import AppendedUnanswered, Fact, fact_of
 from harrow.harness.checks.rows import OperationRow
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
+from traced_rows import traced
 
 Row = dict[str, Any]
 
@@ -74,9 +77,14 @@ def lost(**fields: Any) -> Row:
     }
 
 
-def event(name: str, seconds: float, broker: int, **fields: Any) -> Row:
+def event(name: str, seconds: float, broker: int, **fields: Any) -> TracedEvent[TraceEvent]:
     place = {"topic": "orders", "partition": 0}
-    return {"event": name, "t_ns": at(seconds), "broker": broker, **place, **fields}
+    return traced({"event": name, "t_ns": at(seconds), "broker": broker, **place, **fields})
+
+
+def rebalance(state: str, seconds: float) -> TracedEvent[TraceEvent]:
+    changed = GroupChanged(group="billing", partition=4, state=state, generation=1, members=1)
+    return TracedEvent(at(seconds), "broker-1", changed)
 
 
 LEADS = event("partition.leader", 0.05, 3, leader=3, leader_epoch=0, isr=[1, 2, 3])
@@ -244,7 +252,7 @@ COMMIT: Row = {
 )
 def test_offsets_for_another_group_name_how_they_were_committed(row: Row, expected: str) -> None:
     later = {**COMMIT, **row, "completed_ns": at(2)}
-    state = {"event": "group.state", "group": "billing", "state": "PreparingRebalance", "t_ns": at(1.5), "broker": 1}
+    state = rebalance("PreparingRebalance", 1.5)
     (found,) = cause("commit-for-other-group", {**COMMIT, **row}, later, events=[state])
     assert found.startswith("billing-1 committed 2 offsets for group audit from 1.00 s to 2.00 s ")
     assert expected in found
@@ -278,7 +286,7 @@ def test_missing_records_name_batches_that_a_broker_took_for_retries() -> None:
 def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None:
     commit = {"operation": "commit", "group": "billing", "topic": "orders", "partition": 1, "offset": 240}
     states = [
-        {"event": "group.state", "group": "billing", "state": state, "t_ns": at(seconds), "broker": 1}
+        rebalance(state, seconds)
         for seconds, state in ((0.5, "PreparingRebalance"), (1.4, "Stable"), (1.5, "PreparingRebalance"))
     ]
     timed = {**commit, "completed_ns": at(1.3)}
@@ -325,14 +333,15 @@ ABORTED = {"transactional_id": "billing", "topic": "bills", "transactions": 3, "
 
 
 def test_missing_outputs_name_aborted_transactions_and_the_producer_that_fenced_them() -> None:
-    began = {"event": "transaction.state", "t_ns": at(1.2), "transactional_id": "billing"}
+    empty = TransactionChanged(transactional_id="billing", state="Empty", producer_id=7, epoch=1, partitions=0)
+    began = TracedEvent(at(1.2), "broker-1", empty)
     assert cause("missing-output", aborted=[ABORTED], events=[began]) == (
         (
             "3 transactions were aborted of billing, with records of bills, from 1.00 s to 2.50 s; a producer began "
             "with the same transactional id at 1.20 s, which fences the one before"
         ),
     )
-    (plain,) = cause("missing-output", aborted=[ABORTED], events=[{**began, "t_ns": at(0.5)}])
+    (plain,) = cause("missing-output", aborted=[ABORTED], events=[began._replace(t_ns=at(0.5))])
     assert "fences" not in plain
     assert cause("missing-output", aborted=[{**ABORTED, "topic": "orders"}]) == ()
 

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.brokers import BrokerPlanted, BrokerReady, BrokerRegistered, BrokerStarting
+from harrow.cluster.events.partitions import HighWatermarkMoved, PartitionLeader
+from harrow.cluster.events.processes import FailpointFired
 from harrow.faults.fault_kinds import FAULTS
 from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
@@ -173,7 +177,9 @@ def test_the_model_of_a_large_run_is_bounded(tmp_path: Path) -> None:
                 "leader": 1,
                 "leader_epoch": number,
                 "isr": [1],
+                "leo": number,
                 "hw": number,
+                "cause": "append",
             }
             file.write(json.dumps(row) + "\n")
     model = build_model(tmp_path)
@@ -239,25 +245,19 @@ def test_writing_the_report_uses_the_given_seed_and_command(folder: Path) -> Non
 
 
 def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_path: Path) -> None:
-    place = tmp_path / "cluster" / "broker-1"
-    place.mkdir(parents=True)
+    def leads(epoch: int) -> PartitionLeader:
+        return PartitionLeader(topic="t", partition=0, leader=1, leader_epoch=epoch, isr=(1,))
 
-    def row(at: float, event: str, **more: object) -> str:
-        return json.dumps({"t_ns": START_NS + int(at * 1e9), "event": event, **more})
-
-    def leads(at: float, epoch: int) -> str:
-        return row(at, "partition.leader", topic="t", partition=0, leader=1, leader_epoch=epoch, isr=[1])
-
-    lines = [
-        row(0, "broker.ready"),
-        leads(1, 0),
-        leads(2, 1),
-        row(3, "failpoint.fired", name="log.after-append", action="crash"),
-        row(4, "broker.ready"),
-        leads(5, 2),
-        row(9, "broker.registered"),
-    ]
-    (place / "trace.jsonl").write_text("\n".join(lines))
+    trace_of_broker_1(
+        tmp_path,
+        (0, READY),
+        (1, leads(0)),
+        (2, leads(1)),
+        (3, FailpointFired(name="log.after-append", action="crash", hit=1)),
+        (4, READY),
+        (5, leads(2)),
+        (9, REGISTERED),
+    )
     model = build_model(tmp_path)
     assert model["elections"] == 1
     assert [span["state"] for span in model["brokers"][0]["spans"]] == ["up", "dead", "up"]
@@ -265,11 +265,16 @@ def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_pat
     assert model["partitions"][0]["leaders"][1]["e"] == 3
 
 
-def trace_of_broker_1(folder: Path, *events: tuple[float, str]) -> None:
+STARTING, READY, PLANTED = BrokerStarting(node_id=1), BrokerReady(node_id=1), BrokerPlanted(plants=())
+REGISTERED = BrokerRegistered(node_id=1, epoch=7)
+MOVED = HighWatermarkMoved(topic="__consumer_offsets", partition=0, hw=1, leo=1, cause="append")
+
+
+def trace_of_broker_1(folder: Path, *events: tuple[float, TraceEvent]) -> None:
     place = folder / "cluster" / "broker-1"
     place.mkdir(parents=True)
     rows: list[dict[str, Any]] = [
-        {"t_ns": START_NS + int(at * 1e9), "event": event, "plants": []} for at, event in events
+        {"t_ns": START_NS + int(at * 1e9), "event": event.event_name, **event.fields()} for at, event in events
     ]
     (place / "trace.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
@@ -282,22 +287,22 @@ def lane_of_broker_1(folder: Path) -> list[tuple[str, float, float]]:
 def test_a_broker_that_ended_without_a_word_is_dead_from_its_last_event_on(tmp_path: Path) -> None:
     trace_of_broker_1(
         tmp_path,
-        (0, "broker.starting"),
-        (1, "broker.ready"),
-        (3, "partition.hw"),
-        (5, "broker.planted"),
-        (5.1, "broker.starting"),
-        (5.5, "broker.registered"),
-        (6, "broker.ready"),
-        (8, "partition.hw"),
+        (0, STARTING),
+        (1, READY),
+        (3, MOVED),
+        (5, PLANTED),
+        (5.1, STARTING),
+        (5.5, REGISTERED),
+        (6, READY),
+        (8, MOVED),
     )
     assert lane_of_broker_1(tmp_path) == [("starting", 0, 1), ("up", 1, 3), ("dead", 3, 6), ("up", 6, 8)]
 
 
 @pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if fault.ends_process))
 def test_every_fault_that_ends_a_process_shows_its_broker_dead(tmp_path: Path, kind: str) -> None:
-    later = [(4, "broker.starting"), (5, "broker.ready"), (9, "partition.hw")]
-    trace_of_broker_1(tmp_path, (0, "broker.starting"), (1, "broker.ready"), (2, "partition.hw"), *later)
+    later = [(4, STARTING), (5, READY), (9, MOVED)]
+    trace_of_broker_1(tmp_path, (0, STARTING), (1, READY), (2, MOVED), *later)
     rows = [
         {"t_ns": START_NS + int(at * 1e9), "event": event, "id": "f1", "fault": kind, "targets": [1]}
         for at, event in ((2.8, "inject"), (3.0, "effect"), (5.0, "heal"), (5.0, "healed"))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from harrow.cluster.events import TracedEvent, TraceEvent
 from harrow.faults import kill, pause
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import controller, leader
-from harrow.harness.simulation.coverage import Event, coverage_of, magnitude
+from harrow.harness.simulation.coverage import coverage_of, magnitude
+from harrow.harness.simulation.events import FaultEvent
 from hypothesis import given
 from hypothesis import strategies as st
+from traced_rows import traced
 
+Event = TracedEvent[TraceEvent]
 MS = 1_000_000
 SCHEDULE = Schedule(
     steps=(
@@ -31,13 +35,13 @@ def trace(*, first: int = 0, offset: int = 10, start_ms: int = 1_000_000) -> lis
 
     def row(at_ms: int, number: int | str, event: str, **fields: Any) -> Event:
         host = number if isinstance(number, str) else f"broker-{node(number)}"
-        return (start_ms + at_ms) * MS, host, event, fields
+        return traced({"t_ns": (start_ms + at_ms) * MS, "event": event, "broker": host, **fields})
 
     def part(isr: list[int], **fields: Any) -> dict[str, Any]:
-        return {"topic": "orders", "partition": 0, "isr": [node(number) for number in isr], **fields}
+        return {"topic": "orders", "partition": 0, "isr": [node(number) for number in isr], "leader": 1, **fields}
 
     def fault(step_id: str, kind: str, target: int) -> dict[str, Any]:
-        return {"id": step_id, "fault": kind, "targets": [node(target)]}
+        return {"id": step_id, "fault": kind, "label": kind, "targets": [node(target)], "evidence": {}}
 
     return [
         row(-50, 1, "controller.elected", epoch=1),
@@ -47,7 +51,7 @@ def trace(*, first: int = 0, offset: int = 10, start_ms: int = 1_000_000) -> lis
         row(700, "registry", "registry.expired", session=7, name=f"broker {node(2)}"),
         row(710, 3, "partition.leader", **part([3, 4], leader_epoch=1, leo=offset, hw=offset - 2)),
         row(800, "world", "fault.healed", **fault("1", "kill", 2)),
-        row(820, 2, "partition.truncated", **part([], **{"from": offset + 3, "to": offset})),
+        row(820, 2, "partition.truncated", topic="orders", partition=0, **{"from": offset + 3, "to": offset}),
         row(850, 3, "partition.isr", **part([3, 4, 2], leader_epoch=1)),
         row(900, "world", "fault.inject", **fault("2", "pause", 1)),
     ]
@@ -81,7 +85,7 @@ def test_moments_count_from_the_first_traffic_and_name_the_broker_and_the_partit
 
 
 def test_a_run_without_a_fault_has_no_moments() -> None:
-    events = [row for row in trace() if not row[2].startswith("fault.")]
+    events = [row for row in trace() if not isinstance(row.event, FaultEvent)]
     assert coverage_of(events, SCHEDULE).moments == ()
     assert coverage_of([], SCHEDULE).features == frozenset()
 
@@ -93,21 +97,21 @@ def test_features_do_not_depend_on_node_ids_offsets_and_times(first: int, offset
 
 def test_a_state_that_differs_gives_other_features() -> None:
     events = trace()
-    without_kill = [row for row in events if row[3].get("id") != "1"]
+    without_kill = [row for row in events if not (isinstance(row.event, FaultEvent) and row.event.id == "1")]
     assert "s|Ln3>Li2?" in features(without_kill)
     assert not any("x" in name.partition("|")[2] for name in features(without_kill))
 
 
 def test_transactions_and_groups_are_followed_over_coordinators() -> None:
     def change(at_ms: int, host: str, event: str, **fields: Any) -> Event:
-        return at_ms * MS, host, event, fields
+        return traced({"t_ns": at_ms * MS, "event": event, "broker": host, **fields})
 
     def transaction(at_ms: int, host: str, state: str, epoch: int) -> Event:
-        fields = {"transactional_id": "job-1", "state": state, "epoch": epoch, "producer_id": 7}
+        fields = {"transactional_id": "job-1", "state": state, "epoch": epoch, "producer_id": 7, "partitions": 1}
         return change(at_ms, host, "transaction.state", **fields)
 
     def group(at_ms: int, host: str, state: str, members: int) -> Event:
-        fields = {"group": "billing", "state": state, "generation": at_ms, "members": members}
+        fields = {"group": "billing", "state": state, "generation": at_ms, "members": members, "partition": 3}
         return change(at_ms, host, "group.state", **fields)
 
     events = [
