@@ -31,6 +31,7 @@ from .events.brokers import (
     BrokerStarting,
     BrokerStopping,
 )
+from .events.controllers import session_name
 from .groups import GroupCoordinator
 from .host.seam import Host, ProcessHost
 from .host.seam.failpoints import (
@@ -319,7 +320,7 @@ def registry_session(host: Host, node_id: NodeId, config: BrokerConfig, address:
 
     With `zookeeper.connect` it is a client of that ensemble; RegistryError where kazoo is not installed.
     """
-    name = f"broker {node_id}"
+    name = session_name(node_id)
     session_ms = config.number("zookeeper.session.timeout.ms")
     connection_ms = config.number("zookeeper.connection.timeout.ms")
     connect = config.text("zookeeper.connect")

@@ -41,4 +41,15 @@ class RegistrySessionExpired(TraceEvent):
     EVENT: ClassVar[str] = "registry.expired"
     session: int
     name: str
-    """Of the client: `broker 1`."""
+    """Of the client: `session_name` of a broker."""
+
+    @property
+    def node(self) -> int:
+        """The node id of the broker whose session it was; -1 for another client."""
+        kind, _, number = self.name.partition(" ")
+        return int(number) if kind == "broker" and number.isdigit() else -1
+
+
+def session_name(node_id: int) -> str:
+    """Return the name of a broker's session: `broker 1`."""
+    return f"broker {node_id}"

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harrow.cluster.broker_folder import BROKER_PREFIX, REGISTRY, broker_name
+from harrow.cluster.broker_folder import REGISTRY
 from harrow.cluster.events import TracedEvent, TraceEvent
 from harrow.cluster.events.brokers import BrokerSessionExpired
 from harrow.cluster.events.controllers import RegistrySessionExpired
@@ -91,10 +91,9 @@ def _time(row: TracedEvent[TraceEvent]) -> int:
 def _brokers_that_died(rows: Events) -> set[int]:
     """Return the brokers for which the registry ended more sessions than they noticed themselves."""
     events = [row.event for row in rows]
-    ended = Counter(event.name for event in events if isinstance(event, RegistrySessionExpired))
-    noticed = Counter(broker_name(event.node_id) for event in events if isinstance(event, BrokerSessionExpired))
-    names = [name for name, count in ended.items() if count > noticed[name]]
-    return {int(name.removeprefix(BROKER_PREFIX)) for name in names if name.startswith(BROKER_PREFIX)}
+    ended = Counter(event.node for event in events if isinstance(event, RegistrySessionExpired))
+    noticed = Counter(event.node_id for event in events if isinstance(event, BrokerSessionExpired))
+    return {node for node, count in ended.items() if count > noticed[node]}
 
 
 def reason(events: Events, windows: Windows, at_ns: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.events import TracedEvent, TraceEvent
+from harrow.cluster.events.controllers import session_name
 from harrow.harness.checks.busy_machine import AFTER_FAULT_NS, departures, machine_notes
 from harrow.harness.checks.causes.evidence import Refusals, RunEvidence
 from harrow.harness.checks.causes.rules import causes
@@ -52,7 +53,7 @@ def stalled(seconds: float, process: int | str, late_s: float, cpu_s: float) -> 
 def session_lost(seconds: float, node: int) -> list[Row]:
     """The registry ends a session, and the living broker notices it."""
     return [
-        row("registry.expired", seconds, "registry", session=5, name=f"broker-{node}"),
+        row("registry.expired", seconds, "registry", session=5, name=session_name(node)),
         row("broker.session-expired", seconds + 0.1, node, node_id=node),
     ]
 
@@ -124,8 +125,8 @@ def test_a_session_that_ended_while_its_broker_lived_is_noted() -> None:
         [leads(0, [1, 3]), isr(3.1, [1, 2, 3], "expand")],
         [isr(3.1, [1, 3])],
         [stalled(3.0, 2, 1.9, 0.1)],
-        [*SHRUNK, row("registry.expired", 3, "registry", session=5, name="broker-2")],
-        [*SHRUNK, row("registry.expired", 50, "registry", session=5, name="broker-2")],
+        [*SHRUNK, row("registry.expired", 3, "registry", session=5, name=session_name(2))],
+        [*SHRUNK, row("registry.expired", 50, "registry", session=5, name=session_name(2))],
     ],
     ids=["by the controller", "grew", "unknown before", "no change", "died", "died later"],
 )
