@@ -15,6 +15,7 @@ Source: Kafka's `Authorizer`, `KafkaPrincipal`, `AclOperation`, `ResourceType`, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -22,6 +23,7 @@ from typing import NamedTuple, Protocol
 __all__ = [
     "ANONYMOUS",
     "CLUSTER",
+    "SUPPORTED_OPERATIONS",
     "Authorizer",
     "ListenerAuthorizer",
     "Operation",
@@ -100,6 +102,29 @@ class Resource(NamedTuple):
 
 CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 """The cluster itself (Kafka's Resource.CLUSTER_NAME)."""
+
+_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+SUPPORTED_OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        *_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        *_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations that Kafka shows as authorized operations of a resource (AclEntry.supportedOperations, KIP-430)."""
 
 
 class Authorizer(Protocol):

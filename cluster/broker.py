@@ -21,6 +21,8 @@ from .controller import Controller, register
 from .controller.log_dir_events import report_log_dir_failure
 from .controller.registry_isr_store import RegistryIsrStore
 from .coordinators import CoordinatorType, FindCoordinator
+from .credentials.acl_api import AclApi
+from .credentials.acl_store import AclStore
 from .errors import ConfigError, HarrowError, StorageError
 from .events.brokers import (
     BrokerLogFailed,
@@ -56,6 +58,7 @@ from .network.socket_server import SocketServer
 from .purgatory import Purgatory
 from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
+from .security.standard_authorizer import authorizer_of
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
@@ -138,12 +141,24 @@ class Broker:
             host, config, self.registry, self.replicas, self.cache, self.groups, self.peer
         )
         self.metadata = MetadataHandlers(host, config, self.cache, self.topic_admin)
+        authorizer = authorizer_of(config)
+        self.acls: AclStore | None = None
+        if authorizer is not None:
+            self.acls = AclStore(host, self.registry, authorizer, config.number("request.timeout.ms"))
         self._connect_rooms()
-        rooms = (self.metadata, self.replicas, self.groups, self.find_coordinator, self.transactions, self.controller)
+        rooms = (
+            self.metadata,
+            self.replicas,
+            self.groups,
+            self.find_coordinator,
+            self.transactions,
+            self.controller,
+            AclApi(self.acls),
+        )
         self.forwarding = Forwarding(host, self.cache, self.peer, lambda: self.controller.is_active)
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
-        self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope)
+        self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope, authorizer=authorizer)
         for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
             self.settings.on_change.append(changed)
         self.metrics = broker_metrics(
@@ -176,6 +191,8 @@ class Broker:
         await self.registry.start()
         # before the log schedule: a topic may keep its records longer than the default retention
         await self.settings.start()
+        if self.acls is not None:
+            await self.acls.start()
         self.registry.on_expired.append(self._session_expired)
         await self._serve_metrics_page()
         await self.sockets.start_inter_broker()
@@ -245,6 +262,8 @@ class Broker:
     async def _register_again(self) -> None:
         self._host.trace.emit(BrokerSessionExpired(node_id=self.node_id))
         self.settings.session_expired()
+        if self.acls is not None:
+            self.acls.session_expired()
         await self.controller.session_expired()
         try:
             await self._register()

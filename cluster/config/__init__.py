@@ -4,6 +4,7 @@ setting   one setting: type, bounds, default, parsing
 table     all settings
 dynamic_table the part of them that running brokers only store
 kafka_only names that Apache Kafka has and Harrow has not
+acl_table the part of them about ACLs
 log_table the part of them about logs and topics
 group_table the settings of single groups
 values    the settings of one broker or one topic

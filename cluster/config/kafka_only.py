@@ -11,7 +11,6 @@ KAFKA_ONLY = frozenset(
         "alter.config.policy.class.name",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
-        "authorizer.class.name",
         "broker.heartbeat.interval.ms",
         "broker.id",
         "broker.session.timeout.ms",

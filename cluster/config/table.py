@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .acl_table import ACL_SETTINGS
 from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
@@ -135,6 +136,7 @@ SETTINGS: tuple[Setting, ...] = (
         "requests of clients that were read and wait for their handler; then reading stops",
         low=1,
     ),
+    *ACL_SETTINGS,
     *LOG_SETTINGS,
     # producers
     int_setting(

@@ -230,7 +230,12 @@ class Forwarding:
             *header[:4],
             frame,
             header.body_at,
-            RequestContext(peer=peer, listener=envelope.listener, principal=_principal(entity.request_principal)),
+            RequestContext(
+                peer=peer,
+                listener=envelope.listener,
+                principal=_principal(entity.request_principal),
+                authorizer=envelope.context.authorizer,
+            ),
             envelope.received_ns,
             complete,
         )

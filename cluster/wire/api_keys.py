@@ -81,6 +81,17 @@ INTER_BROKER_APIS = frozenset(
 
 CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
     **dict.fromkeys(INTER_BROKER_APIS, (Operation.CLUSTER_ACTION,)),
+    ApiKey.DESCRIBE_ACLS: (Operation.DESCRIBE,),
+    ApiKey.CREATE_ACLS: (Operation.ALTER,),
+    ApiKey.DELETE_ACLS: (Operation.ALTER,),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (Operation.ALTER,),
+    ApiKey.DESCRIBE_LOG_DIRS: (Operation.DESCRIBE,),
+    ApiKey.ELECT_LEADERS: (Operation.ALTER,),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Operation.ALTER,),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (Operation.DESCRIBE,),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (Operation.DESCRIBE_CONFIGS,),
+    ApiKey.ALTER_CLIENT_QUOTAS: (Operation.ALTER_CONFIGS,),
+    ApiKey.LIST_CONFIG_RESOURCES: (Operation.DESCRIBE_CONFIGS,),
     # brokers send markers as coordinators, an administrator sends them to abort a transaction that hangs (KIP-664)
     ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
 }

@@ -9,19 +9,39 @@ May fail: `decode` raises `WireError` when the body is not what the version says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..authorizer import ANONYMOUS, Authorizer, ListenerAuthorizer, Operation, Principal, Resource, ResourceType
-from ..errors import ErrorCode
+from ..authorizer import (
+    ANONYMOUS,
+    SUPPORTED_OPERATIONS,
+    Authorizer,
+    ListenerAuthorizer,
+    Operation,
+    Principal,
+    Resource,
+    ResourceType,
+)
+from ..errors import ErrorCode, KafkaError
 from ..host.seam import Part, Peer
 from ..listeners import Listener
 from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal, refusal_bytes
 
-__all__ = ["ARRIVES", "LOST", "Complete", "Fate", "Handler", "OnSend", "Request", "RequestBytes", "RequestContext"]
+__all__ = [
+    "ARRIVES",
+    "LOST",
+    "Complete",
+    "Fate",
+    "Handler",
+    "OnSend",
+    "Request",
+    "RequestBytes",
+    "RequestContext",
+    "denial",
+]
 
 
 class Fate(NamedTuple):
@@ -47,6 +67,23 @@ Complete = Callable[[Sequence[Part] | None, OnSend | None], None]
 
 
 _UNRESTRICTED = ListenerAuthorizer()
+AUTHORIZATION_ERRORS: Mapping[ResourceType, ErrorCode] = {
+    ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
+    ResourceType.GROUP: ErrorCode.group_authorization_failed,
+    ResourceType.CLUSTER: ErrorCode.cluster_authorization_failed,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.transactional_id_authorization_failed,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.delegation_token_authorization_failed,
+}
+"""The error of a refused operation, by the type of the resource (Kafka's AclEntry.authorizationError)."""
+NONE_DENIED: frozenset[str] = frozenset()
+
+
+def denial(kind: ResourceType) -> KafkaError:
+    """The error of a sender that may not do to a resource of this type what it asked for, with Kafka's words."""
+    words = kind.name.replace("_", " ").capitalize()
+    if kind is ResourceType.TRANSACTIONAL_ID:
+        words = "Transactional Id"
+    return KafkaError(AUTHORIZATION_ERRORS[kind], f"{words} authorization failed.")
 
 
 class RequestBytes(Protocol):
@@ -170,6 +207,25 @@ class Request:
         """True when the sender may do `operation` to the resource."""
         context = self.context
         return context.authorizer.authorize(context.principal, context.peer.address, operation, Resource(kind, name))
+
+    def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        """KafkaError with the error of the resource's type, unless the sender may do `operation` to it."""
+        if not self.unrestricted and not self.allows(operation, kind, name):
+            raise denial(kind)
+
+    def denied(self, operation: Operation, kind: ResourceType, names: Iterable[str]) -> frozenset[str]:
+        """The names of resources to which the sender may not do `operation`; without a look at them if none can be."""
+        if self.unrestricted:
+            return NONE_DENIED
+        return frozenset(name for name in set(names) if not self.allows(operation, kind, name))
+
+    def authorized_operations(self, kind: ResourceType, name: str) -> int:
+        """Kafka's bit field of the operations that the sender may do to the resource (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED_OPERATIONS[kind]
+            if self.unrestricted or self.allows(operation, kind, name)
+        )
 
     @property
     def answered(self) -> bool:

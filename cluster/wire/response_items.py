@@ -192,6 +192,12 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
         ),
     ),
     ApiKey.TXN_OFFSET_COMMIT: (_topics("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),),
+    ApiKey.CREATE_ACLS: (
+        Mirror(request_list="creations", response_list="results", item="AclCreationResult", place=ENTRY),
+    ),
+    ApiKey.DELETE_ACLS: (
+        Mirror(request_list="filters", response_list="filter_results", item="DeleteAclsFilterResult", place=ENTRY),
+    ),
     ApiKey.DESCRIBE_CONFIGS: (
         Mirror(request_list="resources", response_list="results", item="DescribeConfigsResult", place=RESOURCE),
     ),

@@ -12,9 +12,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.refusals import is_served, refusal_bytes, struck_bytes
 from message_samples import errors_in, filled
 
-NOT_SERVED = frozenset(
-    (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
-)
+NOT_SERVED = frozenset((ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 NONE = ErrorCode.none
 NO_PLACE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """Kafka lists no directory there, which is all that it says."""

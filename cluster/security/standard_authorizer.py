@@ -1,0 +1,172 @@
+"""Kafka's StandardAuthorizer: decides by ACLs that are in memory.
+
+Owns: `StandardAuthorizer`, the ACLs by resource pattern, and the decision:
+
+1. Super users, and brokers of the cluster that a PLAINTEXT inter-broker listener names, may do everything.
+2. A matching ACL that denies wins over all that allow; otherwise one that allows is enough.
+3. Where no ACL has the resource, of whatever principal, `allow.everyone.if.no.acl.found` decides; else it is denied.
+
+An ACL that allows READ, WRITE, DELETE or ALTER allows DESCRIBE as well, and one that allows ALTER_CONFIGS allows
+DESCRIBE_CONFIGS; one that denies, denies its own operation only. ALL is every operation.
+
+A question costs the same whatever number of ACLs a resource has: ACLs are looked up by pattern, and in a pattern by
+principal, host and operation. It takes one look-up for each length that prefixed patterns have.
+
+Source: Kafka's StandardAuthorizerData; Authorizer.authorizeByResourceType (KIP-679).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from ..authorizer import Operation, Principal, Resource, ResourceType
+from ..config import BrokerConfig
+from .acls import ANYONE, WILDCARD, Acl, AclEntry, PatternType, Permission, ResourcePattern
+
+__all__ = ["StandardAuthorizer", "authorizer_of"]
+
+_ALLOWED_BY: Mapping[Operation, tuple[Operation, ...]] = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+"""Operation → operations that allow it when they are allowed."""
+_A_NAME = "hardcode"
+"""Kafka's name of a resource by which `authorize_any` finds super users and clusters that allow everything."""
+
+Question = tuple[str, str, Operation]
+"""Principal, host, operation."""
+
+
+class _Rules(NamedTuple):
+    """The ACLs of one resource pattern."""
+
+    entries: frozenset[AclEntry]
+    allowed: frozenset[Question]
+    denied: frozenset[Question]
+
+
+class StandardAuthorizer:
+    """Decides by the ACLs that `replace` gave it."""
+
+    unrestricted = False
+
+    def __init__(self, super_users: Collection[str] = (), *, allow_without_acl: bool = False) -> None:
+        """`super_users`: principals as `User:admin`; `allow_without_acl`: the decision where no ACL has a resource."""
+        self._super_users = frozenset(super_users)
+        self._allow_without_acl = allow_without_acl
+        self._rules: dict[ResourcePattern, _Rules] = {}
+        self._prefix_lengths: dict[ResourceType, dict[int, int]] = {}
+        """Resource type → length of a prefixed pattern → how many patterns have it."""
+
+    # ------------------------------------------------------------------ ACLs
+
+    def acls(self) -> Iterator[Acl]:
+        """Every ACL; those of one pattern follow each other."""
+        for pattern, rules in self._rules.items():
+            for entry in rules.entries:
+                yield Acl(pattern, entry)
+
+    def patterns(self) -> Collection[ResourcePattern]:
+        """The patterns that have ACLs."""
+        return self._rules.keys()
+
+    def replace(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
+        """Give a pattern these ACLs in place of those that it has."""
+        kept = frozenset(entries)
+        known = self._rules.pop(pattern, None)
+        if kept:
+            self._rules[pattern] = _Rules(kept, _questions(kept, Permission.ALLOW), _questions(kept, Permission.DENY))
+        if pattern.pattern_type is PatternType.PREFIXED and bool(kept) is (known is None):
+            lengths = self._prefix_lengths.setdefault(pattern.type, {})
+            lengths[len(pattern.name)] = lengths.get(len(pattern.name), 0) + (1 if kept else -1)
+
+    # -------------------------------------------------------------- decisions
+
+    def authorize(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        """True when `principal` may do `operation` to `resource` from the IP address `host`."""
+        if self._is_super_user(principal):
+            return True
+        who = str(principal)
+        allowing = _asked(who, host, (operation, Operation.ALL, *_ALLOWED_BY.get(operation, ())))
+        denying = _asked(who, host, (operation, Operation.ALL))
+        found = allowed = False
+        for rules in self._of(resource):
+            found = True
+            if not rules.denied.isdisjoint(denying):
+                return False
+            allowed = allowed or not rules.allowed.isdisjoint(allowing)
+        return allowed if found else self._allow_without_acl
+
+    def authorize_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """True when there is a resource of this type to which `principal` may do `operation`.
+
+        As in Kafka, operations that imply `operation` do not count.
+        """
+        if self.authorize(principal, host, operation, Resource(kind, _A_NAME)):
+            return True
+        asked = _asked(str(principal), host, (operation, Operation.ALL))
+        mine = {row: rules for row, rules in self._rules.items() if row.type is kind}
+        denied = {row for row, rules in mine.items() if not rules.denied.isdisjoint(asked)}
+        everything = ResourcePattern(kind, WILDCARD)
+        if everything in denied:
+            return False
+        allowed = [row for row, rules in mine.items() if not rules.allowed.isdisjoint(asked)]
+        return everything in allowed or any(not _is_dominated(row, denied) for row in allowed)
+
+    def _is_super_user(self, principal: Principal) -> bool:
+        return principal.is_broker or str(principal) in self._super_users
+
+    def _of(self, resource: Resource) -> Iterator[_Rules]:
+        """The ACLs of each pattern that has the resource."""
+        kind, name = resource
+        for literal in (name, WILDCARD):
+            rules = self._rules.get(ResourcePattern(kind, literal))
+            if rules is not None:
+                yield rules
+        for length, patterns in self._prefix_lengths.get(kind, {}).items():
+            if patterns and length <= len(name):
+                rules = self._rules.get(ResourcePattern(kind, name[:length], PatternType.PREFIXED))
+                if rules is not None:
+                    yield rules
+
+
+@lru_cache(maxsize=4_096)
+def _asked(principal: str, host: str, operations: tuple[Operation, ...]) -> frozenset[Question]:
+    """The ACLs that one of `operations` matches."""
+    return frozenset(
+        (who, where, operation) for who in (principal, ANYONE) for where in (host, WILDCARD) for operation in operations
+    )
+
+
+def _questions(entries: Iterable[AclEntry], permission: Permission) -> frozenset[Question]:
+    return frozenset(
+        (row.principal, _address(row.host), row.operation) for row in entries if row.permission is permission
+    )
+
+
+def _address(host: str) -> str:
+    """The IP address of an ACL as links write it: Java writes IPv6 without `::`."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host  # `*`, or a text that is no address and matches no link
+
+
+def _is_dominated(pattern: ResourcePattern, denied: Collection[ResourcePattern]) -> bool:
+    """True when a pattern that denies has every resource of `pattern`."""
+    kind, name, pattern_type = pattern
+    if pattern_type is PatternType.LITERAL and pattern in denied:
+        return True
+    prefixes = (name[:length] for length in range(1, len(name) + 1))
+    return any(ResourcePattern(kind, prefix, PatternType.PREFIXED) in denied for prefix in prefixes)
+
+
+def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:
+    """The authorizer of a broker, without ACLs; None where `authorizer.class.name` is not set."""
+    if not config.text("authorizer.class.name"):
+        return None
+    super_users = filter(None, (name.strip() for name in config.text("super.users").split(";")))
+    return StandardAuthorizer([*super_users], allow_without_acl=config.flag("allow.everyone.if.no.acl.found"))
