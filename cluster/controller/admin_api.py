@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import NodeId, TopicPartition, by_topic
@@ -89,12 +90,16 @@ class ControllerAdminApi:
         deadline_ms = self._deadline_ms(entity)
         s = messages.response(request)
         counts = Counter(row.name for row in entity.topics)
+        denied = request.denied(Operation.ALTER, ResourceType.TOPIC, counts)
         results: dict[str, KafkaError | None] = {}
         left = REQUEST_MOST
         for row in entity.topics:
             if row.name not in results:
                 twice = counts[row.name] > 1
                 dry: bool = entity.validate_only
+                if row.name in denied and not twice:
+                    results[row.name] = KafkaError(ErrorCode.topic_authorization_failed)
+                    continue
                 added = await self._add(row, twice=twice, most=left, dry=dry)
                 left -= added if isinstance(added, int) else 0
                 results[row.name] = None if isinstance(added, int) else added

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..errors import ErrorCode, HarrowError
 from ..host.seam import Host
 from ..ids import NO_NODE, NodeId, TopicPartition
@@ -22,6 +23,7 @@ from ..listeners import Address
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.request import denial
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
@@ -32,6 +34,10 @@ BATCHED_KEYS_FROM = 4
 """First version that asks for several keys at the same time (KIP-699)."""
 
 
+SHARE_FROM = 6
+"""First version that may ask for share coordinators, which brokers do (KIP-932)."""
+
+
 class CoordinatorType(IntEnum):
     """Kafka's FindCoordinatorRequest.CoordinatorType."""
 
@@ -40,6 +46,11 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
+DESCRIBED: Mapping[int, ResourceType] = {
+    CoordinatorType.GROUP: ResourceType.GROUP,
+    CoordinatorType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
+"""What a client must be allowed to describe, by the type of the coordinator."""
 NOT_SERVED: Mapping[int, str] = {
     CoordinatorType.GROUP: "groups are not supported by this broker",
     CoordinatorType.TRANSACTION: "transactions are not supported by this broker",
@@ -112,17 +123,23 @@ class FindCoordinator:
         body = request.decode()
         s = messages.response(request)
         key_type: int = getattr(body, "key_type", CoordinatorType.GROUP)
+        if key_type == CoordinatorType.SHARE and request.version >= SHARE_FROM:
+            request.require(Operation.CLUSTER_ACTION, *CLUSTER)
         if request.version < BATCHED_KEYS_FROM:
-            location = self._locate(key_type, body.key, request.listener.name)
+            location = self._locate(request, key_type, body.key)
             request.respond(s.FindCoordinatorResponse(**_fields(location)))
             return
         coordinators = tuple(
-            s.Coordinator(key=key, **_fields(self._locate(key_type, key, request.listener.name)))
-            for key in body.coordinator_keys
+            s.Coordinator(key=key, **_fields(self._locate(request, key_type, key))) for key in body.coordinator_keys
         )
         request.respond(s.FindCoordinatorResponse(coordinators=coordinators))
 
-    def _locate(self, key_type: int, key: str, listener: str) -> CoordinatorLocation:
+    def _locate(self, request: Request, key_type: int, key: str) -> CoordinatorLocation:
+        kind = DESCRIBED.get(key_type)
+        if kind is not None and request.denied(Operation.DESCRIBE, kind, (key,)):
+            refused = denial(kind)
+            return CoordinatorLocation(error=refused.code, message=refused.message)
+        listener = request.listener.name
         topic = self._served.get(key_type)
         if topic is None:
             message = NOT_SERVED.get(key_type, f"unknown coordinator type {key_type}")

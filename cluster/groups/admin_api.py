@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
@@ -41,7 +42,11 @@ class GroupAdminApi:
         s = messages.response(request)
         states = {name.lower().strip() for name in getattr(body, "states_filter", ())}
         types = {name.lower() for name in getattr(body, "types_filter", ())}
-        groups = (_listed(hosted) for shard in self._service.shards() for hosted in shard)
+        found = [hosted for shard in self._service.shards() for hosted in shard]
+        denied: frozenset[str] = frozenset()
+        if not request.unrestricted and not request.allows(Operation.DESCRIBE, *CLUSTER):
+            denied = request.denied(Operation.DESCRIBE, ResourceType.GROUP, (hosted.group_id for hosted in found))
+        groups = (_listed(hosted) for hosted in found if hosted.group_id not in denied)
         rows = [
             s.ListedGroup(**row)
             for row in groups
@@ -55,16 +60,17 @@ class GroupAdminApi:
         """DescribeGroups v0 to v6; an unknown group is Dead, from v6 on GROUP_ID_NOT_FOUND."""
         body = request.decode()
         s = messages.response(request)
-        groups = tuple(self._describe(s, request.version, body, name) for name in body.groups)
+        groups = tuple(self._describe(s, request, body, name) for name in body.groups)
         request.respond(s.DescribeGroupsResponse(groups=groups))
 
-    def _describe(self, s: Any, version: int, body: Any, group_id: str) -> Any:
+    def _describe(self, s: Any, request: Request, body: Any, group_id: str) -> Any:
         try:
+            request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
         if hosted is None or hosted.consumer is not None:
-            missing = version >= UNKNOWN_GROUP_ERROR_FROM
+            missing = request.version >= UNKNOWN_GROUP_ERROR_FROM
             code = ErrorCode.group_id_not_found if missing else ErrorCode.none
             reason = "not found" if hosted is None else "is not a classic group"
             return s.DescribedGroup(
@@ -72,7 +78,7 @@ class GroupAdminApi:
                 error_message=f"Group {group_id} {reason}." if missing else None,
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
-                authorized_operations=authorized_operations(body, code),
+                authorized_operations=authorized_operations(request, body, group_id, code),
             )
         group = hosted.group
         # Protocol and subscriptions belong to one generation only while the group is Stable.
@@ -96,7 +102,7 @@ class GroupAdminApi:
             protocol_type=group.members.protocol_type or "",
             protocol_data=protocol or "",
             members=members,
-            authorized_operations=authorized_operations(body, ErrorCode.none),
+            authorized_operations=authorized_operations(request, body, group_id, ErrorCode.none),
         )
 
     def delete_groups(self, request: Request) -> None:
@@ -112,6 +118,7 @@ class GroupAdminApi:
 
         for name in names:
             try:
+                request.require(Operation.DELETE, ResourceType.GROUP, name)
                 shard, hosted = self._deletable(name)
             except KafkaError as error:
                 add_result(name, error.code)

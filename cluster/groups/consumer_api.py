@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
+from ..wire.request import denial
 from ..wire.topic_ids import UUID
 from .authorized_operations import authorized_operations
 from .consumer.consumer_group import ConsumerGroup
 from .consumer.conversions import check_upgrade
 from .consumer.group_records import CurrentRecord
-from .consumer.group_state import Draft
+from .consumer.group_state import Draft, GroupData
 from .consumer.heartbeats import (
     HeartbeatRequest,
     HeartbeatResult,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """`MemberType` of ConsumerGroupDescribe."""
+
+
+UNDESCRIBABLE = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class ConsumerApi:
@@ -80,6 +85,9 @@ class ConsumerApi:
             refuse(KafkaError(ErrorCode.unsupported_version))
             return
         try:
+            request.require(Operation.READ, ResourceType.GROUP, asked.group_id)
+            if request.denied(Operation.DESCRIBE, ResourceType.TOPIC, asked.topics or ()):
+                raise denial(ResourceType.TOPIC)
             check_request(asked, self._service.consumer_rules.limits.assignors)
             shard, hosted = self._group_of(asked)
         except KafkaError as error:
@@ -170,13 +178,14 @@ class ConsumerApi:
         """ConsumerGroupDescribe v0 and v1."""
         body = request.decode()
         s = messages.response(request)
-        groups = tuple(self._described(s, body, group_id) for group_id in body.group_ids)
+        groups = tuple(self._described(s, request, body, group_id) for group_id in body.group_ids)
         request.respond(s.ConsumerGroupDescribeResponse(groups=groups))
 
-    def _described(self, s: Any, body: Any, group_id: str) -> Any:
+    def _described(self, s: Any, request: Request, body: Any, group_id: str) -> Any:
         if not self._service.serves_consumers:
             return s.DescribedGroup(group_id=group_id, error_code=ErrorCode.unsupported_version)
         try:
+            request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             _, hosted = self._service.find_named(group_id)
         except KafkaError as error:
             return s.DescribedGroup(group_id=group_id, error_code=error.code)
@@ -186,6 +195,9 @@ class ConsumerApi:
             text = f"Group {group_id} {'is not a consumer group' if is_classic else 'not found'}."
             return s.DescribedGroup(group_id=group_id, error_code=ErrorCode.group_id_not_found, error_message=text)
         data, view = group.data, self._service.consumer_rules.view
+        if request.denied(Operation.DESCRIBE, ResourceType.TOPIC, _assigned_topics(data, view)):
+            code = ErrorCode.topic_authorization_failed
+            return s.DescribedGroup(group_id=group_id, error_code=code, error_message=UNDESCRIBABLE)
         return s.DescribedGroup(
             error_code=ErrorCode.none,
             group_id=group_id,
@@ -196,7 +208,7 @@ class ConsumerApi:
             members=tuple(
                 _described_member(s, member, data.target(member.member_id), view) for member in data.members.values()
             ),
-            authorized_operations=authorized_operations(body, ErrorCode.none),
+            authorized_operations=authorized_operations(request, body, group_id, ErrorCode.none),
         )
 
 
@@ -231,6 +243,15 @@ def _described_member(s: Any, member: ConsumerMember, target: Partitions, view: 
         target_assignment=s.Assignment(topic_partitions=tuple(_named_rows(s, target, view))),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
+
+
+def _assigned_topics(data: GroupData, view: TopicView) -> Iterable[str]:
+    """The topics that members have, or shall have."""
+    for member in data.members.values():
+        for topic_id in (*member.current.assigned, *data.target(member.member_id)):
+            name = view.topic_name(topic_id)
+            if name is not None:
+                yield name
 
 
 def _named_rows(s: Any, partitions: Partitions, view: TopicView) -> Iterable[Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
 from .consumer import membership_of_classic as classic_membership
@@ -41,7 +42,7 @@ class MembershipApi:
 
     def join_group(self, request: Request) -> None:
         """JoinGroup v0 to v9."""
-        body = request.decode()
+        body = _authorized(request)
 
         def reply(result: JoinResult) -> None:
             request.respond(_join_response(request, result))
@@ -64,7 +65,7 @@ class MembershipApi:
 
     def sync_group(self, request: Request) -> None:
         """SyncGroup v0 to v5."""
-        body = request.decode()
+        body = _authorized(request)
 
         def reply(result: SyncResult) -> None:
             request.respond(_sync_response(request, result))
@@ -92,14 +93,14 @@ class MembershipApi:
 
     def heartbeat(self, request: Request) -> None:
         """Heartbeat v0 to v4."""
-        body = request.decode()
+        body = _authorized(request)
         self._heartbeat(
             body, lambda code: request.respond(messages.response(request).HeartbeatResponse(error_code=code))
         )
 
     def leave_group(self, request: Request) -> None:
         """LeaveGroup v0 to v5; from v3 on several members at once, each with its own error."""
-        body = request.decode()
+        body = _authorized(request)
         s = messages.response(request)
         batched = request.version >= BATCHED_LEAVE_FROM
         leaving: list[LeavingMember] = (
@@ -209,6 +210,13 @@ class MembershipApi:
         code, effects = hosted.group.leave(member_id, instance, now_ms)
         shard.run(hosted, effects)
         return code
+
+
+def _authorized(request: Request) -> Any:
+    """The body of a request of a member; KafkaError(group_authorization_failed)."""
+    body = request.decode()
+    request.require(Operation.READ, ResourceType.GROUP, body.group_id)
+    return body
 
 
 def _check_protocol_is_named(version: int, body: Any) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from ..wire.request import Request
 from ..wire.topic_ids import UUID
 from .records import OffsetValue
 from .service import GroupService
@@ -46,19 +48,25 @@ def offset_rows(body: Any, names: TopicNames) -> Iterable[tuple[TopicPartition, 
             yield TopicPartition(name, row.partition_index), row
 
 
+def refused_rows(service: GroupService, request: Request, partitions: Iterable[TopicPartition]) -> list[ErrorCode]:
+    """Why each partition is refused before the coordinator is asked; NONE for one that exists and may be read."""
+    rows = list(partitions)
+    denied = request.denied(Operation.READ, ResourceType.TOPIC, (tp.topic for tp in rows if not _is_unknown_id(tp)))
+    failed = ErrorCode.topic_authorization_failed
+    return [failed if tp.topic in denied else check_partition(service, tp) for tp in rows]
+
+
+def _is_unknown_id(tp: TopicPartition) -> bool:
+    return tp.topic.startswith(UNKNOWN_ID)
+
+
 def check_partition(service: GroupService, tp: TopicPartition) -> ErrorCode:
     """NONE for a partition that exists. Kafka checks this before it asks the coordinator."""
-    if tp.topic.startswith(UNKNOWN_ID):
+    if _is_unknown_id(tp):
         return ErrorCode.unknown_topic_id
     if not 0 <= tp.partition < service.cache.partition_count(tp.topic):
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none
-
-
-def unknown_partitions(service: GroupService, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that do not exist, with their errors."""
-    checked = ((tp, check_partition(service, tp)) for tp in partitions)
-    return {tp: error for tp, error in checked if error is not ErrorCode.none}
 
 
 def check_metadata(service: GroupService, row: Any) -> ErrorCode:
@@ -88,9 +96,9 @@ def errors_by_topic(
 ) -> tuple[Any, ...]:
     """The rows of the response, in Kafka's order. `errors`: of each row of the request, as `offset_rows` gives them.
 
-    The partitions that do not exist are first, and then those that the coordinator was asked for. A topic that the
-    request names twice has one row if one of the topics has such a partition. An existing topic without partitions
-    has no row.
+    The partitions that do not exist, or may not be read, are first, and then those that the coordinator was asked for.
+    A topic that the request names twice has one row if one of the topics has such a partition. An existing topic
+    without partitions has no row.
     """
     of_row = iter(errors)
     unknown: dict[tuple[Any, Any], list[Any]] = {}
@@ -100,9 +108,10 @@ def errors_by_topic(
         key = getattr(topic, "name", ""), getattr(topic, "topic_id", None)
         rows: tuple[list[Any], list[Any]] = ([], [])
         for row in topic.partitions:
-            exists = check_partition(service, TopicPartition(name, row.partition_index))
-            rows[exists is ErrorCode.none].append(
-                partition_row(partition_index=row.partition_index, error_code=next(of_row))
+            error = next(of_row)
+            exists = check_partition(service, TopicPartition(name, row.partition_index)) is ErrorCode.none
+            rows[exists and error is not ErrorCode.topic_authorization_failed].append(
+                partition_row(partition_index=row.partition_index, error_code=error)
             )
         if rows[0] or not service.cache.partition_count(name):
             unknown.setdefault(key, []).extend(rows[0])

@@ -11,10 +11,11 @@ Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import OFFSET_READ, Committer
@@ -27,12 +28,11 @@ from .hosted_group import HostedGroup
 from .offset_rows import (
     UNKNOWN_ID,
     check_metadata,
-    check_partition,
     errors_by_topic,
     name_of,
     offset_rows,
     offset_value,
-    unknown_partitions,
+    refused_rows,
 )
 from .offsets import GroupOffsets
 from .records import CONSUMER_PROTOCOL, OffsetValue, encode_offset_key, encode_offset_value
@@ -67,8 +67,9 @@ class OffsetsApi:
     def offset_commit(self, request: Request) -> None:
         """OffsetCommit v2 to v10; v10 names topics by id."""
         body = request.decode()
+        request.require(Operation.READ, ResourceType.GROUP, body.group_id)
         rows = list(offset_rows(body, self._service.cache))
-        errors = [check_partition(self._service, tp) for tp, _ in rows]
+        errors = refused_rows(self._service, request, (tp for tp, _ in rows))
         if all(errors):
             self._respond_to_commit(request, body, errors)
             return
@@ -160,30 +161,40 @@ class OffsetsApi:
             groups = tuple(self._fetch_group(s, group, request, stable=stable) for group in body.groups)
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
-        error, offsets = self._offsets_of(body.group_id)
+        error, offsets = self._offsets_of(request, body.group_id)
+        topics = body.topics
+        named = [topic for topic, _ in _fetch_topics(topics, offsets, error)]
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, named)
         stable = getattr(body, "require_stable", False)
         # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
         fetched = [
-            (topic, [_fetched(topic, index, offsets, row_error, stable=stable) for index in indexes])
-            for topic, indexes in _fetch_topics(body.topics, offsets, error, row_error)
+            (
+                topic,
+                [_fetched(topic, i, offsets, row_error or _error_of(topic, denied), stable=stable) for i in indexes],
+            )
+            for topic, indexes in _fetch_topics(topics, offsets, error, row_error)
+            if topics is not None or topic not in denied
         ]
         self._tap_read(body.group_id, fetched, request)
-        topics = tuple(
+        found = tuple(
             s.OffsetFetchResponseTopic(
                 name=topic, partitions=tuple(s.OffsetFetchResponsePartition(**row) for row in rows)
             )
             for topic, rows in fetched
         )
-        request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
+        request.respond(s.OffsetFetchResponse(error_code=error, topics=found))
 
     def _fetch_group(self, s: Any, body: Any, request: Request, *, stable: bool) -> Any:
         member_id, epoch = getattr(body, "member_id", None), getattr(body, "member_epoch", -1)
-        error, offsets = self._offsets_of(body.group_id, member_id, epoch)
+        error, offsets = self._offsets_of(request, body.group_id, member_id, epoch)
         cache = self._service.cache
         requested = list(_requested_topics(body.topics, offsets, error, cache))
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic for topic, _, _ in requested))
+        if body.topics is None:
+            requested = [row for row in requested if row[0] not in denied]
         fetched = [
-            (topic, [_fetched(topic, i, offsets, _id_error(topic), stable=stable) for i in indexes])
+            (topic, [_fetched(topic, i, offsets, _error_of(topic, denied), stable=stable) for i in indexes])
             for topic, _, indexes in requested
         ]
         self._tap_read(body.group_id, fetched, request)
@@ -212,9 +223,10 @@ class OffsetsApi:
         tap.committed(group_id, read, error=0, invoked_ns=request.received_ns, by=by, kind=OFFSET_READ)
 
     def _offsets_of(
-        self, group_id: str, member_id: str | None = None, epoch: int = -1
+        self, request: Request, group_id: str, member_id: str | None = None, epoch: int = -1
     ) -> tuple[ErrorCode, GroupOffsets]:
         try:
+            request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             _, hosted = self._service.find(group_id)
             if hosted is not None and hosted.consumer is not None:
                 check_fetch(hosted.consumer.data, group_id, member_id, epoch)
@@ -227,10 +239,12 @@ class OffsetsApi:
     def offset_delete(self, request: Request) -> None:
         """OffsetDelete v0: tombstones for offsets of topics that no member subscribes to."""
         body = request.decode()
+        request.require(Operation.DELETE, ResourceType.GROUP, body.group_id)
         requested = [
             TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions
         ]
-        refused = unknown_partitions(self._service, requested)
+        checked = zip(requested, refused_rows(self._service, request, requested), strict=True)
+        refused = {tp: error for tp, error in checked if error is not ErrorCode.none}
         try:
             shard, hosted = self._existing(body.group_id)
             in_use = _in_use(hosted, requested)
@@ -311,8 +325,10 @@ def _requested_topics(
         yield name, topic_id, topic.partition_indexes
 
 
-def _id_error(topic: str) -> ErrorCode:
-    return ErrorCode.unknown_topic_id if topic.startswith(UNKNOWN_ID) else ErrorCode.none
+def _error_of(topic: str, denied: Collection[str]) -> ErrorCode:
+    if topic.startswith(UNKNOWN_ID):
+        return ErrorCode.unknown_topic_id
+    return ErrorCode.topic_authorization_failed if topic in denied else ErrorCode.none
 
 
 def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode, *, stable: bool) -> Row:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..authorizer import Operation, ResourceType
 from ..coordinators import CoordinatorWrite, EndMarker, KeyValue, TransactionalProducer
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import OFFSET_SENT, Committer
@@ -30,7 +31,7 @@ from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .membership import Group
 from .membership_values import NO_MEMBER
-from .offset_rows import check_metadata, check_partition, errors_by_topic, offset_rows, offset_value
+from .offset_rows import check_metadata, errors_by_topic, offset_rows, offset_value, refused_rows
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
@@ -88,8 +89,10 @@ class TransactionalOffsetsApi:
     async def txn_offset_commit(self, request: Request) -> None:
         """TxnOffsetCommit v0 to v5."""
         body = request.decode()
+        request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        request.require(Operation.READ, ResourceType.GROUP, body.group_id)
         rows = list(offset_rows(body, self._service.cache))
-        refused = [check_partition(self._service, tp) for tp, _ in rows]
+        refused = refused_rows(self._service, request, (tp for tp, _ in rows))
         if all(refused):
             self._respond(request, body, refused)
             return

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..authorizer import CLUSTER, Operation, Resource, ResourceType
 from ..config import BY_NAME, BY_TOPIC_NAME, BrokerConfig, Setting
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..topic_names import check_topic_name
@@ -71,6 +72,7 @@ class ConfigsApi:
         for row in entity.resources:
             fields = {"resource_type": row.resource_type, "resource_name": row.resource_name}
             try:
+                request.require(Operation.DESCRIBE_CONFIGS, *_resource(row))
                 entries = await self._entries(row.resource_type, row.resource_name)
                 wanted = row.configuration_keys
                 configs = tuple(_described(s, entry, entity) for entry in entries if not wanted or entry.name in wanted)
@@ -164,7 +166,7 @@ class ConfigsApi:
             code, message = ErrorCode.none, None
             try:
                 _check_once(counts[row.resource_type, row.resource_name])
-                await self._alter_resource(row, change_of, dry=entity.validate_only)
+                await self._alter_resource(request, row, change_of, dry=entity.validate_only)
             except (KafkaError, RegistryError) as error:
                 refused = error_for_client(error)
                 code, message = refused.code, refused.message
@@ -178,13 +180,18 @@ class ConfigsApi:
             )
         request.respond(s.root(responses=tuple(results)))
 
-    async def _alter_resource(self, row: Any, change_of: Callable[[Any], Change], *, dry: bool) -> None:
+    async def _alter_resource(
+        self, request: Request, row: Any, change_of: Callable[[Any], Change], *, dry: bool
+    ) -> None:
         name: str = row.resource_name
         left: Mapping[str, str] = {}
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise KafkaError(ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}")
+        if row.resource_type == _BROKER:  # as in Kafka, brokers check this before the controller asks the authorizer
+            self._check_resource(row.resource_type, name)
+        request.require(Operation.ALTER_CONFIGS, *_resource(row))
         if row.resource_type in _CHANGED_FIRST:
             left = change_of(row)({})
         self._check_resource(row.resource_type, name)
@@ -258,6 +265,13 @@ class ConfigsApi:
         """The value at the start of the broker: what an element is appended to while nothing else is set."""
         known = row.name in BY_NAME
         return text_of(self._config.overrides().get(row.name, row.default) if known else row.default)
+
+
+def _resource(row: Any) -> Resource:
+    """What a client needs a permission for, to describe or to change the settings of a resource."""
+    if row.resource_type == _TOPIC:
+        return Resource(ResourceType.TOPIC, row.resource_name)
+    return Resource(ResourceType.GROUP, row.resource_name) if row.resource_type == _GROUP else CLUSTER
 
 
 def _java_split(value: str) -> list[str]:

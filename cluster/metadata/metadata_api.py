@@ -11,9 +11,10 @@ Source: Apache Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
 from ..events.brokers import UnknownTopicAsked
@@ -27,12 +28,11 @@ from ..wire.request import Request
 from .cache import LiveBroker, MetadataCache, PartitionInfo, TopicInfo
 from .topic_admin import TopicAdmin
 
-__all__ = ["OPERATIONS_UNASKED", "TOPIC_OPERATIONS", "MetadataApi"]
+__all__ = ["OPERATIONS_UNASKED", "MetadataApi"]
 
-# Without an authorizer everything is allowed: the bits of each resource's operations (AclEntry.supportedOperations).
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_UNASKED = -(2**31)
+Requested = tuple[ErrorCode, str | None, Any, TopicInfo | None]
+"""Error, name, id and topic, each None where the response does not say it."""
 
 UNKNOWN_MOST = 100
 """Names of unknown topics that a broker traces: a client must not fill the disk."""
@@ -67,10 +67,10 @@ class MetadataApi:
             request.respond(_refused(s, entity))
             return
         with_operations = getattr(entity, "include_topic_authorized_operations", False)
-        operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNASKED
         listener = request.listener.name
         topics = tuple(
-            self._topic(s, found, operations, listener) for found in self._requested(entity, request.client_id)
+            self._topic(s, found, request if with_operations else None, listener)
+            for found in self._requested(entity, request)
         )
         whole = getattr(entity, "include_cluster_authorized_operations", False)
         request.respond(
@@ -82,16 +82,20 @@ class MetadataApi:
                 cluster_id=self._cache.cluster_id,
                 controller_id=self._cache.controller_id,
                 topics=topics,
-                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else OPERATIONS_UNASKED,
+                cluster_authorized_operations=_cluster_operations(request) if whole else OPERATIONS_UNASKED,
             )
         )
 
-    def _requested(self, entity: Any, client_id: str) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
-        """`(error, name, id, topic)` of each requested topic."""
+    def _requested(self, entity: Any, request: Request) -> Iterator[Requested]:
+        """`(error, name, id, topic)` of each requested topic that the client may know of."""
         if entity.topics is None or (entity.__version__ == 0 and not entity.topics):
-            for each in self._cache.topics():
-                yield ErrorCode.none, each.name, each.topic_id, each
+            topics = self._cache.topics()
+            hidden = _undescribed(request, (each.name for each in topics))
+            for each in topics:
+                if each.name not in hidden:
+                    yield ErrorCode.none, each.name, each.topic_id, each
             return
+        failed = ErrorCode.topic_authorization_failed
         may_create = getattr(entity, "allow_auto_topic_creation", True) and self._config.flag(
             "auto.create.topics.enable"
         )
@@ -100,16 +104,24 @@ class MetadataApi:
             topic = self._cache.topic_by_id(topic_id)
             if topic is None:
                 yield ErrorCode.unknown_topic_id, None, topic_id, None
+            elif _undescribed(request, (topic.name,)):
+                yield failed, None, topic_id, None
             else:
                 yield ErrorCode.none, topic.name, topic_id, topic
         if ids:
             return
-        for name in dict.fromkeys(row.name for row in entity.topics):
+        names = dict.fromkeys(row.name for row in entity.topics)
+        hidden = _undescribed(request, names)
+        for name in names:
             topic = self._cache.topic(name)
-            if topic is not None:
+            if name in hidden:
+                yield failed, name, None, None
+            elif topic is not None:
                 yield ErrorCode.none, name, topic.topic_id, topic
+            elif may_create and not _may_create(request, name):
+                yield failed, name, None, None
             else:
-                error = self._absent(name, client_id, may_create=may_create)
+                error = self._absent(name, request.client_id, may_create=may_create)
                 yield error, name, None, None
 
     def _absent(self, name: str, client_id: str, *, may_create: bool) -> ErrorCode:
@@ -125,11 +137,12 @@ class MetadataApi:
     def _topic(
         self,
         s: messages.Schema,
-        found: tuple[ErrorCode, str | None, Any, TopicInfo | None],
-        operations: int,
+        found: Requested,
+        operations_for: Request | None,
         listener: str,
     ) -> Any:
         error, name, topic_id, topic = found
+        denied = error is ErrorCode.topic_authorization_failed
         partitions: tuple[Any, ...] = ()
         if topic is not None:
             rows = topic.partitions
@@ -138,9 +151,11 @@ class MetadataApi:
             error_code=error,
             name=name,
             topic_id=topic_id,
-            is_internal=name in INTERNAL_TOPICS,
+            is_internal=name in INTERNAL_TOPICS and not denied,
             partitions=partitions,
-            topic_authorized_operations=OPERATIONS_UNASKED if name is None else operations,
+            topic_authorized_operations=OPERATIONS_UNASKED
+            if name is None or operations_for is None or denied
+            else operations_for.authorized_operations(ResourceType.TOPIC, name),
         )
 
     def _partition(self, s: messages.Schema, number: int, row: PartitionInfo, listener: str) -> Any:
@@ -199,7 +214,7 @@ class MetadataApi:
                 cluster_id=cluster_id or "",
                 controller_id=self._cache.controller_id,
                 brokers=brokers,
-                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else OPERATIONS_UNASKED,
+                cluster_authorized_operations=_cluster_operations(request) if whole else OPERATIONS_UNASKED,
             )
         )
 
@@ -210,6 +225,24 @@ class MetadataApi:
         self._cache.update(request.decode())
         s = messages.response(request)
         request.respond(s.UpdateMetadataResponse(error_code=ErrorCode.none))
+
+
+def _undescribed(request: Request, names: Iterable[str]) -> frozenset[str]:
+    """The topics of which the client must not know."""
+    return request.denied(Operation.DESCRIBE, ResourceType.TOPIC, names)
+
+
+def _may_create(request: Request, name: str) -> bool:
+    return (
+        request.unrestricted
+        or request.allows(Operation.CREATE, *CLUSTER)
+        or request.allows(Operation.CREATE, ResourceType.TOPIC, name)
+    )
+
+
+def _cluster_operations(request: Request) -> int:
+    may_know = request.unrestricted or request.allows(Operation.DESCRIBE, *CLUSTER)
+    return request.authorized_operations(*CLUSTER) if may_know else 0
 
 
 def _id_of(row: Any) -> Any:

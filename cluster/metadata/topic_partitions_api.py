@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..authorizer import Operation, ResourceType
 from ..config import BrokerConfig
 from ..errors import ErrorCode
 from ..internal_topics import INTERNAL_TOPICS
@@ -20,7 +21,7 @@ from ..topic_names import is_valid_topic_name
 from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache, PartitionInfo, TopicInfo
-from .metadata_api import OPERATIONS_UNASKED, TOPIC_OPERATIONS
+from .metadata_api import OPERATIONS_UNASKED
 
 __all__ = ["TopicPartitionsApi"]
 
@@ -54,29 +55,36 @@ class TopicPartitionsApi:
         names = [name for name in names if name >= first]
         elsewhere = requested and entity.cursor is not None and names[:1] != [first]
         if elsewhere or begin < 0:
-            self._refuse(request, s, asked)
+            _refuse(request, asked)
             return
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, names)
         most = self._config.number("max.request.partition.size.limit")
         page = _Page(max(1, min(entity.response_partition_limit, most)))
         for name in names:
+            if name in denied:
+                continue
             if page.left <= 0:
                 page.next = page.next or (name, 0)
                 break
-            self._add(s, page, name, begin if name == first else 0)
+            self._add(request, page, name, begin if name == first else 0)
+        if requested:  # as in Kafka, behind the others
+            failed = ErrorCode.topic_authorization_failed
+            page.topics.extend(_topic(request, name, None, failed, ()) for name in names if name in denied)
         cursor = None if page.next is None else s.Cursor(topic_name=page.next[0], partition_index=page.next[1])
         request.respond(s.DescribeTopicPartitionsResponse(topics=tuple(page.topics), next_cursor=cursor))
 
-    def _add(self, s: messages.Schema, page: _Page, name: str, begin: int) -> None:
+    def _add(self, request: Request, page: _Page, name: str, begin: int) -> None:
+        s = messages.response(request)
         topic = self._cache.topic(name)
         if topic is None:
             code = ErrorCode.unknown_topic_or_partition
             if not is_valid_topic_name(name):
                 code = ErrorCode.invalid_topic_exception
-            page.topics.append(_topic(s, name, None, code, ()))
+            page.topics.append(_topic(request, name, None, code, ()))
             return
         numbers = [number for number in sorted(topic.partitions) if number >= begin]
         rows = tuple(self._partition(s, number, topic.partitions[number]) for number in numbers[: page.left])
-        page.topics.append(_topic(s, name, topic, ErrorCode.none, rows))
+        page.topics.append(_topic(request, name, topic, ErrorCode.none, rows))
         if len(rows) < len(numbers):
             page.next = name, numbers[len(rows)]
         page.left -= len(rows)
@@ -95,23 +103,22 @@ class TopicPartitionsApi:
             offline_replicas=(*row.offline, *dead),
         )
 
-    def _refuse(self, request: Request, s: messages.Schema, names: Iterable[str]) -> None:
-        """As in Kafka, with a row for each topic of the request, none of which is internal."""
-        code = ErrorCode.invalid_request
-        request.respond(
-            s.DescribeTopicPartitionsResponse(
-                topics=tuple(_topic(s, name, None, code, ()) for name in names), next_cursor=None
-            )
-        )
+
+def _refuse(request: Request, names: Iterable[str]) -> None:
+    """As in Kafka, with a row for each topic of the request, none of which is internal."""
+    rows = tuple(_topic(request, name, None, ErrorCode.invalid_request, ()) for name in names)
+    request.respond(messages.response(request).DescribeTopicPartitionsResponse(topics=rows, next_cursor=None))
 
 
-def _topic(s: messages.Schema, name: str, topic: TopicInfo | None, code: ErrorCode, rows: tuple[Any, ...]) -> Any:
-    asked = code is not ErrorCode.invalid_request
-    return s.DescribeTopicPartitionsResponseTopic(
+def _topic(request: Request, name: str, topic: TopicInfo | None, code: ErrorCode, rows: tuple[Any, ...]) -> Any:
+    asked = code not in (ErrorCode.invalid_request, ErrorCode.topic_authorization_failed)
+    return messages.response(request).DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=None if topic is None else topic.topic_id,
         is_internal=asked and name in INTERNAL_TOPICS,
         partitions=rows,
-        topic_authorized_operations=TOPIC_OPERATIONS if asked else OPERATIONS_UNASKED,
+        topic_authorized_operations=request.authorized_operations(ResourceType.TOPIC, name)
+        if asked
+        else OPERATIONS_UNASKED,
     )

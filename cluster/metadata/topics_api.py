@@ -11,17 +11,18 @@ Source: Apache Kafka's `KafkaApis.handleCreateTopicsRequest`, `ZkAdminManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..host.seam import Host
 from ..ids import NodeId
 from ..topic_names import CLUSTER_METADATA
 from ..wire import messages
-from ..wire.request import Request
+from ..wire.request import Request, denial
 from .cache import MetadataCache
 from .config_entries import topic_entries
 from .new_topic import NewTopic, TopicPlan, check_plans, check_request, prohibited
@@ -63,7 +64,9 @@ class TopicsApi:
         entity = request.decode()
         deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
         s = messages.response(request)
-        results, plans = self._planned(entity, s)
+        results, plans = self._planned(request, entity, s)
+        topics = ResourceType.TOPIC
+        unshown = request.denied(Operation.DESCRIBE_CONFIGS, topics, (plan.name for plan in plans))
         begun: list[TopicPlan] = []
         for plan in plans:
             try:
@@ -71,7 +74,7 @@ class TopicsApi:
                     operation = partial(self._admin.create, plan)
                     await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                     begun.append(plan)
-                results[plan.name] = self._created(s, plan)
+                results[plan.name] = self._created(s, plan, shown=plan.name not in unshown)
             except (KafkaError, RegistryError) as error:
                 results[plan.name] = _refused(s, plan.name, error_for_client(error))
         for plan in begun:
@@ -81,7 +84,7 @@ class TopicsApi:
                 results[plan.name] = _refused(s, plan.name, _timed_out(leaderless))
         request.respond(s.CreateTopicsResponse(topics=tuple(results.values())))
 
-    def _planned(self, entity: Any, s: messages.Schema) -> tuple[dict[str, Any], list[TopicPlan]]:
+    def _planned(self, request: Request, entity: Any, s: messages.Schema) -> tuple[dict[str, Any], list[TopicPlan]]:
         """A result for each topic, None where it has a plan; and the plans. Too many partitions refuse all topics.
 
         The results are in the order of the response: as in Kafka, topics that are named twice are the last.
@@ -96,6 +99,10 @@ class TopicsApi:
         if counts[CLUSTER_METADATA] == 1:  # its partitions do not count
             results[CLUSTER_METADATA] = _refused(s, CLUSTER_METADATA, prohibited(CLUSTER_METADATA))
         rows = [row for row in entity.topics if counts[row.name] == 1 and results[row.name] is None]
+        for name in _denied(request, Operation.CREATE, (row.name for row in rows)):
+            failed = KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
+            results[name] = _refused(s, name, failed)
+        rows = [row for row in rows if results[row.name] is None]
         plans: list[TopicPlan] = []
         try:
             requested = [_new_topic(row) for row in rows]
@@ -110,7 +117,19 @@ class TopicsApi:
             return results | {row.name: _refused(s, row.name, error) for row in rows}, []
         return results, plans
 
-    def _created(self, s: messages.Schema, plan: TopicPlan) -> Any:
+    def _created(self, s: messages.Schema, plan: TopicPlan, *, shown: bool) -> Any:
+        """The result of a topic that exists; `shown`: with its settings, which the client may describe."""
+        if not shown:
+            return s.CreatableTopicResult(
+                name=plan.name,
+                topic_id=plan.topic_id,
+                error_code=ErrorCode.none,
+                error_message=None,
+                topic_config_error_code=ErrorCode.topic_authorization_failed,
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=(),
+            )
         return s.CreatableTopicResult(
             name=plan.name,
             topic_id=plan.topic_id,
@@ -146,7 +165,9 @@ class TopicsApi:
         deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
         rows = _rows_to_delete(entity)
         counts = Counter(rows)
-        both = self._asked_by_name_and_id(rows)
+        named = [found for name, topic_id in rows if (found := name or self._cache.topic_name(topic_id))]
+        kept = _denied(request, Operation.DELETE, named)
+        both = self._asked_by_name_and_id([row for row in rows if row[0] not in kept])
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
         once = [row for row in counts if not _is_malformed(row)]
@@ -157,6 +178,10 @@ class TopicsApi:
                 if counts[name, topic_id] > 1 and not _is_malformed((name, topic_id)):
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the result
                 found, found_id = self._find(name, topic_id)
+                if found in kept:
+                    hidden = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (found,))
+                    begun.append((name if hidden else found, topic_id, denial(ResourceType.TOPIC)))
+                    continue
                 if found_id in both:
                     begun.append((found, found_id, _named_twice(found)))
                     continue
@@ -201,6 +226,13 @@ class TopicsApi:
             error_code=ErrorCode.none if error is None else error.code,
             error_message=None if error is None else error.message or None,
         )
+
+
+def _denied(request: Request, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+    """The topics to which the client may not do `operation`; none where it may do it to the cluster."""
+    if request.unrestricted or request.allows(operation, *CLUSTER):
+        return frozenset()
+    return request.denied(operation, ResourceType.TOPIC, names)
 
 
 def _new_topic(row: Any) -> NewTopic:

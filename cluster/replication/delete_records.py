@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..ids import NO_OFFSET, Offset, TopicPartition
 from ..internal_topics import INTERNAL_TOPICS
@@ -116,7 +117,12 @@ class DeleteRecordsHandler:
             for topic in body.topics
             for row in topic.partitions
         }
-        results = {tp: self._delete(tp, offset) for tp, offset in asked.items()}
+        denied = request.denied(Operation.DELETE, ResourceType.TOPIC, (tp.topic for tp in asked))
+        failed = ErrorCode.topic_authorization_failed
+        results = {
+            tp: DeleteRecordsResult(error=failed) if tp.topic in denied else self._delete(tp, offset)
+            for tp, offset in asked.items()
+        }
         timeout_ms = max(0, messages.to_milliseconds(body.timeout))
         operation = DelayedDeleteRecords(
             self._directory, self._host.clock.monotonic_ms() + timeout_ms, results, lambda done: _respond(request, done)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode
 from ..ids import TopicPartition
 from ..topic_names import is_valid_topic_name
 from ..wire import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..storage.producers.producer_entry import ProducerEntry
     from ..wire.request import Request
     from .partition_directory import PartitionDirectory
@@ -30,21 +33,25 @@ class DescribeProducersHandler:
     def handle(self, request: Request) -> None:
         """DescribeProducers v0."""
         s = messages.response(request)
+        asked = request.decode().topics
+        denied = request.denied(Operation.READ, ResourceType.TOPIC, (topic.name for topic in asked))
         topics = tuple(
             s.TopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    self._described(s, TopicPartition(topic.name, number)) for number in topic.partition_indexes
+                    self._described(s, TopicPartition(topic.name, number), denied) for number in topic.partition_indexes
                 ),
             )
-            for topic in request.decode().topics
+            for topic in asked
         )
         request.respond(s.DescribeProducersResponse(topics=topics))
 
-    def _described(self, s: Any, tp: TopicPartition) -> Any:
+    def _described(self, s: Any, tp: TopicPartition, denied: Collection[str]) -> Any:
         partition = self._directory.partition(tp)
         if not is_valid_topic_name(tp.topic):
             error = ErrorCode.invalid_topic_exception
+        elif tp.topic in denied:
+            error = ErrorCode.topic_authorization_failed
         else:
             error = self._directory.missing(tp) if partition is None else partition.check_replica()
         producers = partition.log.producers.entries() if partition and not error else ()

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode
 from ..host.seam import Watermarks, bytes_of
 from ..ids import TopicPartition
@@ -116,6 +117,8 @@ class FetchHandler:
             return
         anywhere = request.version >= FROM_FOLLOWERS_VERSION
         requested = self._resolve_all(consumer.rows, anywhere=anywhere)
+        if not request.unrestricted:
+            requested = self._permitted(request, requested)
         urgent = not requested or any(row.error is not _NONE for row in requested)
 
         def answer(answers: list[FetchAnswer]) -> None:
@@ -251,6 +254,18 @@ class FetchHandler:
                 error = check(row.current_leader_epoch)
                 requested.append(RequestedPartition(row, partition, error, anywhere=anywhere))
         return requested
+
+    def _permitted(self, request: Request, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+        """The same, with an error for each partition of a topic that the consumer may not read."""
+        names = [self._name(row.row.topic) for row in requested]
+        denied = request.denied(Operation.READ, ResourceType.TOPIC, names)
+        code = ErrorCode.topic_authorization_failed
+        return [
+            RequestedPartition(row.row, None, code)
+            if name in denied and row.error is not ErrorCode.unknown_topic_id
+            else row
+            for name, row in zip(names, requested, strict=True)
+        ]
 
     def _respond_to_follower(self, request: Request, answers: list[FetchAnswer], session: FetchSession | None) -> None:
         if request.answered:

@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Watermarks
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
+from ..wire.request import denial
 from .fetch_isolation import FetchIsolation, isolation_of
 
 if TYPE_CHECKING:
@@ -68,9 +70,12 @@ class OffsetHandlers:
         isolation = isolation_of(body.replica_id, getattr(body, "isolation_level", 0))
         ends: list[Watermarks] = []
         topics: dict[str, list[Any]] = {}
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in body.topics))
         for (name, index), rows in _by_partition(body.topics).items():
             error, found = ErrorCode.none, _NOTHING
             try:
+                if name in denied:
+                    raise denial(ResourceType.TOPIC)
                 found = await self._look_up(name, rows, isolation, request.version)
                 if rows[0].timestamp == LATEST and isolation is not FetchIsolation.LOG_END:
                     committed = isolation is FetchIsolation.TXN_COMMITTED
@@ -147,11 +152,16 @@ class OffsetHandlers:
         body = request.decode()
         s = messages.response(request)
         topics: list[Any] = []
+        denied: frozenset[str] = frozenset()
+        if not request.unrestricted and not request.allows(Operation.CLUSTER_ACTION, *CLUSTER):
+            denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in body.topics))
         for topic in body.topics:
             rows: list[Any] = []
             for row in topic.partitions:
                 error, epoch, end = ErrorCode.none, -1, -1
                 try:
+                    if topic.topic in denied:
+                        raise denial(ResourceType.TOPIC)
                     tp = TopicPartition(topic.topic, row.partition)
                     partition = self._directory.leader_of(tp, row.current_leader_epoch)
                     epoch, end = partition.log.epochs.end_offset_for(row.leader_epoch, partition.log_end_offset)

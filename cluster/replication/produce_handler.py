@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
@@ -58,13 +59,17 @@ class ProduceHandler:
         """Append what `request` carries and answer as its acks ask. A coroutine where a coordinator must be asked."""
         produce = decode_produce(request)
         entries, refused, keys = self._sorted(produce, request.version)
-        if any(is_transactional(records) for records in entries.values()):
-            if not produce.transactional_id:
-                request.fail(ErrorCode.transactional_id_authorization_failed)
-                return None
+        transactional_id = produce.transactional_id
+        transactional = any(is_transactional(records) for records in entries.values())
+        if transactional and (not transactional_id or _is_denied(request, transactional_id)):
+            request.fail(ErrorCode.transactional_id_authorization_failed)
+            return None
+        if not request.unrestricted:
+            _refuse_denied(request, entries, refused, keys)
+        if transactional and transactional_id:
             unverified = self._transactions.unverified(entries, request.version)
             if unverified:
-                checked = self._transactions.check(produce.transactional_id, unverified, request.version)
+                checked = self._transactions.check(transactional_id, unverified, request.version)
                 return self._check_and_append(request, produce, entries, refused, keys, checked)
         self._append(request, produce, entries, refused, keys)
         return None
@@ -246,6 +251,24 @@ class ProduceHandler:
             batches=_as_stored(entry.records or b"", row),
             lost=fate.lost,
         )
+
+
+def _is_denied(request: Request, transactional_id: str) -> bool:
+    return bool(request.denied(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, (transactional_id,)))
+
+
+def _refuse_denied(
+    request: Request,
+    entries: dict[TopicPartition, Buffer],
+    refused: dict[int, ProduceResult],
+    keys: list[TopicPartition | None],
+) -> None:
+    """Move the batches of topics that the producer may not write from `entries` to `refused`."""
+    denied = request.denied(Operation.WRITE, ResourceType.TOPIC, (tp.topic for tp in keys if tp is not None))
+    for index, tp in enumerate(keys):
+        if tp is not None and tp.topic in denied:
+            entries.pop(tp, None)
+            refused[index] = ProduceResult.refused(ErrorCode.topic_authorization_failed)
 
 
 def _as_stored(records: Buffer, row: ProduceResult) -> Buffer:

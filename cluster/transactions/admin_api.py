@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..authorizer import Operation, ResourceType
 from ..errors import ErrorCode, KafkaError
 from ..ids import by_topic
 from ..regular_expressions import Pattern, compile_regex
@@ -44,11 +45,12 @@ class TransactionAdminApi:
     def describe(self, request: Request) -> None:
         """DescribeTransactions v0."""
         s = messages.response(request)
-        rows = tuple(self._described(s, name) for name in request.decode().transactional_ids)
+        rows = tuple(self._described(s, request, name) for name in request.decode().transactional_ids)
         request.respond(s.DescribeTransactionsResponse(transaction_states=rows))
 
-    def _described(self, s: Any, transactional_id: str) -> Any:
+    def _described(self, s: Any, request: Request, transactional_id: str) -> Any:
         try:
+            request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             transaction = self._existing(transactional_id)
         except KafkaError as error:
             return s.TransactionState(
@@ -61,6 +63,8 @@ class TransactionAdminApi:
                 topics=(),
             )
         value = transaction.value
+        topics = by_topic(value.partitions)
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, topics)
         return s.TransactionState(
             error_code=ErrorCode.none,
             transactional_id=transactional_id,
@@ -71,7 +75,8 @@ class TransactionAdminApi:
             producer_epoch=value.producer_epoch,
             topics=tuple(
                 s.TopicData(topic=topic, partitions=tuple(tp.partition for tp in rows))
-                for topic, rows in by_topic(value.partitions).items()
+                for topic, rows in topics.items()
+                if topic not in denied
             ),
         )
 
@@ -98,15 +103,22 @@ class TransactionAdminApi:
             return
         titles = {state.title for state in TransactionState}
         now_ms = self._service.host.clock.wall_ms()
+        found = [
+            transaction
+            for shard in self._service.runtime.all_active()
+            for transaction in shard
+            if _is_wanted(transaction, body, pattern, now_ms)
+        ]
+        named = (transaction.transactional_id for transaction in found)
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, named)
         rows = tuple(
             s.TransactionState(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.value.producer_id,
                 transaction_state=transaction.value.state.title,
             )
-            for shard in self._service.runtime.all_active()
-            for transaction in shard
-            if _is_wanted(transaction, body, pattern, now_ms)
+            for transaction in found
+            if transaction.transactional_id not in denied
         )
         request.respond(
             s.ListTransactionsResponse(

@@ -20,13 +20,14 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from ..authorizer import CLUSTER, Operation, ResourceType
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..ids import TopicPartition, by_topic
 from ..internal_topics import INTERNAL_TOPICS, OFFSETS, partition_for
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
-from ..wire.request import Request
+from ..wire.request import Request, denial
 from .producer_ids import ProducerIds
 from .rules import Producer
 from .service import TransactionService
@@ -76,6 +77,10 @@ class ProducerApi:
     async def init_producer_id(self, request: Request) -> None:
         """InitProducerId v0 to v5."""
         body = request.decode()
+        if body.transactional_id is not None:
+            _require_transactional_id(request, body.transactional_id)
+        elif not request.unrestricted and not _may_produce(request):
+            raise denial(ResourceType.CLUSTER)
         code, producer = await self._producer_of(request, self._init(body))
         s = messages.response(request)
         request.respond(
@@ -102,17 +107,21 @@ class ProducerApi:
         """AddPartitionsToTxn v0 to v5; from v4 on for several transactions, of brokers and of clients."""
         body = request.decode()
         if request.version < MANY_TRANSACTIONS_FROM:
+            _require_transactional_id(request, body.v3_and_below_transactional_id)
             producer = Producer(producer_id=body.v3_and_below_producer_id, epoch=body.v3_and_below_producer_epoch)
+            partitions = _partitions(body.v3_and_below_topics)
             self._add(
                 body.v3_and_below_transactional_id,
                 producer,
-                _partitions(body.v3_and_below_topics),
+                partitions,
                 0,
                 lambda outcome: _respond_to_client(request, body, outcome),
                 may_wait=True,
-                internal=False,
+                denied=frozenset(INTERNAL_TOPICS)
+                | request.denied(Operation.WRITE, ResourceType.TOPIC, (tp.topic for tp in partitions)),
             )
             return
+        request.require(Operation.CLUSTER_ACTION, *CLUSTER)
         results: list[Outcome | None] = [None] * len(body.transactions)
 
         def record(index: int, outcome: Outcome) -> None:
@@ -133,15 +142,15 @@ class ProducerApi:
             self._add(row.transactional_id, producer, partitions, TRANSACTION_VERSION, done, may_wait=not from_broker)
             return
         # a broker asks about a partition that it has, which this broker may not know yet
-        refused: Errors = {} if from_broker else self._refused(partitions, internal=True)
+        refused: Errors = {} if from_broker else self._refused(partitions)
         done(refused or self._service.verify(row.transactional_id, producer, partitions))
 
-    def _refused(self, partitions: Collection[TopicPartition], *, internal: bool) -> Errors:
-        """An error of each partition where one of them is refused; else empty. `internal`: of internal topics, too."""
+    def _refused(self, partitions: Collection[TopicPartition], denied: Collection[str] = ()) -> Errors:
+        """An error of each partition where one of them is refused; else empty. `denied`: topics without permission."""
         cache = self._service.cache
         refused: dict[TopicPartition, ErrorCode] = {}
         for tp in partitions:
-            if not internal and tp.topic in INTERNAL_TOPICS:
+            if tp.topic in denied:
                 refused[tp] = ErrorCode.topic_authorization_failed
             elif cache.partition(tp) is None:
                 refused[tp] = ErrorCode.unknown_topic_or_partition
@@ -158,9 +167,9 @@ class ProducerApi:
         done: Callable[[Outcome], None],
         *,
         may_wait: bool = False,
-        internal: bool = True,
+        denied: Collection[str] = (),
     ) -> None:
-        refused = self._refused(partitions, internal=internal)
+        refused = self._refused(partitions, denied)
         if refused:
             done(refused)
             return
@@ -171,6 +180,8 @@ class ProducerApi:
     def add_offsets(self, request: Request) -> None:
         """AddOffsetsToTxn v0 to v4: the partition of `__consumer_offsets` that the group's offsets lie in."""
         body = request.decode()
+        _require_transactional_id(request, body.transactional_id)
+        request.require(Operation.READ, ResourceType.GROUP, body.group_id)
         s = messages.response(request)
 
         def done(error: ErrorCode) -> None:
@@ -186,6 +197,7 @@ class ProducerApi:
     async def end_txn(self, request: Request) -> None:
         """EndTxn v0 to v5; from v5 on each end raises the epoch."""
         body = request.decode()
+        _require_transactional_id(request, body.transactional_id)
         client_version = TRANSACTION_VERSION if request.version >= EPOCH_BUMP_FROM else 0
         ended = self._service.end(
             body.transactional_id,
@@ -209,6 +221,17 @@ class ProducerApi:
             self._service.host.trace.log("warning", f"no producer id: {error}")
             code = ErrorCode.coordinator_not_available
         return code, Producer(producer_id=-1, epoch=-1)
+
+
+def _require_transactional_id(request: Request, transactional_id: str) -> None:
+    """KafkaError(transactional_id_authorization_failed) unless the client may use the transactional id."""
+    request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def _may_produce(request: Request) -> bool:
+    """True for a client that may have a producer id: it may write to some topic (KIP-679), or as older clients."""
+    by_cluster = request.allows(Operation.IDEMPOTENT_WRITE, *CLUSTER)
+    return by_cluster or request.allows_any(Operation.WRITE, ResourceType.TOPIC)
 
 
 def _known(request: Request, error: ErrorCode) -> ErrorCode:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from ..authorizer import (
@@ -221,11 +222,15 @@ class Request:
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
         """Kafka's bit field of the operations that the sender may do to the resource (KIP-430)."""
-        return sum(
-            1 << operation
-            for operation in SUPPORTED_OPERATIONS[kind]
-            if self.unrestricted or self.allows(operation, kind, name)
-        )
+        supported = SUPPORTED_OPERATIONS[kind]
+        if self.unrestricted:
+            return _bits(supported)
+        return _bits(tuple(operation for operation in supported if self.allows(operation, kind, name)))
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """True when there is a resource of this type to which the sender may do `operation`."""
+        context = self.context
+        return context.authorizer.authorize_any(context.principal, context.peer.address, operation, kind)
 
     @property
     def answered(self) -> bool:
@@ -278,6 +283,11 @@ class Request:
         assert complete is not None, f"{self!r} was answered twice"
         self._complete = None
         complete(parts, on_send)
+
+
+@cache
+def _bits(operations: tuple[Operation, ...]) -> int:
+    return sum(1 << operation for operation in operations)
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, None] | None]
