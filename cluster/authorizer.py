@@ -7,8 +7,9 @@ protocol does no input or output.
 
 `ListenerAuthorizer` allows every operation but CLUSTER_ACTION to every principal, and CLUSTER_ACTION to brokers only: a
 client of a PLAINTEXT listener is `User:ANONYMOUS`, as in Kafka, and a broker that names itself on the inter-broker
-listener is `Broker:<node id>`. Kafka without an authorizer allows CLUSTER_ACTION to every principal too, so there any
-client may pose as a follower or as the controller.
+listener is `Broker:<node id>`. An inter-broker listener with SSL or SASL trusts every client that it lets in
+(`trusts_clients`): no name there says who is a broker. Kafka without an authorizer allows CLUSTER_ACTION to every
+principal on every listener, so there any client may pose as a follower or as the controller.
 
 Source: Kafka's `Authorizer`, `KafkaPrincipal`, `AclOperation`, `ResourceType`, `Resource.CLUSTER`.
 """
@@ -149,10 +150,13 @@ class ListenerAuthorizer:
 
     unrestricted = True
 
+    def __init__(self, *, trusts_clients: bool = False) -> None:
+        self._trusts_clients = trusts_clients
+
     def authorize(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         """True, except for CLUSTER_ACTION by a principal that is not a broker of the cluster."""
         del host, resource
-        return operation is not Operation.CLUSTER_ACTION or principal.is_broker
+        return operation is not Operation.CLUSTER_ACTION or principal.is_broker or self._trusts_clients
 
     def authorize_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         """True."""

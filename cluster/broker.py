@@ -288,7 +288,7 @@ class Broker:
 
     def channel(self, node_id: NodeId, host: str, port: int) -> PeerClient:
         """A new connection to a broker (controller channels, fetchers)."""
-        return PeerClient(self._host, self.node_id, node_id, host, port)
+        return PeerClient(self._host, self.node_id, node_id, host, port, tls=self.sockets.inter_broker_tls)
 
     # --------------------------------------------------------------- metrics
 

@@ -13,7 +13,7 @@ it lies beside `config/` and imports nothing heavy.
 
 Rules, as Kafka's KafkaConfig.validateValues: names and ports are distinct; a name has a security protocol; advertised
 names are among the listeners' names; 0.0.0.0 is not advertised; the inter-broker listener is advertised.
-A listener that is not advertised is served, and no answer names it. Only PLAINTEXT is served today.
+A listener that is not advertised is served, and no answer names it. PLAINTEXT and SSL are served today.
 
 What may fail: ConfigError, which names the setting, its value and the remedy.
 """
@@ -63,8 +63,13 @@ class SecurityProtocol(IntEnum):
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
 
+    @property
+    def has_tls(self) -> bool:
+        """True where the bytes of a connection are TLS."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
+
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL})
 
 
 class Address(NamedTuple):

@@ -23,14 +23,14 @@ from typing import Any, cast
 
 from .broker import Broker
 from .config import BrokerConfig
-from .errors import ClusterError, HarrowError
+from .errors import ClusterError, ConfigError, HarrowError
 from .events.brokers import BrokerPlanted
 from .events.processes import ProcessFailed
 from .host.seam import Peer, ProcessHost
 from .host.simulated import Latency, Machine, SimHost, World
 from .invariants import ClusterInvariants
 from .invariants.registry_invariants import ObservedStore
-from .listeners import BROKERS, CLIENTS
+from .listeners import BROKERS, CLIENTS, parse_listeners
 from .log_schedule import FLUSH_CHECK_MS
 from .planting import apply_plants, load_plants
 from .registry.process import RegistryProcess
@@ -156,7 +156,11 @@ class SimulatedCluster:
         strategy is one that loses records, because the verdict is to find that, and a violation would end the run.
         """
         self.config = {"log.flush.scheduler.interval.ms": FLUSH_CHECK_MS, **(config or {})}
-        truncation = BrokerConfig.parse(self.config).text("harrow.replica.truncation")
+        listeners = f"{CLIENTS}://{LOOPBACK}:0,{BROKERS}://{LOOPBACK}:0"
+        settings = BrokerConfig.parse({**self.config, "listeners": listeners})
+        if any(row.security_protocol.has_tls for row in parse_listeners(settings)):
+            raise ConfigError("TLS is not simulated: use PLAINTEXT or SASL_PLAINTEXT in listener.security.protocol.map")
+        truncation = settings.text("harrow.replica.truncation")
         self.plants = load_plants(plants)
         self._planter = apply_plants(self.plants)
         self.world = World(seed, latency=latency, log_level=log_level)

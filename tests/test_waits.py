@@ -44,6 +44,7 @@ BOUNDED_OTHERWISE = {
     ("harness/checks/spark_server.py", "client.recv(64)"): READY,
     ("cluster/host/real/link.py", "self._sock.recv"): "`network.py` makes sockets that do not block",
     ("cluster/host/real/link.py", "self._sock.recv_into"): "the same",
+    ("cluster/host/real/tls_session.py", "self._sock.recv_into"): "the same",
     ("cluster/__main__.py", "sys.stdin.read()"): "a person types the options, or a pipe has them",
     ("harness/checks/jvm.py", "probe.connect"): "a datagram socket: connecting sends nothing",
     ("harness/checks/judgement.py", "going.result()"): "it reads files and computes",

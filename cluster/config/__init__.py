@@ -7,6 +7,7 @@ kafka_only names that Apache Kafka has and Harrow has not
 acl_table the part of them about ACLs
 log_table the part of them about logs and topics
 group_table the settings of single groups
+ssl_table the part of them about TLS
 values    the settings of one broker or one topic
 """
 
@@ -15,7 +16,7 @@ from .group_table import GROUP_SETTINGS, parse_group_settings, validate_group_se
 from .kafka_only import KAFKA_ONLY
 from .log_table import THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, Value
-from .table import BROKER_SETTINGS, BY_NAME, BY_TOPIC_NAME, COARSE, SETTINGS
+from .table import BROKER_SETTINGS, BY_NAME, BY_TOPIC_NAME, COARSE, LISTENER_PREFIX, SETTINGS, setting_of
 from .values import BrokerConfig, TopicConfig, check_compaction_lags, validate_topic_config
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "GROUP_SETTINGS",
     "INT_MAX",
     "KAFKA_ONLY",
+    "LISTENER_PREFIX",
     "LONG_MAX",
     "SETTINGS",
     "THREAD_COUNTS",
@@ -38,6 +40,7 @@ __all__ = [
     "Value",
     "check_compaction_lags",
     "parse_group_settings",
+    "setting_of",
     "validate_group_settings",
     "validate_topic_config",
 ]

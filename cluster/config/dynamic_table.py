@@ -114,42 +114,13 @@ def _security() -> Iterator[Setting]:
         ("sasl.login.refresh.window.factor", 0.8, ""),
         ("sasl.login.refresh.window.jitter", 0.05, ""),
         ("sasl.mechanism.inter.broker.protocol", "GSSAPI", ""),
-        ("ssl.cipher.suites", "", "list"),
-        ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "list"),
-        ("ssl.endpoint.identification.algorithm", "https", ""),
         ("ssl.keymanager.algorithm", "SunX509", ""),
-        ("ssl.protocol", "TLSv1.3", ""),
         ("ssl.provider", None, ""),
         ("ssl.secure.random.implementation", None, ""),
         ("ssl.trustmanager.algorithm", "PKIX", ""),
     )
     for name, default, kind in rows:
         yield _security_setting(name, default, kind, Change.BROKER)
-    yield Setting(
-        name="ssl.client.auth",
-        default="none",
-        doc=f"without effect: {_SECURITY}",
-        stored=_SECURITY,
-        choices=("required", "requested", "none"),
-        change=Change.BROKER,
-    )
-
-
-def _stores_of_keys() -> Iterator[Setting]:
-    rows: tuple[tuple[str, Value | None, str], ...] = (
-        ("ssl.key.password", None, "password"),
-        ("ssl.keystore.certificate.chain", None, "password"),
-        ("ssl.keystore.key", None, "password"),
-        ("ssl.keystore.location", None, ""),
-        ("ssl.keystore.password", None, "password"),
-        ("ssl.keystore.type", "JKS", ""),
-        ("ssl.truststore.certificates", None, "password"),
-        ("ssl.truststore.location", None, ""),
-        ("ssl.truststore.password", None, "password"),
-        ("ssl.truststore.type", "JKS", ""),
-    )
-    for name, default, kind in rows:
-        yield _security_setting(name, default, kind, Change.LISTENER)
 
 
 def _security_setting(name: str, default: Value | None, kind: str, change: Change) -> Setting:
@@ -164,4 +135,4 @@ def _security_setting(name: str, default: Value | None, kind: str, change: Chang
     )
 
 
-DYNAMIC_SETTINGS: tuple[Setting, ...] = (*_numbers(), *_classes(), *_security(), *_stores_of_keys())
+DYNAMIC_SETTINGS: tuple[Setting, ...] = (*_numbers(), *_classes(), *_security())

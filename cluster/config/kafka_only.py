@@ -159,9 +159,6 @@ KAFKA_ONLY = frozenset(
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "ssl.allow.dn.changes",
-        "ssl.allow.san.changes",
-        "ssl.principal.mapping.rules",
         "telemetry.max.bytes",
         "transaction.state.log.load.buffer.size",
     }

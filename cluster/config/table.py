@@ -17,6 +17,10 @@ from .acl_table import ACL_SETTINGS
 from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
+from .ssl_table import SSL_SETTINGS
+
+LISTENER_PREFIX = "listener.name."
+"""Before a setting, with the name of a listener in lower case: the value for one listener."""
 
 SETTINGS: tuple[Setting, ...] = (
     # replication
@@ -105,7 +109,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="listener.security.protocol.map",
         default="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
         "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        doc="the security protocol of each listener, as NAME:PROTOCOL,…; only PLAINTEXT is served",
+        doc="the security protocol of each listener, as NAME:PROTOCOL,…; PLAINTEXT and SSL are served",
         change=Change.BROKER,
     ),
     Setting(
@@ -137,6 +141,7 @@ SETTINGS: tuple[Setting, ...] = (
         low=1,
     ),
     *ACL_SETTINGS,
+    *SSL_SETTINGS,
     *LOG_SETTINGS,
     # producers
     int_setting(
@@ -309,6 +314,18 @@ BROKER_SETTINGS: tuple[Setting, ...] = (*SETTINGS, *COARSE_SETTINGS, *DYNAMIC_SE
 """Every setting that a broker describes."""
 BY_NAME: Mapping[str, Setting] = {row.name: row for row in (*BROKER_SETTINGS, *THROTTLE_RATES)}
 BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic}
+
+
+def setting_of(name: str) -> Setting | None:
+    """The row of a setting, also of one with the prefix of a listener (`listener.name.clients.`).
+
+    None for a name that no broker has.
+    """
+    if not name.startswith(LISTENER_PREFIX):
+        return BY_NAME.get(name)
+    _, _, own = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return BY_NAME.get(own)
+
 
 REFUSED: Mapping[str, str] = {
     "broker.id": "the supervisor numbers its brokers from 1 and `BrokerProcess.node_id` says the number; "

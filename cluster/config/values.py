@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..errors import ConfigError
 from .kafka_only import KAFKA_ONLY
 from .setting import Setting, Value
-from .table import BY_NAME, BY_TOPIC_NAME, COARSE, REFUSED
+from .table import BY_NAME, BY_TOPIC_NAME, COARSE, LISTENER_PREFIX, REFUSED, setting_of
 
 
 def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
@@ -95,9 +95,10 @@ class BrokerConfig(_Settings):
         for name, value in raw.items():
             if name in REFUSED:
                 raise ConfigError(f"{name}={value}: {REFUSED[name]}")
-            if name not in BY_NAME:
+            row = setting_of(name)
+            if row is None:
                 raise _unknown(name, BY_NAME, "broker")
-            values[name] = _implemented(BY_NAME[name], value)
+            values[name] = _implemented(row, value)
         return cls(values)
 
     def value(self, name: str) -> Value:
@@ -110,6 +111,16 @@ class BrokerConfig(_Settings):
                 number = int(self._values[coarse])
                 return number * unit_ms if number > 0 else number
         return BY_NAME[name].default
+
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """The value for a listener, and for a mechanism of it: what is set for it alone, else for all."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        own = f"{prefix}{mechanism.lower()}.{name}" if mechanism else ""
+        for full in (own, prefix + name):
+            for layer in (self.dynamic, self._values):
+                if full in layer:
+                    return layer[full]
+        return self.value(name)
 
     def group_number(self, group_id: str, name: str) -> int:
         """The number set for one group under the name of a group's setting, else the broker's."""

@@ -1,9 +1,9 @@
 """What a running broker accepts as its dynamic settings (KIP-226).
 
-Owns: `setting_of`, the row behind a name; `check_broker_settings`, the rules beyond type and bounds.
+Owns: `check_broker_settings`, the rules beyond type and bounds.
 
 A name that no broker has is stored, because other software of the cluster may read it: brokers describe it as
-sensitive. `listener.name.NAME.` before a setting gives a value for one listener, which Harrow stores.
+sensitive. `listener.name.NAME.` before a setting gives a value for one listener.
 
 May fail: KafkaError(invalid_request) names the settings and the rule. Source: Kafka's `DynamicBrokerConfig`.
 """
@@ -12,19 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..config import BY_NAME, KAFKA_ONLY, THREAD_COUNTS, BrokerConfig, Change, Setting, Value
+from ..config import (
+    BY_NAME,
+    KAFKA_ONLY,
+    LISTENER_PREFIX,
+    THREAD_COUNTS,
+    BrokerConfig,
+    Change,
+    Setting,
+    Value,
+    setting_of,
+)
 from ..errors import ConfigError, ErrorCode, KafkaError
 
-LISTENER_PREFIX = "listener.name."
 _DEDUPE_BYTES_LEAST = 1_048_576
 _LISTENERS = ("listeners", "listener.security.protocol.map")
-
-
-def setting_of(name: str) -> Setting | None:
-    """The row of a setting, also of one with the prefix of a listener; None for a name that no broker has."""
-    if name.startswith(LISTENER_PREFIX):
-        return BY_NAME.get(name.removeprefix(LISTENER_PREFIX).partition(".")[2])
-    return BY_NAME.get(name)
 
 
 def typed_settings(texts: Mapping[str, str]) -> dict[str, Value]:

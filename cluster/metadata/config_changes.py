@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from ..config import BY_NAME, BrokerConfig, TopicConfig, Value, parse_group_settings
+from ..config import BrokerConfig, TopicConfig, Value, parse_group_settings, setting_of
 from ..errors import ConfigError, RegistryError
 from ..host.seam import Host, Promise
 from ..ids import NodeId, TopicPartition
@@ -222,9 +222,10 @@ class ConfigChanges:
     def _apply_broker(self, name: str, raw: Mapping[str, str]) -> None:
         values: dict[str, Value] = {}
         for setting, text in raw.items():
+            row = setting_of(setting)
             try:
-                if setting in BY_NAME and BY_NAME[setting].is_dynamic:
-                    values[setting] = BY_NAME[setting].parse(text)
+                if row is not None and row.is_dynamic:
+                    values[setting] = row.parse(text)
             except ConfigError as error:
                 self._host.trace.log("warning", f"settings of broker {name} are invalid and not applied: {error}")
         layer = "dynamic_default" if name == DEFAULT_BROKER else "dynamic"
@@ -234,7 +235,13 @@ class ConfigChanges:
         setattr(self._config, layer, values)
         for log in self._logs():
             log.reconfigure(log.config)  # the log inherits settings that its topic does not override
-        self._host.trace.log("info", f"settings of broker {name}: {dict(raw)}")
+        self._host.trace.log("info", f"settings of broker {name}: {dict(map(_shown, raw.items()))}")
+
+
+def _shown(item: tuple[str, str]) -> tuple[str, str]:
+    """A setting for the log; a password, and the value of an unknown name, is hidden."""
+    row = setting_of(item[0])
+    return item if row is not None and row.kind != "password" else (item[0], "[hidden]")
 
 
 def _entity_of(notification: str) -> str:

@@ -24,9 +24,9 @@ from ..config import (
     BrokerConfig,
     Setting,
     Value,
+    setting_of,
 )
 from ..errors import ConfigError
-from .broker_settings import setting_of
 from .java_order import BROKER_CAPACITY, TOPIC_CAPACITY, hash_order
 from .java_text import text_of
 

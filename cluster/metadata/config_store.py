@@ -29,6 +29,7 @@ from ..registry import (
 from ..registry.paths import CONFIG_CHANGE, config_path, entity_config_path
 from .broker_settings import check_broker_settings
 from .config_changes import DEFAULT_BROKER
+from .listener_keys import check_listener_keys
 from .node_names import node_of_name
 from .registry_retries import RegistryRetries
 
@@ -38,10 +39,14 @@ __all__ = ["ConfigStore", "change_settings", "checked_topic_config", "config_jso
 class ConfigStore:
     """Settings in the registry, from one broker's side."""
 
-    def __init__(self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig) -> None:
+    def __init__(
+        self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig, read: Callable[[str], bytes]
+    ) -> None:
+        """`read` reads a file: keys of TLS are tried before they are written."""
         self._registry = registry
         self._retries = retries
         self._config = config
+        self._read = read
 
     async def topic_config(self, name: str) -> dict[str, str]:
         """The overrides of a topic in the registry; empty when it has none."""
@@ -102,6 +107,7 @@ class ConfigStore:
         def checked(before: dict[str, str]) -> dict[str, str]:
             after = dict(change(before))
             check_broker_settings(after, self._config, name)
+            check_listener_keys(after, self._config, self._read)
             return after
 
         await self._alter(f"brokers/{name or DEFAULT_BROKER}", checked, dry=dry)

@@ -15,12 +15,11 @@ from functools import partial
 from typing import Any
 
 from ..authorizer import CLUSTER, Operation, Resource, ResourceType
-from ..config import BY_NAME, BY_TOPIC_NAME, BrokerConfig, Setting
+from ..config import BY_NAME, BY_TOPIC_NAME, BrokerConfig, Setting, setting_of
 from ..errors import ErrorCode, KafkaError, RegistryError
 from ..topic_names import check_topic_name
 from ..wire import messages
 from ..wire.request import Request
-from .broker_settings import setting_of
 from .cache import MetadataCache
 from .config_entries import (
     ConfigEntry,

@@ -42,7 +42,7 @@ class TopicAdmin:
         self._cache = cache
         self._config = config
         self.retries = RegistryRetries(host, registry)
-        self.configs = ConfigStore(registry, self.retries, config)
+        self.configs = ConfigStore(registry, self.retries, config, host.disk.read)
         self._planner = TopicPlanner(host, cache, config)
         self._creating: set[str] = set()
         self._refused: set[str] = set()

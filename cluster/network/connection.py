@@ -48,6 +48,7 @@ from ..host.seam import (
 )
 from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
+from ..security.certificates import PrincipalNames
 from ..wire.api import ApiRow, ApiTable
 from ..wire.api_errors import code_at
 from ..wire.headers import HeaderReader, encode_response_header
@@ -73,6 +74,8 @@ class ListenerServices:
     listener: Listener
     table: ApiTable
     authorizer: Authorizer
+    names: PrincipalNames
+    """What principals the certificates of clients give."""
     times: RequestTimes
     queue: RequestQueue
     scope: RequestScope
@@ -191,9 +194,9 @@ class Connection:
         self._link.peer = peer
         if self._tapped is not None:
             self._tapped.opened(client_id)
-        principal = principal_of(listener, peer)
+        principal = principal_of(listener, peer, self._link.certificate, self._services.names)
         authorizer = self._services.authorizer
-        from_broker = listener.inter_broker and authorizer.authorize(
+        from_broker = peer.kind == "broker" and authorizer.authorize(
             principal, self.address, Operation.CLUSTER_ACTION, CLUSTER
         )
         self._context = RequestContext(

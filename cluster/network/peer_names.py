@@ -1,15 +1,17 @@
-"""The names of the other end of a connection: its peer and its principal, from the client id of the first request.
+"""The names of the other end of a connection: its peer, from the client id of the first request, and its principal.
 
-Owns: `peer_of`, `principal_of`. On a PLAINTEXT listener names are not verified.
+Owns: `peer_of`, `principal_of`. On a PLAINTEXT listener names are not verified; on a listener with SSL the principal
+is that of the client's certificate.
 """
 
 from __future__ import annotations
 
 import re
 
-from ..authorizer import ANONYMOUS, BROKER_TYPE, Principal
+from ..authorizer import ANONYMOUS, BROKER_TYPE, USER_TYPE, Principal
 from ..host.seam import Peer
-from ..listeners import Listener
+from ..listeners import Listener, SecurityProtocol
+from ..security.certificates import PrincipalNames, subject_of
 
 _BROKER = re.compile(r"broker-(\d+)")
 UNNAMED = "unnamed"
@@ -24,7 +26,11 @@ def peer_of(listener: Listener, client_id: str, address: str = "") -> Peer:
     return Peer("client", client_id or UNNAMED, address)
 
 
-def principal_of(listener: Listener, peer: Peer) -> Principal:
-    """The principal of a peer on a PLAINTEXT listener: `Broker:2` on the inter-broker listener, else User:ANONYMOUS."""
-    is_broker = listener.inter_broker and peer.kind == "broker"
-    return Principal(BROKER_TYPE, peer.name) if is_broker else ANONYMOUS
+def principal_of(listener: Listener, peer: Peer, certificate: bytes | None, names: PrincipalNames) -> Principal:
+    """The principal of a peer: on a PLAINTEXT listener `Broker:2` for brokers, on SSL the name in the certificate.
+
+    Else User:ANONYMOUS.
+    """
+    if listener.security_protocol is SecurityProtocol.PLAINTEXT:
+        return Principal(BROKER_TYPE, peer.name) if peer.kind == "broker" else ANONYMOUS
+    return ANONYMOUS if certificate is None else Principal(USER_TYPE, names.name_of(subject_of(certificate)))

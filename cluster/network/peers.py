@@ -14,11 +14,11 @@ WireError (a response that is not the protocol).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import HarrowError, WireError
-from ..host.seam import Buffer, FrameHandler, Host, Link, Peer, Promise, Timer
+from ..host.seam import Buffer, FrameHandler, Host, Link, Peer, Promise, Timer, TlsOptions
 from ..ids import NodeId
 from ..wire import messages
 from ..wire.headers import encode_request_header, parse_response_header
@@ -26,6 +26,10 @@ from ..wire.headers import encode_request_header, parse_response_header
 CONNECT_TIMEOUT_MS = 10_000
 """Kafka's default of socket.connection.setup.timeout.ms."""
 CORRELATION_ID_MOST = 2**31 - 1
+
+
+def no_tls() -> None:
+    """The TLS of a PLAINTEXT listener: none."""
 
 
 class ResponseReceiver(Protocol):
@@ -155,13 +159,16 @@ class PeerClient:
         port: int,
         *,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        tls: Callable[[], TlsOptions | None] = no_tls,
     ) -> None:
+        """`tls` says the TLS that the next connection has; None: it has none."""
         self._host = host
         self._client_id = f"broker-{self_id}"
         self.node_id = node_id
         self.address = (address, port)
         self._peer = Peer("broker", str(node_id))
         self._connect_timeout_ms = connect_timeout_ms
+        self._tls = tls
         self._connection: PeerConnection | None = None
         self._connecting = False
         self._waiters: list[Promise[None]] = []
@@ -256,7 +263,7 @@ class PeerClient:
         failure: BaseException | None = None
         try:
             link = await self._host.network.connect(
-                self._peer, address, port, make, timeout_ms=self._connect_timeout_ms
+                self._peer, address, port, make, timeout_ms=self._connect_timeout_ms, tls=self._tls()
             )
         except (OSError, HarrowError) as error:  # TimeoutError is an OSError
             failure = error

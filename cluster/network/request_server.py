@@ -8,9 +8,10 @@ What may fail: `start` where the host has no socket for the listener (ConfigErro
 from __future__ import annotations
 
 from ..authorizer import Authorizer, ListenerAuthorizer
-from ..host.seam import Acceptor, FrameHandler, Host, Link
-from ..listeners import Listener
+from ..host.seam import Acceptor, FrameHandler, Host, Link, TlsOptions
+from ..listeners import Listener, SecurityProtocol
 from ..metrics.request_times import RequestTimes
+from ..security.certificates import PrincipalNames
 from ..wire.api import ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST, Connection, ListenerServices
@@ -37,6 +38,7 @@ class RequestServer:
         queue: RequestQueue,
         scope: RequestScope = NO_SCOPE,
         authorizer: Authorizer | None = None,
+        names: PrincipalNames | None = None,
         unanswered_most: int = UNANSWERED_MOST,
         idle_ms_max: int = -1,
     ) -> None:
@@ -48,7 +50,8 @@ class RequestServer:
             host=host,
             listener=listener,
             table=table,
-            authorizer=ListenerAuthorizer() if authorizer is None else authorizer,
+            authorizer=_default_authorizer(listener) if authorizer is None else authorizer,
+            names=PrincipalNames() if names is None else names,
             times=times,
             queue=queue,
             scope=scope,
@@ -71,17 +74,22 @@ class RequestServer:
         """The number of open connections."""
         return len(self._connections)
 
-    async def start(self, *, max_frame_bytes: int = FRAME_BYTES_MOST) -> None:
+    async def start(self, *, max_frame_bytes: int = FRAME_BYTES_MOST, tls: TlsOptions | None = None) -> None:
         """Listen and serve."""
         assert self._acceptor is None, f"{self.listener} is served already"
         self._acceptor = await self._host.network.listen(
-            self.listener.name, self._accept, max_frame_bytes=max_frame_bytes
+            self.listener.name, self._accept, max_frame_bytes=max_frame_bytes, tls=tls
         )
         if not self._quotas.may_accept(self):
             self._acceptor.pause()
         if self._host.tap.enabled and not self.inter_broker:
             self._watch.start()
         self._idle.start()
+
+    def renew(self, tls: TlsOptions) -> None:
+        """Use other keys of TLS for new connections; ConfigError for unusable ones."""
+        if self._acceptor is not None:
+            self._acceptor.renew(tls)
 
     def close(self) -> None:
         """Accept no more and end every connection; responses that were given still leave."""
@@ -128,3 +136,10 @@ class RequestServer:
     def _closed(self, connection: Connection) -> None:
         del self._connections[connection]
         self._quotas.closed(connection.address)
+
+
+def _default_authorizer(listener: Listener) -> Authorizer:
+    """Without ACLs: a listener that authenticates its clients has let in those that it trusts, as in Kafka."""
+    return ListenerAuthorizer(
+        trusts_clients=listener.inter_broker and listener.security_protocol is not SecurityProtocol.PLAINTEXT
+    )

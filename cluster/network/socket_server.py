@@ -5,7 +5,7 @@ requests, the request times. Each listener has an API table of its own: the inte
 advertised, on the inter-broker listener only.
 
 The inter-broker listener starts first, because the controller must reach the broker before clients may.
-What may fail: ConfigError for a listener that the host has no socket for.
+What may fail: ConfigError for a listener that the host has no socket for, or whose TLS cannot be used.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import TypedDict
 
 from ..authorizer import Authorizer
 from ..config import BrokerConfig
-from ..host.seam import Host
+from ..host.seam import Host, TlsOptions
 from ..listeners import Listener, inter_broker_listener
 from ..metrics.request_times import RequestTimes
+from ..security.certificates import PrincipalNames
 from ..wire.api import ApiRow, ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
+from .listener_tls import ListenerTls
 from .request_queue import RequestQueue
 from .request_server import RequestServer
 
@@ -67,11 +69,13 @@ class SocketServer:
         self._inter_broker = inter_broker_listener(listeners)
         self._max_frame_bytes = config.number("socket.request.max.bytes")
         self._config = config
+        self._tls = ListenerTls(host, config, listeners)
         self._quotas = quotas = ConnectionQuotas(**connection_bounds(config))
         clients_queue = RequestQueue(config.number("queued.max.requests"))
         # a single listener serves clients too, so the bound of clients applies to it
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
         apis = tuple(rows)
+        names = PrincipalNames(config.text("ssl.principal.mapping.rules"))
         self._servers = {
             listener.name: RequestServer(
                 host,
@@ -82,6 +86,7 @@ class SocketServer:
                 queue=brokers_queue if listener.inter_broker else clients_queue,
                 scope=scope,
                 authorizer=authorizer,
+                names=names,
                 unanswered_most=unanswered_most,
                 idle_ms_max=config.number("connections.max.idle.ms"),
             )
@@ -90,18 +95,29 @@ class SocketServer:
         assert len(self._servers) == len(listeners), f"two listeners of one name: {listeners}"
 
     def settings_changed(self) -> None:
-        """Use the bounds of connections that the settings of the broker have now."""
+        """Use the bounds of connections, and the keys of TLS, that the settings of the broker have now."""
         self._quotas.change(**connection_bounds(self._config))
+        self._tls.read_again(self._renew)
+
+    def _renew(self, listener: Listener, tls: TlsOptions) -> None:
+        self._servers[listener.name].renew(tls)
+
+    def inter_broker_tls(self) -> TlsOptions | None:
+        """The TLS of links to other brokers; None where the inter-broker listener has none."""
+        return self._tls.of(self._inter_broker)
 
     async def start_inter_broker(self) -> None:
         """Serve the inter-broker listener."""
-        await self._servers[self._inter_broker.name].start(max_frame_bytes=self._max_frame_bytes)
+        await self._start(self._servers[self._inter_broker.name])
 
     async def start_others(self) -> None:
         """Serve every other listener."""
         for server in self._servers.values():
             if not server.inter_broker:
-                await server.start(max_frame_bytes=self._max_frame_bytes)
+                await self._start(server)
+
+    async def _start(self, server: RequestServer) -> None:
+        await server.start(max_frame_bytes=self._max_frame_bytes, tls=self._tls.of(server.listener))
 
     def close(self) -> None:
         """Accept no more and end every connection; responses that were given still leave."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from harrow.cluster.host.knobs.link_rules import LinkRules
 from harrow.cluster.host.real.link import RealLink
 from harrow.cluster.host.real.link_context import LinkContext
-from harrow.cluster.host.seam import Peer
+from harrow.cluster.host.seam import Link, Peer
 
 DEADLINE_S = 20
 
@@ -72,3 +72,20 @@ class LinkEnds:
     async def frame(self) -> bytes:
         """Return the next frame at the other end."""
         return await self.read(int.from_bytes(await self.read(4)))
+
+
+class Recorder:
+    """A handler that stores its frames, and lets a test wait for them."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.on_frame: Callable[[bytes], None] = lambda _frame: None
+
+    def frame_received(self, frame: bytes) -> None:
+        self.on_frame(frame)
+        self.frames.put_nowait(frame)
+
+    def link_closed(self, reason: str) -> None:
+        self.closed.set_result(reason)

@@ -38,7 +38,7 @@ import struct
 import termios
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ...errors import WireError
 from ..knobs.link_rules import Blocked
@@ -57,6 +57,26 @@ RESET = struct.pack("ii", 1, 0)
 
 PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
 FROZEN = Blocked(inward=True, outward=True)
+
+
+class LinkSocket(Protocol):
+    """The socket of a link, or TLS above it (`tls_session.py`); both are non-blocking."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end of the input."""
+        ...
+
+    def recv_into(self, view: memoryview, /) -> int:
+        """Fill `view`; returns how many bytes, 0 at the end of the input."""
+        ...
+
+    def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
+        """Set an option of the socket."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket."""
+        ...
 
 
 class FrameHeldError(Exception):
@@ -95,7 +115,7 @@ class RealLink:
         self, context: LinkContext[RealLink], sock: socket.socket, peer: Peer, *, max_frame_bytes: int, accepted: bool
     ) -> None:
         self._context = context
-        self._sock = sock
+        self._sock: LinkSocket = sock
         self._fd = sock.fileno()
         self._peer = peer
         self._max_frame_bytes = max_frame_bytes
@@ -137,6 +157,11 @@ class RealLink:
         self.apply()
         if self._gates & HELD and self._delivering:
             raise FrameHeldError
+
+    @property
+    def certificate(self) -> bytes | None:
+        """None: the connection has no TLS."""
+        return None
 
     @property
     def unsent_bytes(self) -> int:

@@ -43,6 +43,8 @@ class LinkContext(Generic[LinkT]):
     bandwidth: Bandwidth = field(default_factory=Bandwidth)
     """What all throttled links share."""
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
+    records: memoryview = field(default_factory=lambda: memoryview(b""))
+    """The read buffer of links with TLS; the first of them makes it."""
     delivering: bool = False
     """True while a link delivers frames."""
     answered: list[LinkT] = field(default_factory=list[LinkT])

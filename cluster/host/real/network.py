@@ -17,6 +17,8 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from ssl import SSLContext
 from typing import Any, cast
 
 from ...errors import ConfigError
@@ -25,10 +27,12 @@ from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
 from ..knobs.rules import RulesOfKind
-from ..seam import FactsReader, FrameHandler, Link, MakeRawHandler, Peer, RawLink, RequestBody, Trace
+from ..seam import FactsReader, FrameHandler, Link, MakeRawHandler, Peer, RawLink, RequestBody, TlsOptions, Trace
 from .link import RealLink
 from .link_context import LinkContext
 from .raw_link import RealRawLink
+from .tls_context import client_context, server_context
+from .tls_link import TlsLink
 
 BACKLOG = 1024
 ACCEPTS_A_TURN = 64
@@ -39,6 +43,8 @@ FRAME_BYTES_MOST = 2**31 - 1
 """Of links that this host opened: it knows whom it asked."""
 
 MakeHandler = Callable[[Link], FrameHandler]
+MakeLink = Callable[..., RealLink]
+"""`RealLink` or a class below it."""
 
 
 class RealAcceptor:
@@ -50,12 +56,12 @@ class RealAcceptor:
         sock: socket.socket,
         make_handler: MakeHandler,
         max_frame_bytes: int,
-        link_type: type[RealLink],
+        make_link: MakeLink,
     ) -> None:
         self._network = network
         self._sock = sock
         self._make_handler = make_handler
-        self._link_type = link_type
+        self._make_link = make_link
         self._max_frame_bytes = max_frame_bytes
         self._port: int = sock.getsockname()[1]
         self._paused = False
@@ -78,6 +84,10 @@ class RealAcceptor:
         """Accept links again, first those that wait, from the next turn of the loop on."""
         self._paused = False
         self._watch()
+
+    def renew(self, tls: TlsOptions) -> None:
+        """Use other keys of TLS for the links that are accepted from now on; ConfigError for unusable ones."""
+        self._make_link = partial(TlsLink, tls=server_context(tls))
 
     def close(self) -> None:
         """Accept no more connections; open links stay open."""
@@ -111,7 +121,7 @@ class RealAcceptor:
                 self._make_handler,
                 self._max_frame_bytes,
                 accepted=True,
-                link_type=self._link_type,
+                make_link=self._make_link,
             )
 
     def _refused(self, error: OSError) -> None:
@@ -150,14 +160,17 @@ class RealNetwork:
 
     # ------------------------------------------------------------------ seam
 
-    async def listen(self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int) -> RealAcceptor:
+    async def listen(
+        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int, tls: TlsOptions | None = None
+    ) -> RealAcceptor:
         """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
+        make_link: MakeLink = RealLink if tls is None else partial(TlsLink, tls=server_context(tls))
         sock = self._sockets.pop(name, None)
         if sock is None:
             raise ConfigError(
                 f"this host has no free listener {name!r}; it was given sockets for {sorted(self._sockets) or 'none'}"
             )
-        return self._accept_on(sock, make_handler, max_frame_bytes, RealLink)
+        return self._accept_on(sock, make_handler, max_frame_bytes, make_link)
 
     def listen_raw(self, name: str, make_handler: MakeRawHandler) -> None:
         """Serve on a listener whose connections carry any bytes instead of frames (`raw_link.py`)."""
@@ -165,16 +178,47 @@ class RealNetwork:
         self._accept_on(self._sockets.pop(name), handlers, FRAME_BYTES_MOST, RealRawLink)
 
     def _accept_on(
-        self, sock: socket.socket, make_handler: MakeHandler, max_frame_bytes: int, link_type: type[RealLink]
+        self, sock: socket.socket, make_handler: MakeHandler, max_frame_bytes: int, make_link: MakeLink
     ) -> RealAcceptor:
-        acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes, link_type)
+        acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes, make_link)
         self._acceptors.append(acceptor)
         return acceptor
 
-    async def connect(self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int) -> Link:
-        """Open a link to `peer`; OSError or TimeoutError when no process answers."""
+    async def connect(
+        self,
+        peer: Peer,
+        host: str,
+        port: int,
+        make_handler: MakeHandler,
+        *,
+        timeout_ms: int,
+        tls: TlsOptions | None = None,
+    ) -> Link:
+        """Open a link to `peer`; OSError or TimeoutError when no process answers, or where a handshake fails."""
+        if tls is not None:
+            return await self._connect_tls(peer, host, port, make_handler, timeout_ms, client_context(tls))
         sock = await self._connected(peer, host, port, timeout_ms)
         return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
+
+    async def _connect_tls(
+        self, peer: Peer, host: str, port: int, make_handler: MakeHandler, timeout_ms: int, context: SSLContext
+    ) -> Link:
+        until_s = self.loop.time() + timeout_ms / 1000
+        sock = await self._connected(peer, host, port, timeout_ms)
+        made: list[TlsLink] = []
+
+        def make_link(*args: Any, **more: Any) -> TlsLink:
+            made.append(TlsLink(*args, tls=context, server_name=host, **more))
+            return made[0]
+
+        self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False, make_link=make_link)
+        try:
+            async with asyncio.timeout_at(until_s):
+                await made[0].opened()
+        except BaseException:
+            made[0].close(reset=True)
+            raise
+        return made[0]
 
     async def connect_raw(
         self, peer: Peer, host: str, port: int, make_handler: MakeRawHandler, *, timeout_ms: int
@@ -183,7 +227,7 @@ class RealNetwork:
         sock = await self._connected(peer, host, port, timeout_ms)
         handlers = cast("MakeHandler", make_handler)
         return cast(
-            "RawLink", self.adopt(sock, peer, handlers, FRAME_BYTES_MOST, accepted=False, link_type=RealRawLink)
+            "RawLink", self.adopt(sock, peer, handlers, FRAME_BYTES_MOST, accepted=False, make_link=RealRawLink)
         )
 
     async def _connected(self, peer: Peer, host: str, port: int, timeout_ms: int) -> socket.socket:
@@ -227,13 +271,13 @@ class RealNetwork:
         max_frame_bytes: int,
         *,
         accepted: bool,
-        link_type: type[RealLink] = RealLink,
+        make_link: MakeLink = RealLink,
     ) -> RealLink:
         """Make a link of a connected socket and start it."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # detects a half-open connection
-        link = link_type(self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted)
+        link = make_link(self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted)
         link.start(make_handler(link))
         return link
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..seam import Part, bytes_of
 from .link import CHOKED, CLOSED, RealLink
@@ -65,7 +65,7 @@ class RealRawLink(RealLink):
         if may_end and self._fd >= 0 and not self._queue.unsent_bytes:
             self._sent_fin = True
             with contextlib.suppress(OSError):  # the peer has reset the connection
-                self._sock.shutdown(socket.SHUT_WR)
+                cast("socket.socket", self._sock).shutdown(socket.SHUT_WR)
             self._close_ended()
 
     def _input_ended(self) -> None:

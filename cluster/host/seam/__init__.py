@@ -11,6 +11,7 @@ with a virtual clock (`host/simulated/`).
     disk          files, mapped files, locks
     network       links that carry frames, acceptors, peers
     raw_links     links that carry any bytes, for relays
+    tls           keys and rules of TLS on links
     observation   trace, tap
     failpoints    named places where faults may act
     host          all of these in one object
@@ -63,6 +64,7 @@ from .observation import (
 )
 from .raw_links import MakeRawHandler, RawHandler, RawLink, RawNetwork
 from .tasks import Promise, T, Task, Tasks, Timer
+from .tls import TLS_VERSIONS, TlsOptions
 
 __all__ = [
     "CLOSED_BY_PEER",
@@ -82,6 +84,7 @@ __all__ = [
     "REQUEST_HIT",
     "REQUEST_LOST",
     "REQUEST_UNANSWERED",
+    "TLS_VERSIONS",
     "TRANSACTION_ONGOING",
     "UNKNOWN_COMMITTER",
     "Acceptor",
@@ -120,6 +123,7 @@ __all__ = [
     "Task",
     "Tasks",
     "Timer",
+    "TlsOptions",
     "Trace",
     "Watermarks",
     "bytes_of",

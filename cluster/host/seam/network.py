@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from .buffers import Part
+from .tls import TlsOptions
 
 CLOSED_BY_PEER = "closed by the peer"
 """The reason of a link that the other side has closed in order."""
@@ -39,6 +40,11 @@ class Link(Protocol):
 
     @peer.setter
     def peer(self, peer: Peer, /) -> None: ...
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the other side has shown and that is trusted, as DER; None without one."""
+        ...
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks.
@@ -98,6 +104,10 @@ class Acceptor(Protocol):
 
     def resume(self) -> None:
         """Accept links again, first those that wait, from the next turn of the loop on."""
+        ...
+
+    def renew(self, tls: TlsOptions) -> None:
+        """Use other keys of TLS for the links that are accepted from now on; ConfigError for unusable ones."""
         ...
 
     def close(self) -> None:
@@ -187,15 +197,33 @@ class Network(Protocol):
     """Sockets that carry frames, and the link rules that faults set (isolation, lost responses)."""
 
     async def listen(
-        self, name: str, make_handler: Callable[[Link], FrameHandler], *, max_frame_bytes: int
+        self,
+        name: str,
+        make_handler: Callable[[Link], FrameHandler],
+        *,
+        max_frame_bytes: int,
+        tls: TlsOptions | None = None,
     ) -> Acceptor:
-        """Serve on this host's listener `name`; its socket was bound before the host started."""
+        """Serve on this host's listener `name`; its socket was bound before the host started.
+
+        With `tls` a link delivers its first frame after the handshake. ConfigError where the host has no TLS.
+        """
         ...
 
     async def connect(
-        self, peer: Peer, host: str, port: int, make_handler: Callable[[Link], FrameHandler], *, timeout_ms: int
+        self,
+        peer: Peer,
+        host: str,
+        port: int,
+        make_handler: Callable[[Link], FrameHandler],
+        *,
+        timeout_ms: int,
+        tls: TlsOptions | None = None,
     ) -> Link:
-        """Open a link to `peer`; OSError or TimeoutError when no process answers (an isolated peer never does)."""
+        """Open a link to `peer`; OSError or TimeoutError when no process answers (an isolated peer never does).
+
+        With `tls` the link is open after the handshake.
+        """
         ...
 
     def response_fault(self, peer: Peer, request: RequestBody, reader: FactsReader) -> ResponseFault | None:

@@ -70,6 +70,11 @@ class SimLink:
     # ------------------------------------------------------------------ seam
 
     @property
+    def certificate(self) -> bytes | None:
+        """None: TLS is not simulated."""
+        return None
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes that a rule holds back here."""
         return self.outward.held_bytes

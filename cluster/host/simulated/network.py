@@ -18,7 +18,7 @@ from ..knobs.link_rules import matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
 from ..knobs.rules import RulesOfKind
-from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, Trace
+from ..seam import FactsReader, FrameHandler, Link, Peer, RequestBody, TlsOptions, Trace
 from .after_delivery import DeferredCalls
 from .fabric import Fabric, LinkDirection, NetworkNode
 from .link import SimLink, SimLinkContext
@@ -54,6 +54,10 @@ class SimAcceptor:
         backlog, self._backlog = self._backlog, []
         for link in backlog:
             self._network.loop.call_soon(self._network.incarnation, self.adopt, link)
+
+    def renew(self, tls: TlsOptions) -> None:
+        """ConfigError: TLS is not simulated."""
+        _refuse_tls(tls)
 
     def adopt(self, link: SimLink) -> None:
         """Serve a connected link, or queue it while accepting is paused."""
@@ -98,8 +102,11 @@ class SimNetwork:
 
     # ------------------------------------------------------------------ seam
 
-    async def listen(self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int) -> SimAcceptor:
+    async def listen(
+        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int, tls: TlsOptions | None = None
+    ) -> SimAcceptor:
         """Serve on this host's listener `name`; ConfigError where the host has no free listener of that name."""
+        _refuse_tls(tls)
         number = self._bound.pop(name, None)
         if number is None:
             raise ConfigError(f"this host has no free listener {name!r}")
@@ -122,8 +129,18 @@ class SimNetwork:
             self._listening.remove(number)
             del self.fabric.listening[number]
 
-    async def connect(self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int) -> Link:
+    async def connect(
+        self,
+        peer: Peer,
+        host: str,
+        port: int,
+        make_handler: MakeHandler,
+        *,
+        timeout_ms: int,
+        tls: TlsOptions | None = None,
+    ) -> Link:
         """Open a link to `peer`; OSError when no process listens there, TimeoutError when the peer is isolated."""
+        _refuse_tls(tls)
         del host  # the machines of a world share an address and differ by port
         link = await self._tasks.wait(self._handshake(peer, port), timeout_ms)
         handler = make_handler(link)
@@ -307,3 +324,8 @@ class SimNetwork:
 
     def _op_heal(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.heal(str(fields.get("mode", "deliver")), fields.get("peers"))}
+
+
+def _refuse_tls(tls: TlsOptions | None) -> None:
+    if tls is not None:
+        raise ConfigError("TLS is not simulated: give the listener the protocol PLAINTEXT or SASL_PLAINTEXT")

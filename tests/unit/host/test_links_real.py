@@ -1,8 +1,9 @@
-"""Frames over real sockets: whole and in order, with paused links, link rules and malformed frames."""
+"""Frames over real sockets: whole and in order, with paused links, link rules and malformed frames; with TLS, too."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import socket
 import struct
@@ -14,32 +15,28 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ConfigError, WireError
 from harrow.cluster.host.real.host import RealHost
-from harrow.cluster.host.seam import Link, Peer
-from link_ends import run
+from harrow.cluster.host.seam import Link, Peer, TlsOptions
+from harrow.harness.security.certificates import CertificateAuthority
+from link_ends import Recorder, run
 
 
-class Recorder:
-    """A handler that stores its frames, and lets a test wait for them."""
+@functools.cache
+def options() -> TlsOptions:
+    authority = CertificateAuthority()
+    broker = authority.issue("broker")
+    return TlsOptions(chain=broker.chain, key=broker.key, trusted=authority.certificate)
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.frames: asyncio.Queue[bytes] = asyncio.Queue()
-        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.on_frame: Callable[[bytes], None] = lambda _frame: None
 
-    def frame_received(self, frame: bytes) -> None:
-        self.on_frame(frame)
-        self.frames.put_nowait(frame)
-
-    def link_closed(self, reason: str) -> None:
-        self.closed.set_result(reason)
+@pytest.fixture(params=["PLAINTEXT", "SSL"])
+def tls(request: pytest.FixtureRequest) -> TlsOptions | None:
+    return options() if request.param == "SSL" else None
 
 
 class Pair:
     """A host that serves, a host that connects, and the link between them."""
 
-    def __init__(self, server: RealHost, client: RealHost, port: int) -> None:
-        self.server, self.client, self.port = server, client, port
+    def __init__(self, server: RealHost, client: RealHost, port: int, tls: TlsOptions | None = None) -> None:
+        self.server, self.client, self.port, self._tls = server, client, port, tls
         self.accepted: asyncio.Queue[Recorder] = asyncio.Queue()
         self.on_frame: Callable[[Recorder, bytes], None] = lambda _recorder, _frame: None
 
@@ -56,7 +53,9 @@ class Pair:
             made.append(Recorder(link))
             return made[0]
 
-        await self.client.network.connect(Peer("broker", "1"), "127.0.0.1", self.port, make, timeout_ms=timeout_ms)
+        await self.client.network.connect(
+            Peer("broker", "1"), "127.0.0.1", self.port, make, timeout_ms=timeout_ms, tls=self._tls
+        )
         return made[0]
 
     async def op(self, host: RealHost, op: str, **fields: Any) -> dict[str, Any]:
@@ -68,13 +67,13 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(folder: Path, *, max_frame_bytes: int = 1 << 26) -> AsyncGenerator[Pair]:
+async def pair(folder: Path, *, tls: TlsOptions | None = None, max_frame_bytes: int = 1 << 26) -> AsyncGenerator[Pair]:
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     server = RealHost("server", str(folder / "server"), listeners={"clients": sock})
     client = RealHost("client", str(folder / "client"))
-    made = Pair(server, client, sock.getsockname()[1])
-    await server.network.listen("clients", made.accept, max_frame_bytes=max_frame_bytes)
+    made = Pair(server, client, sock.getsockname()[1], tls)
+    await server.network.listen("clients", made.accept, max_frame_bytes=max_frame_bytes, tls=tls)
     try:
         yield made
     finally:
@@ -86,14 +85,14 @@ def log_lines(folder: Path) -> list[str]:
     return (folder / "server" / "broker.log").read_text().splitlines()
 
 
-def test_frames_of_every_size_are_received_whole_and_in_order(tmp_path: Path) -> None:
+def test_frames_of_every_size_are_received_whole_and_in_order(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
         draw = random.Random(3)
         sizes = [0, 1, 4095, 4096, 4097, 262_144, 262_140, 1_048_576, 3_000_001] + [
             draw.choice((draw.randrange(300), draw.randrange(70_000))) for _ in range(300)
         ]
         frames = [draw.randbytes(size) or b"\0" for size in sizes]
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             for frame in frames:
                 middle = draw.randrange(len(frame) + 1)
@@ -146,13 +145,13 @@ def test_invalid_frame_size_closes_only_its_connection_with_one_log_line(tmp_pat
 
 
 @pytest.mark.parametrize("error", [WireError("no such thing"), RuntimeError("a bug")])
-def test_exception_in_a_handler_closes_only_its_link(tmp_path: Path, error: Exception) -> None:
+def test_exception_in_a_handler_closes_only_its_link(tmp_path: Path, tls: TlsOptions | None, error: Exception) -> None:
     def refuse(_recorder: Recorder, frame: bytes) -> None:
         if frame == b"bad":
             raise error
 
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             p.on_frame = refuse
             bad, good = await p.connect(), await p.connect()
             bad.link.send([b"bad"])
@@ -165,9 +164,9 @@ def test_exception_in_a_handler_closes_only_its_link(tmp_path: Path, error: Exce
     assert sum("closing the link" in line for line in log_lines(tmp_path)) == 1
 
 
-def test_paused_link_delivers_no_frame_until_it_resumes(tmp_path: Path) -> None:
+def test_paused_link_delivers_no_frame_until_it_resumes(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             p.on_frame = lambda recorder, _frame: recorder.link.pause()
             caller = await p.connect()
             for i in range(50):
@@ -181,9 +180,9 @@ def test_paused_link_delivers_no_frame_until_it_resumes(tmp_path: Path) -> None:
     run(main())
 
 
-def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path) -> None:
+def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             frame = b"x" * 8_000_000
             caller.link.send([frame])
@@ -202,9 +201,11 @@ def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "both"])
-def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(tmp_path: Path, direction: str) -> None:
+def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(
+    tmp_path: Path, tls: TlsOptions | None, direction: str
+) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             caller.link.send([b"first"])
             called = await p.accepted.get()
@@ -239,9 +240,9 @@ def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(tmp_path: Pat
     run(main())
 
 
-def test_block_and_heal_within_a_frame_loses_no_bytes(tmp_path: Path) -> None:
+def test_block_and_heal_within_a_frame_loses_no_bytes(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             called = await p.accepted.get()
             frames = [random.Random(i).randbytes(500_000 + i) for i in range(12)]
@@ -261,9 +262,9 @@ def test_block_and_heal_within_a_frame_loses_no_bytes(tmp_path: Path) -> None:
     run(main())
 
 
-def test_heal_by_reset_closes_only_the_links_with_held_frames(tmp_path: Path) -> None:
+def test_heal_by_reset_closes_only_the_links_with_held_frames(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             called = await p.accepted.get()
             await p.op(p.client, "links.block", peers=["broker 2"])
@@ -280,9 +281,9 @@ def test_heal_by_reset_closes_only_the_links_with_held_frames(tmp_path: Path) ->
     run(main())
 
 
-def test_close_of_a_blocked_link_reaches_the_peer_after_heal(tmp_path: Path) -> None:
+def test_close_of_a_blocked_link_reaches_the_peer_after_heal(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             caller = await p.connect()
             called = await p.accepted.get()
             await p.op(p.client, "links.block", peers=["broker 1"])
@@ -299,9 +300,9 @@ def test_close_of_a_blocked_link_reaches_the_peer_after_heal(tmp_path: Path) -> 
     run(main())
 
 
-def test_connect_to_a_blocked_peer_waits_until_heal_or_timeout(tmp_path: Path) -> None:
+def test_connect_to_a_blocked_peer_waits_until_heal_or_timeout(tmp_path: Path, tls: TlsOptions | None) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             await p.op(p.client, "links.block", peers=["broker 1"], direction="out")
             with pytest.raises(TimeoutError):
                 await p.connect(timeout_ms=20)
@@ -316,7 +317,7 @@ def test_connect_to_a_blocked_peer_waits_until_heal_or_timeout(tmp_path: Path) -
     run(main())
 
 
-def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path) -> None:
+def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path, tls: TlsOptions | None) -> None:
     served: list[bytes] = []
 
     def name(recorder: Recorder, frame: bytes) -> None:
@@ -324,7 +325,7 @@ def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path) -> N
         served.append(frame)
 
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             p.on_frame = name
             await p.op(p.server, "links.block", peers=["client orders-*"])
             caller = await p.connect()
@@ -344,7 +345,9 @@ def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path) -> N
     run(main())
 
 
-def test_accepted_link_with_unread_responses_stops_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_link_with_unread_responses_stops_reading(
+    tmp_path: Path, tls: TlsOptions | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1_000_000)
 
     peaks: list[int] = []
@@ -354,7 +357,7 @@ def test_accepted_link_with_unread_responses_stops_reading(tmp_path: Path, monke
         peaks.append(recorder.link.unsent_bytes)
 
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             p.on_frame = respond
             caller = await p.connect()
             caller.link.pause()
@@ -373,9 +376,11 @@ def test_accepted_link_with_unread_responses_stops_reading(tmp_path: Path, monke
     run(main())
 
 
-def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refused(tmp_path: Path) -> None:
+def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refused(
+    tmp_path: Path, tls: TlsOptions | None
+) -> None:
     async def main() -> None:
-        async with pair(tmp_path) as p:
+        async with pair(tmp_path, tls=tls) as p:
             with pytest.raises(ConfigError, match="brokers"):
                 await p.server.network.listen("brokers", p.accept, max_frame_bytes=1)
             with socket.socket() as bound:

@@ -12,6 +12,7 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.network.connection import UNANSWERED_BYTES_MOST
 from harrow.cluster.network.peer_names import peer_of, principal_of
+from harrow.cluster.security.certificates import PrincipalNames
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
@@ -205,9 +206,10 @@ def test_links_are_named_by_their_first_request(tmp_path: Path) -> None:
     assert peer_of(CLIENT_LISTENER, "broker-12") == client
     assert peer_of(BROKER_LISTENER, "broker-x") == Peer("client", "broker-x")
     assert str(peer_of(CLIENT_LISTENER, "")).startswith("client ")
-    assert principal_of(BROKER_LISTENER, broker) == Principal("Broker", "12")
-    assert principal_of(CLIENT_LISTENER, broker) == ANONYMOUS
-    assert principal_of(BROKER_LISTENER, client) == ANONYMOUS
+    names = PrincipalNames()
+    assert principal_of(BROKER_LISTENER, broker, None, names) == Principal("Broker", "12")
+    assert principal_of(CLIENT_LISTENER, client, None, names) == ANONYMOUS
+    assert principal_of(BROKER_LISTENER, client, None, names) == ANONYMOUS
 
     async def main() -> None:
         async with serving(tmp_path) as s, Raw(s.port) as raw:

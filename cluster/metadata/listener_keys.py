@@ -1,0 +1,34 @@
+"""Whether new keys of a listener with TLS can be used, before they become settings of a running broker (KIP-226).
+
+The keys are tried where the request is served. The files must be there, and the new certificate must have the names of
+the old one (`security/tls.py`).
+
+May fail: KafkaError(invalid_request) says what cannot be used. Source: Kafka's `SslFactory.validateReconfiguration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..config import LISTENER_PREFIX, BrokerConfig, setting_of
+from ..errors import ConfigError, ErrorCode, KafkaError
+from ..listeners import parse_listeners
+from ..security.tls import check_new_certificate, tls_options
+
+
+def check_listener_keys(texts: Mapping[str, str], config: BrokerConfig, read: Callable[[str], bytes]) -> None:
+    """Try the keys of every listener with TLS for which `texts`, all dynamic settings of a broker, have a setting."""
+    prefixed = [name for name in texts if name.startswith(LISTENER_PREFIX)]
+    if not prefixed:
+        return
+    rows = {name: setting_of(name) for name in prefixed}
+    after = BrokerConfig(config.overrides())
+    after.dynamic = {name: row.parse(texts[name]) for name, row in rows.items() if row is not None}
+    for listener in parse_listeners(config):
+        prefix = f"{LISTENER_PREFIX}{listener.name.lower()}.ssl."
+        if listener.security_protocol.has_tls and any(name.startswith(prefix) for name in prefixed):
+            try:
+                old, new = (tls_options(settings, listener, read) for settings in (config, after))
+                check_new_certificate(old, new, config)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.invalid_request, str(error)) from error
