@@ -146,7 +146,10 @@ class Authorizer(Protocol):
 
 
 class ListenerAuthorizer:
-    """Allows everything that the listener of a request allows: CLUSTER_ACTION to brokers, the rest to all."""
+    """Allows everything that the listener of a request allows: CLUSTER_ACTION to brokers, the rest to all.
+
+    `brokers`: the principals that brokers have where they log in.
+    """
 
     unrestricted = True
 

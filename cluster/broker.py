@@ -23,6 +23,8 @@ from .controller.registry_isr_store import RegistryIsrStore
 from .coordinators import CoordinatorType, FindCoordinator
 from .credentials.acl_api import AclApi
 from .credentials.acl_store import AclStore
+from .credentials.scram_api import ScramApi
+from .credentials.users import ScramUsers, make_users
 from .errors import ConfigError, HarrowError, StorageError
 from .events.brokers import (
     BrokerLogFailed,
@@ -45,7 +47,7 @@ from .host.seam.failpoints import (
 )
 from .ids import BrokerEpoch, LeaderEpoch, NodeId, TopicPartition
 from .internal_topics import OFFSETS, TRANSACTIONS
-from .listeners import Listener, inter_broker_listener_name, parse_listeners
+from .listeners import Listener, inter_broker_listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
 from .metrics import broker_metrics
@@ -58,6 +60,7 @@ from .network.socket_server import SocketServer
 from .purgatory import Purgatory
 from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
+from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
 from .storage import LogManager
 from .storage.log_folder import log_folders
@@ -117,6 +120,7 @@ class Broker:
         self.node_id = NodeId(options["node_id"])
         self.config = config = BrokerConfig.parse(options["config"])
         self.listeners = served_listeners(config)
+        self._login = self._peer_login()
         self._expected_brokers = int(options.get("expect", 1))
         self._failure = host.tasks.promise()
         self.registry = registry_session(host, self.node_id, config, tuple(options["registry"]))
@@ -136,6 +140,7 @@ class Broker:
             self.topic_admin,
             {CoordinatorType.GROUP: OFFSETS, CoordinatorType.TRANSACTION: TRANSACTIONS},
         )
+        self.users = ScramUsers()
         self.settings = ConfigChanges(host, self.registry, self.node_id, config, self.logs.logs)
         self.transactions = TransactionCoordinator(
             host, config, self.registry, self.replicas, self.cache, self.groups, self.peer
@@ -154,11 +159,14 @@ class Broker:
             self.transactions,
             self.controller,
             AclApi(self.acls),
+            ScramApi(self.topic_admin, config),
         )
         self.forwarding = Forwarding(host, self.cache, self.peer, lambda: self.controller.is_active)
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
-        self.sockets = SocketServer(host, config, self.listeners, rows, scope=scope, authorizer=authorizer)
+        self.sockets = SocketServer(
+            host, config, self.listeners, rows, scope=scope, authorizer=authorizer, credentials=self.users
+        )
         for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
             self.settings.on_change.append(changed)
         self.metrics = broker_metrics(
@@ -180,6 +188,14 @@ class Broker:
         self.replicas.transaction_checks.queries = self.transactions.queries
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
+        self.settings.on_user.append(self.users.changed)
+
+    def _peer_login(self) -> PeerLogin | None:
+        """How this broker logs in to the others; None where the inter-broker listener has no SASL."""
+        listener = inter_broker_listener(self.listeners)
+        if not listener.has_sasl:
+            return None
+        return peer_login(self.config, listener, self._host.random, self._host.clock.wall_ms)
 
     # ------------------------------------------------------------------ life
 
@@ -189,6 +205,7 @@ class Broker:
         self._register_control_operations()
         await self.logs.start()
         await self.registry.start()
+        await make_users(self._host, self.registry, self.config.text("harrow.scram.users"))
         # before the log schedule: a topic may keep its records longer than the default retention
         await self.settings.start()
         if self.acls is not None:
@@ -288,7 +305,8 @@ class Broker:
 
     def channel(self, node_id: NodeId, host: str, port: int) -> PeerClient:
         """A new connection to a broker (controller channels, fetchers)."""
-        return PeerClient(self._host, self.node_id, node_id, host, port, tls=self.sockets.inter_broker_tls)
+        tls = self.sockets.inter_broker_tls
+        return PeerClient(self._host, self.node_id, node_id, host, port, login=self._login, tls=tls)
 
     # --------------------------------------------------------------- metrics
 

@@ -13,7 +13,7 @@ it lies beside `config/` and imports nothing heavy.
 
 Rules, as Kafka's KafkaConfig.validateValues: names and ports are distinct; a name has a security protocol; advertised
 names are among the listeners' names; 0.0.0.0 is not advertised; the inter-broker listener is advertised.
-A listener that is not advertised is served, and no answer names it. PLAINTEXT and SSL are served today.
+A listener that is not advertised is served, and no answer names it.
 
 What may fail: ConfigError, which names the setting, its value and the remedy.
 """
@@ -68,8 +68,10 @@ class SecurityProtocol(IntEnum):
         """True where the bytes of a connection are TLS."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
-
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL})
+    @property
+    def has_sasl(self) -> bool:
+        """True where clients log in before anything else."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Address(NamedTuple):
@@ -99,6 +101,11 @@ class Listener:
 
     def __str__(self) -> str:
         return f"{self.name}://{self.bind}"
+
+    @property
+    def has_sasl(self) -> bool:
+        """True when clients log in before anything else."""
+        return self.security_protocol.has_sasl
 
     def at_port(self, port: int) -> Listener:
         """The same listener at the port that port 0 was resolved to."""
@@ -217,8 +224,4 @@ def _protocol_of(name: str, protocols: dict[str, str]) -> SecurityProtocol:
             f"listener.security.protocol.map gives {name} the protocol {text}: expected one of "
             f"{', '.join(SecurityProtocol.__members__)}"
         )
-    protocol = SecurityProtocol[text]
-    if protocol not in SERVED_PROTOCOLS:
-        served = ", ".join(sorted(row.name for row in SERVED_PROTOCOLS))
-        raise ConfigError(f"listener {name} wants {text}, which is not served here; use {served}")
-    return protocol
+    return SecurityProtocol[text]

@@ -8,6 +8,7 @@ acl_table the part of them about ACLs
 log_table the part of them about logs and topics
 group_table the settings of single groups
 ssl_table the part of them about TLS
+sasl_table the part of them about SASL and delegation tokens
 values    the settings of one broker or one topic
 """
 

@@ -101,8 +101,6 @@ def _classes() -> Iterator[Setting]:
 
 def _security() -> Iterator[Setting]:
     rows: tuple[tuple[str, Value | None, str], ...] = (
-        ("sasl.enabled.mechanisms", "GSSAPI", "list"),
-        ("sasl.jaas.config", None, "password"),
         ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", ""),
         ("sasl.kerberos.min.time.before.relogin", 60_000, ""),
         ("sasl.kerberos.principal.to.local.rules", "DEFAULT", "list"),
@@ -113,7 +111,6 @@ def _security() -> Iterator[Setting]:
         ("sasl.login.refresh.min.period.seconds", 60, "short"),
         ("sasl.login.refresh.window.factor", 0.8, ""),
         ("sasl.login.refresh.window.jitter", 0.05, ""),
-        ("sasl.mechanism.inter.broker.protocol", "GSSAPI", ""),
         ("ssl.keymanager.algorithm", "SunX509", ""),
         ("ssl.provider", None, ""),
         ("ssl.secure.random.implementation", None, ""),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from .acl_table import ACL_SETTINGS
 from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
+from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
 from .ssl_table import SSL_SETTINGS
 
@@ -109,7 +110,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="listener.security.protocol.map",
         default="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
         "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        doc="the security protocol of each listener, as NAME:PROTOCOL,…; PLAINTEXT and SSL are served",
+        doc="the security protocol of each listener, as NAME:PROTOCOL,…",
         change=Change.BROKER,
     ),
     Setting(
@@ -142,6 +143,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     *ACL_SETTINGS,
     *SSL_SETTINGS,
+    *SASL_SETTINGS,
     *LOG_SETTINGS,
     # producers
     int_setting(
@@ -317,13 +319,16 @@ BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in (*SETTINGS, *T
 
 
 def setting_of(name: str) -> Setting | None:
-    """The row of a setting, also of one with the prefix of a listener (`listener.name.clients.`).
+    """The row of a setting, also of one with the prefix of a listener (`listener.name.clients.`), and of a mechanism.
 
     None for a name that no broker has.
     """
     if not name.startswith(LISTENER_PREFIX):
         return BY_NAME.get(name)
     _, _, own = name.removeprefix(LISTENER_PREFIX).partition(".")
+    mechanism, _, rest = own.partition(".")
+    if mechanism.upper() in SERVED_MECHANISMS and rest in MECHANISM_SETTINGS:
+        return BY_NAME[rest]
     return BY_NAME.get(own)
 
 

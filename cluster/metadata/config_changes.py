@@ -2,7 +2,7 @@
 
 Owns: `ConfigChanges`: it watches `/config/changes`, reads the changed settings and applies them: the overrides of a
 topic to its logs (`Log.reconfigure`), the dynamic settings of the broker to `BrokerConfig`, from which the settings
-of every topic inherit, and the settings of groups to `BrokerConfig.groups`.
+of every topic inherit, the settings of groups to `BrokerConfig.groups`, and those of users to `on_user`.
 
 Invariants:
 
@@ -19,6 +19,7 @@ worker waits. Source: Kafka's ZkConfigManager, DynamicBrokerConfig, ZkNodeChange
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -29,7 +30,7 @@ from ..host.seam import Host, Promise
 from ..ids import NodeId, TopicPartition
 from ..registry import Delete, NodeError, RegistryClient
 from ..registry.operations import Event
-from ..registry.paths import CONFIG_CHANGES, GROUP_CONFIGS, entity_config_path
+from ..registry.paths import CONFIG_CHANGES, GROUP_CONFIGS, USER_QUOTAS, entity_config_path
 from .node_names import name_of_node
 
 __all__ = ["DEFAULT_BROKER", "ConfigChanges"]
@@ -76,6 +77,8 @@ class ConfigChanges:
         self._logs = logs
         self.on_change: list[Callable[[], None]] = []
         """Called after settings took effect."""
+        self.on_user: list[Callable[[str, Mapping[str, str]], None]] = []
+        """Called with the settings of a user: credentials and quotas."""
         self._due: dict[str, None] = {}
         self._changed_topics: set[str] = set()
         self._newest: str | None = None  # of the notifications that were read; None before the first read
@@ -152,11 +155,9 @@ class ConfigChanges:
 
     async def _everything(self) -> None:
         """At the start, in a new session, and when notifications were deleted unread."""
-        try:
-            groups = await self._registry.children(GROUP_CONFIGS)
-        except NodeError:
-            groups = []  # no group has settings
-        self._due.update((f"groups/{name}", None) for name in groups)
+        for kind, path in (("groups", GROUP_CONFIGS), ("users", USER_QUOTAS)):
+            with contextlib.suppress(NodeError):  # nothing of the kind has settings
+                self._due.update((f"{kind}/{name}", None) for name in await self._registry.children(path))
         self._due.update((f"brokers/{name}", None) for name in self._brokers)
         self._due.update((f"topics/{log.topic_partition.topic}", None) for log in self._logs())
 
@@ -169,7 +170,7 @@ class ConfigChanges:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 self._changed_topics.add(name)
-            if kind in ("topics", "groups") or (kind == "brokers" and name in self._brokers):
+            if kind in ("topics", "groups", "users") or (kind == "brokers" and name in self._brokers):
                 self._due[entity] = None
 
     async def _purge(self, names: Iterable[str]) -> None:
@@ -192,10 +193,13 @@ class ConfigChanges:
                 self._apply_topic(name, raw)
             elif kind == "groups":
                 self._apply_group(name_of_node(name), raw)
+            elif kind == "users":
+                for call in self.on_user:
+                    call(name_of_node(name), raw)
             else:
                 self._apply_broker(name, raw)
-        for call in self.on_change:
-            call()
+        for done in self.on_change:
+            done()
 
     # ----------------------------------------------------------- application
 

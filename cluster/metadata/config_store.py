@@ -1,7 +1,7 @@
 """Settings of topics and brokers in the registry: read, validated, replaced, announced (KIP-226).
 
-Owns: the nodes `/config/topics/T`, `/config/groups/G` and `/config/brokers/N`, and the notifications in
-`/config/changes`, as their writer (JSON as Apache Kafka 3.9's in ZooKeeper). Brokers apply announced changes by
+Owns: the nodes `/config/topics/T`, `/config/groups/G`, `/config/users/U` and `/config/brokers/N`, and the notifications
+in `/config/changes`, as their writer (JSON as Apache Kafka 3.9's in ZooKeeper). Brokers apply announced changes by
 `config_changes.py`.
 
 Invariants: a write is conditional on the version that was read; an announcement follows its write.
@@ -95,6 +95,10 @@ class ConfigStore:
             return after
 
         await self._alter(f"groups/{node_of_name(name)}", checked, dry=dry)
+
+    async def alter_user_config(self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]) -> None:
+        """Replace the settings of a user by `change` of them, which may raise KafkaError."""
+        await self._alter(f"users/{node_of_name(name)}", lambda before: dict(change(before)), dry=False)
 
     async def alter_broker_config(
         self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False

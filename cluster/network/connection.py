@@ -30,9 +30,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from ..authorizer import CLUSTER, Authorizer, Operation
+from ..authorizer import CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
 from ..events.processes import TaskFailed
 from ..host.seam import (
@@ -41,6 +41,7 @@ from ..host.seam import (
     Host,
     Link,
     Part,
+    Peer,
     RequestBody,
     RequestFacts,
     RequestFault,
@@ -64,6 +65,14 @@ UNANSWERED_MOST = 500
 """Requests of one connection that were read and are not answered; a pipelining client meets this bound."""
 UNANSWERED_BYTES_MOST = 512 * 1024
 """Bytes of those requests: half of Kafka's `replica.fetch.max.bytes`, so that two large requests fit in a fetch."""
+
+
+class RowLookup(Protocol):
+    """The API table of a listener, or what stands before it while a client logs in."""
+
+    def lookup(self, api_key: int, version: int, /) -> ApiRow:
+        """The row of a request; WireError when it is not served."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,7 @@ class Connection:
     def __init__(self, services: ListenerServices, link: Link) -> None:
         self._services = services
         self._host = services.host
-        self._table = services.table
+        self._table: RowLookup = services.table
         self._most = services.unanswered_most
         self._link = link
         self.address = link.peer.address
@@ -195,14 +204,17 @@ class Connection:
         if self._tapped is not None:
             self._tapped.opened(client_id)
         principal = principal_of(listener, peer, self._link.certificate, self._services.names)
-        authorizer = self._services.authorizer
+        self._context = context = self._context_of(peer, principal)
+        return context
+
+    def _context_of(self, peer: Peer, principal: Principal) -> RequestContext:
+        listener, authorizer = self._services.listener, self._services.authorizer
         from_broker = peer.kind == "broker" and authorizer.authorize(
             principal, self.address, Operation.CLUSTER_ACTION, CLUSTER
         )
-        self._context = RequestContext(
+        return RequestContext(
             peer=peer, listener=listener, principal=principal, authorizer=authorizer, from_broker=from_broker
         )
-        return self._context
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """Drop the unanswered requests; later responses find the connection closed."""

@@ -1,7 +1,7 @@
 """The names of the other end of a connection: its peer, from the client id of the first request, and its principal.
 
 Owns: `peer_of`, `principal_of`. On a PLAINTEXT listener names are not verified; on a listener with SSL the principal
-is that of the client's certificate.
+is that of the client's certificate; with SASL it is the user that has logged in (`sasl_server.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def peer_of(listener: Listener, client_id: str, address: str = "") -> Peer:
 def principal_of(listener: Listener, peer: Peer, certificate: bytes | None, names: PrincipalNames) -> Principal:
     """The principal of a peer: on a PLAINTEXT listener `Broker:2` for brokers, on SSL the name in the certificate.
 
-    Else User:ANONYMOUS.
+    Else User:ANONYMOUS; on a listener with SASL until the client has logged in.
     """
     if listener.security_protocol is SecurityProtocol.PLAINTEXT:
         return Principal(BROKER_TYPE, peer.name) if peer.kind == "broker" else ANONYMOUS
-    return ANONYMOUS if certificate is None else Principal(USER_TYPE, names.name_of(subject_of(certificate)))
+    if certificate is None or listener.has_sasl:
+        return ANONYMOUS
+    return Principal(USER_TYPE, names.name_of(subject_of(certificate)))

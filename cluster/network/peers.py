@@ -20,8 +20,10 @@ from typing import Any, NamedTuple, Protocol
 from ..errors import HarrowError, WireError
 from ..host.seam import Buffer, FrameHandler, Host, Link, Peer, Promise, Timer, TlsOptions
 from ..ids import NodeId
+from ..security.sasl.mechanisms import PeerLogin
 from ..wire import messages
 from ..wire.headers import encode_request_header, parse_response_header
+from .sasl_client import again_ms, log_in
 
 CONNECT_TIMEOUT_MS = 10_000
 """Kafka's default of socket.connection.setup.timeout.ms."""
@@ -158,10 +160,14 @@ class PeerClient:
         address: str,
         port: int,
         *,
+        login: PeerLogin | None = None,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         tls: Callable[[], TlsOptions | None] = no_tls,
     ) -> None:
-        """`tls` says the TLS that the next connection has; None: it has none."""
+        """`login`: how this broker logs in; None where brokers do not.
+
+        `tls` says the TLS that the next connection has; None: it has none.
+        """
         self._host = host
         self._client_id = f"broker-{self_id}"
         self.node_id = node_id
@@ -169,6 +175,8 @@ class PeerClient:
         self._peer = Peer("broker", str(node_id))
         self._connect_timeout_ms = connect_timeout_ms
         self._tls = tls
+        self._login = login
+        self._again: Timer | None = None  # when to log in again
         self._connection: PeerConnection | None = None
         self._connecting = False
         self._waiters: list[Promise[None]] = []
@@ -227,6 +235,7 @@ class PeerClient:
     def close(self) -> None:
         """Close the connection for good; the requests in flight fail with ConnectionError."""
         self._closed = True
+        self._stop_timer()
         if self._connection is not None:
             self._connection.close("closed here", reset=False)
             self._connection = None
@@ -265,6 +274,8 @@ class PeerClient:
             link = await self._host.network.connect(
                 self._peer, address, port, make, timeout_ms=self._connect_timeout_ms, tls=self._tls()
             )
+            if self._login is not None:
+                await self._log_in(made[0], self._login)
         except (OSError, HarrowError) as error:  # TimeoutError is an OSError
             failure = error
         else:
@@ -275,6 +286,54 @@ class PeerClient:
         finally:
             self._connecting = False
         self._finish_connecting(failure)
+
+    async def _log_in(self, connection: PeerConnection, login: PeerLogin) -> None:
+        """Log in on an open link; where that fails, the link is closed."""
+
+        async def ask(api_key: int, version: int, entity: Any) -> Any:
+            promise: Promise[memoryview] = self._host.tasks.promise()
+            deadline_ms = self._host.clock.monotonic_ms() + self._connect_timeout_ms
+            request = InFlightRequest(api_key, version, promise, deadline_ms, self._connect_timeout_ms)
+            self._send(connection, request, (messages.encode_request(api_key, version, entity),))
+            return messages.decode_response(api_key, version, await promise)
+
+        try:
+            lifetime_ms = await log_in(ask, login)
+        except (OSError, HarrowError) as error:
+            connection.close(f"not logged in: {error}", reset=False)
+            raise
+        if lifetime_ms:
+            self._stop_timer()
+            delay_ms = again_ms(lifetime_ms, self._host.random)
+            self._again = self._host.tasks.call_later(delay_ms, self._log_in_again, connection, login)
+
+    def _log_in_again(self, connection: PeerConnection, login: PeerLogin) -> None:
+        """Before the session ends (KIP-368): new requests wait until it has begun again."""
+        self._again = None
+        if connection is self._connection and not connection.closed and not self._connecting:
+            self._connection = None
+            self._connecting = True
+            self._host.tasks.spawn(self._renew(connection, login), name=f"login-{self._peer}")
+
+    async def _renew(self, connection: PeerConnection, login: PeerLogin) -> None:
+        failure: BaseException | None = None
+        try:
+            await self._log_in(connection, login)
+        except (OSError, HarrowError) as error:
+            failure = error
+        else:
+            if self._closed:
+                connection.close("closed here", reset=False)
+            else:
+                self._connection = connection
+        finally:
+            self._connecting = False
+        self._finish_connecting(failure)
+
+    def _stop_timer(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
 
     def _finish_connecting(self, failure: BaseException | None) -> None:
         waiters, self._waiters = self._waiters, []

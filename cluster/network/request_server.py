@@ -18,6 +18,7 @@ from .connection import UNANSWERED_MOST, Connection, ListenerServices
 from .connection_quotas import ConnectionQuotas, QuotaConnection
 from .idle_connections import IdleWatch
 from .request_queue import RequestQueue
+from .sasl_server import ListenerSasl, SaslConnection
 from .unanswered import UnansweredWatch
 
 FRAME_BYTES_MOST = 104_857_600
@@ -41,8 +42,13 @@ class RequestServer:
         names: PrincipalNames | None = None,
         unanswered_most: int = UNANSWERED_MOST,
         idle_ms_max: int = -1,
+        sasl: ListenerSasl | None = None,
     ) -> None:
-        """`idle_ms_max`: a connection of a client without traffic for so long is closed; -1: never."""
+        """`idle_ms_max`: a connection of a client without traffic for so long is closed; -1: never.
+
+        `sasl`: how clients log in; None where they do not.
+        """
+        self._sasl = sasl
         self._host = host
         self.listener = listener
         self._quotas = quotas
@@ -120,7 +126,8 @@ class RequestServer:
             self._acceptor.resume()
 
     def _accept(self, link: Link) -> FrameHandler:
-        connection = Connection(self._services, link)
+        sasl = self._sasl
+        connection = Connection(self._services, link) if sasl is None else SaslConnection(self._services, link, sasl)
         if self._quotas.opened(self, connection.address):
             self._connections[connection] = None
             self._services.queue.join(connection)

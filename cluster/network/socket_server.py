@@ -11,6 +11,7 @@ What may fail: ConfigError for a listener that the host has no socket for, or wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypedDict
 
 from ..authorizer import Authorizer
@@ -19,13 +20,16 @@ from ..host.seam import Host, TlsOptions
 from ..listeners import Listener, inter_broker_listener
 from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
+from ..security.sasl.mechanisms import Credentials, ListenerMechanisms, NoCredentials
 from ..wire.api import ApiRow, ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
+from .issuer_keys import BACKOFF, BACKOFF_MOST, REFRESH, IssuerKeys
 from .listener_tls import ListenerTls
 from .request_queue import RequestQueue
 from .request_server import RequestServer
+from .sasl_server import FailedLogins, ListenerSasl, sasl_rows
 
 INTER_BROKER_QUEUE = 2**31 - 1
 """Requests of brokers are bounded for each connection only: see `request_queue.py`."""
@@ -62,8 +66,10 @@ class SocketServer:
         *,
         scope: RequestScope = NO_SCOPE,
         authorizer: Authorizer | None = None,
+        credentials: Credentials | None = None,
         unanswered_most: int = UNANSWERED_MOST,
     ) -> None:
+        """`credentials`: whose clients log in by SCRAM."""
         self.times = RequestTimes()
         """How long the requests of all listeners took."""
         self._inter_broker = inter_broker_listener(listeners)
@@ -74,8 +80,10 @@ class SocketServer:
         clients_queue = RequestQueue(config.number("queued.max.requests"))
         # a single listener serves clients too, so the bound of clients applies to it
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
-        apis = tuple(rows)
+        apis = (*rows, *sasl_rows())
         names = PrincipalNames(config.text("ssl.principal.mapping.rules"))
+        self._host = host
+        self._credentials = NoCredentials() if credentials is None else credentials
         self._servers = {
             listener.name: RequestServer(
                 host,
@@ -89,10 +97,34 @@ class SocketServer:
                 names=names,
                 unanswered_most=unanswered_most,
                 idle_ms_max=config.number("connections.max.idle.ms"),
+                sasl=self._sasl_of(listener) if listener.has_sasl else None,
             )
             for listener in listeners
         }
         assert len(self._servers) == len(listeners), f"two listeners of one name: {listeners}"
+
+    def _sasl_of(self, listener: Listener) -> ListenerSasl:
+        host = self._host
+        mechanisms = ListenerMechanisms(
+            config=self._config,
+            listener=listener,
+            credentials=self._credentials,
+            random=host.random,
+            now_ms=host.clock.wall_ms,
+        )
+        mechanisms.check()
+        keys: IssuerKeys | None = None
+        if mechanisms.has_signed_tokens:
+            refresh, backoff, backoff_most = map(mechanisms.time_ms, (REFRESH, BACKOFF, BACKOFF_MOST))
+            keys = IssuerKeys(host, mechanisms.keys_url, (refresh, backoff, backoff_most))
+            mechanisms = replace(mechanisms, key=keys.key)
+        return ListenerSasl(
+            mechanisms=mechanisms,
+            failed=FailedLogins(host),
+            failure_delay_ms=self._config.number("connection.failed.authentication.delay.ms"),
+            frame_bytes_most=self._config.number("sasl.server.max.receive.size"),
+            ready=None if keys is None else keys.ready,
+        )
 
     def settings_changed(self) -> None:
         """Use the bounds of connections, and the keys of TLS, that the settings of the broker have now."""

@@ -25,10 +25,10 @@ from . import messages
 from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
 from .request import Handler, Request
 
-__all__ = ["ApiRow", "ApiTable", "VersionRange"]
+__all__ = ["API_VERSIONS_HIGH", "ApiRow", "ApiTable", "VersionRange", "names_its_software"]
 
 _PRODUCE_ADVERTISED_FROM = 0
-_API_VERSIONS_HIGH = 4
+API_VERSIONS_HIGH = 4
 # Kafka's ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -84,7 +84,7 @@ class ApiTable:
         self._inter_broker = inter_broker
         self._rows: dict[int, ApiRow] = {}
         self._advertised: tuple[VersionRange, ...] | None = None
-        self.add(ApiKey.API_VERSIONS, 0, _API_VERSIONS_HIGH, self._api_versions)
+        self.add(ApiKey.API_VERSIONS, 0, API_VERSIONS_HIGH, self._api_versions)
         self.add_rows(rows)
 
     def add(
@@ -136,17 +136,17 @@ class ApiTable:
         return VersionRange(row.api_key, low, row.high)
 
     def _api_versions(self, request: Request) -> None:
-        if not 0 <= request.version <= _API_VERSIONS_HIGH:
-            own = (VersionRange(ApiKey.API_VERSIONS, 0, _API_VERSIONS_HIGH),)
+        if not 0 <= request.version <= API_VERSIONS_HIGH:
+            own = (VersionRange(ApiKey.API_VERSIONS, 0, API_VERSIONS_HIGH),)
             request.respond_parts((_body(0, ErrorCode.unsupported_version, own),))
             return
-        if not _names_its_software(request):
+        if not names_its_software(request):
             request.respond_parts((_body(request.version, ErrorCode.invalid_request, ()),))
             return
         request.respond_parts((_body(request.version, ErrorCode.none, self.versions()),))
 
 
-def _names_its_software(request: Request) -> bool:
+def names_its_software(request: Request) -> bool:
     """True when the client's software name and version are well-formed, which v3 and later require (KIP-511)."""
     if request.version < 3:  # the two fields were added in version 3
         return True

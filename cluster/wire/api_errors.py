@@ -39,7 +39,7 @@ __all__ = [
 
 ALL, TOP = "all", "top"
 TOPIC, PARTITION, GROUP, MEMBER, KEY = "topic", "partition", "group", "member", "key"
-RESOURCE, TRANSACTION, ENTRY, LOG_DIR = "resource", "transaction", "entry", "log dir"
+RESOURCE, TRANSACTION, ENTRY, LOG_DIR, USER = "resource", "transaction", "entry", "log dir", "user"
 EVERY_API = "UNKNOWN_SERVER_ERROR"
 TOP_ALONE_FROM: Mapping[int, int] = {ApiKey.FETCH: 13, ApiKey.ADD_PARTITIONS_TO_TXN: 4}
 """The first versions in which an error at the top is enough for a request that failed as a whole."""
@@ -278,6 +278,17 @@ API_ERRORS: Mapping[int, ApiErrors] = {
     ),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _api(TOP, top="CLUSTER_AUTHORIZATION_FAILED INVALID_REQUEST"),
     ApiKey.ALTER_CLIENT_QUOTAS: _api(ENTRY, entry=_ADMIN + "INVALID_REQUEST UNSUPPORTED_VERSION", after=_CONTROLLED),
+    ApiKey.SASL_HANDSHAKE: _api(TOP, top="UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE"),
+    ApiKey.SASL_AUTHENTICATE: _api(TOP, top="SASL_AUTHENTICATION_FAILED ILLEGAL_SASL_STATE"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(
+        TOP, top="CLUSTER_AUTHORIZATION_FAILED", user="RESOURCE_NOT_FOUND DUPLICATE_RESOURCE"
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(
+        USER,
+        user=_ADMIN + "RESOURCE_NOT_FOUND DUPLICATE_RESOURCE UNACCEPTABLE_CREDENTIAL UNSUPPORTED_SASL_MECHANISM "
+        "UNSUPPORTED_VERSION",
+        after=_CONTROLLED,
+    ),
     ApiKey.DESCRIBE_CLUSTER: _api(
         TOP, top="CLUSTER_AUTHORIZATION_FAILED INVALID_REQUEST UNSUPPORTED_ENDPOINT_TYPE MISMATCHED_ENDPOINT_TYPE"
     ),

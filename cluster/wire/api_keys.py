@@ -63,6 +63,8 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -94,6 +96,8 @@ CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
     ApiKey.LIST_CONFIG_RESOURCES: (Operation.DESCRIBE_CONFIGS,),
     # brokers send markers as coordinators, an administrator sends them to abort a transaction that hangs (KIP-664)
     ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Operation.DESCRIBE,),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (Operation.ALTER,),
 }
 """Operations on the cluster of which an API needs one; an API that is not listed needs none.
 

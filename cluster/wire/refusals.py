@@ -165,7 +165,7 @@ def _add_mirrored_list(s: messages.Schema, mirror: Mirror, request: Any, error: 
         made = make(**values)
         has_error = has_error or below or hasattr(made, mirror.error)
         items.append(made)
-    into[mirror.response_list] = tuple(items)
+    into[mirror.response_list] = (*into.get(mirror.response_list, ()), *items)
     return has_error
 
 

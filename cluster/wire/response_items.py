@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .api_errors import ENTRY, GROUP, KEY, MEMBER, PARTITION, RESOURCE, TOPIC, TRANSACTION
+from .api_errors import ENTRY, GROUP, KEY, MEMBER, PARTITION, RESOURCE, TOPIC, TRANSACTION, USER
 from .api_keys import ApiKey
 
 __all__ = ["IDENTITY", "MIRRORS", "Mirror"]
@@ -277,6 +277,16 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             place=ENTRY,
             inner=Mirror(request_list="entity", response_list="entity", item="EntityData", place=IDENTITY),
         ),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: tuple(
+        Mirror(
+            request_list=rows,
+            response_list="results",
+            item="AlterUserScramCredentialsResult",
+            place=USER,
+            renamed={"name": "user"},
+        )
+        for rows in ("deletions", "upsertions")
     ),
     ApiKey.DESCRIBE_PRODUCERS: (
         _topics("TopicResponse", "PartitionResponse", request_list="partition_indexes", key="partition_index"),

@@ -25,6 +25,7 @@ from harrow.cluster.listeners import parse_listeners
 from harrow.cluster.network.connection import UNANSWERED_MOST
 from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.network.socket_server import SocketServer
+from harrow.cluster.security.sasl.mechanisms import Credentials
 from harrow.cluster.tap.recorder import FileTap
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
@@ -81,6 +82,7 @@ async def serving(
     names: Sequence[str] = ("CLIENTS", "BROKERS"),
     rows: Sequence[ApiRow] = (),
     authorizer: Authorizer | None = None,
+    credentials: Credentials | None = None,
     unanswered_most: int = UNANSWERED_MOST,
     tap: bool = False,
     **settings: object,
@@ -104,6 +106,7 @@ async def serving(
         parse_listeners(config),
         (ApiRow(HEARTBEAT, 0, 4, made.handle), *rows),
         authorizer=authorizer,
+        credentials=credentials,
         unanswered_most=unanswered_most,
     )
     await made.sockets.start_inter_broker()

@@ -98,7 +98,6 @@ class RealLink:
         "_handler",
         "_large",
         "_linger",
-        "_max_frame_bytes",
         "_out_held",
         "_peer",
         "_queue",
@@ -109,6 +108,7 @@ class RealLink:
         "_sock",
         "_writing",
         "frozen",
+        "max_frame_bytes",
     )
 
     def __init__(
@@ -118,7 +118,7 @@ class RealLink:
         self._sock: LinkSocket = sock
         self._fd = sock.fileno()
         self._peer = peer
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._choke_bytes = CHOKE_BYTES if accepted else float("inf")
         self._handler: FrameHandler | None = None
         self._gates = 0
@@ -364,7 +364,7 @@ class RealLink:
         """Deliver the whole frames in `view` and keep the rest."""
         handler = self._handler
         assert handler is not None
-        receive, size_at, most = handler.frame_received, SIZE.unpack_from, self._max_frame_bytes
+        receive, size_at, most = handler.frame_received, SIZE.unpack_from, self.max_frame_bytes
         at, end = 0, len(view)
         while end - at >= 4 and not self._gates:
             size: int = size_at(view, at)[0]

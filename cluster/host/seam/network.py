@@ -29,6 +29,9 @@ class Peer:
 class Link(Protocol):
     """One connection that carries frames: 4 bytes of big-endian size, then so many bytes."""
 
+    max_frame_bytes: int
+    """A larger frame closes the link; a server changes it when it knows the other side."""
+
     @property
     def peer(self) -> Peer:
         """The process it leads to; on an accepted link `Peer("unknown", address)` until the first request names it.

@@ -61,7 +61,6 @@ def test_three_listeners_are_read_with_their_bind_and_advertised_addresses() -> 
         ({"listener_security_protocol_map": "CLIENTS"}, "is not NAME:PROTOCOL"),
         ({"listener_security_protocol_map": "CLIENTS:PLAINTEXT"}, "BROKERS has no security"),
         ({"listener_security_protocol_map": "CLIENTS:TLS,BROKERS:TLS"}, "expected one of PLAIN"),
-        ({"listener_security_protocol_map": "CLIENTS:SASL_SSL,BROKERS:SSL"}, "not served here; use P"),
     ],
 )
 def test_settings_that_cannot_be_used_raise_an_error_with_the_remedy(settings: dict[str, str], words: str) -> None:
