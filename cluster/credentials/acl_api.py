@@ -96,7 +96,8 @@ class AclApi:
             except (KafkaError, RegistryError) as error:
                 errors.update((Acl(pattern, entry), error_for_client(error)) for entry in entries)
         s = messages.response(request)
-        results = tuple(s.AclCreationResult(**_result(errors.get(acl))) for acl in acls)
+        # as in Kafka, an ACL that was created has a message, an empty one
+        results = tuple(s.AclCreationResult(**{"error_message": ""} | _result(errors.get(acl))) for acl in acls)
         request.respond(s.CreateAclsResponse(results=results))
 
     # -------------------------------------------------------------- DeleteAcls
@@ -136,10 +137,9 @@ class AclApi:
 
 
 def _result(error: KafkaError | None) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.none if error is None else error.code,
-        "error_message": None if error is None else error.message,
-    }
+    if error is None:
+        return {"error_code": ErrorCode.none}
+    return {"error_code": error.code, "error_message": error.message}
 
 
 def _filter_of(row: Any) -> AclFilter:

@@ -99,7 +99,7 @@ class TopicsApi:
         if counts[CLUSTER_METADATA] == 1:  # its partitions do not count
             results[CLUSTER_METADATA] = _refused(s, CLUSTER_METADATA, prohibited(CLUSTER_METADATA))
         rows = [row for row in entity.topics if counts[row.name] == 1 and results[row.name] is None]
-        for name in _denied(request, Operation.CREATE, (row.name for row in rows)):
+        for name in _denied(request, Operation.CREATE, Operation.CREATE, (row.name for row in rows)):
             failed = KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
             results[name] = _refused(s, name, failed)
         rows = [row for row in rows if results[row.name] is None]
@@ -166,7 +166,8 @@ class TopicsApi:
         rows = _rows_to_delete(entity)
         counts = Counter(rows)
         named = [found for name, topic_id in rows if (found := name or self._cache.topic_name(topic_id))]
-        kept = _denied(request, Operation.DELETE, named)
+        kept = _denied(request, Operation.DELETE, Operation.DELETE, named)
+        hidden = _denied(request, Operation.DELETE, Operation.DESCRIBE, named)
         both = self._asked_by_name_and_id([row for row in rows if row[0] not in kept])
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
@@ -177,10 +178,11 @@ class TopicsApi:
             try:
                 if counts[name, topic_id] > 1 and not _is_malformed((name, topic_id)):
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the result
+                if name in hidden:  # as in Kafka, whether or not it exists
+                    raise denial(ResourceType.TOPIC)
                 found, found_id = self._find(name, topic_id)
                 if found in kept:
-                    hidden = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (found,))
-                    begun.append((name if hidden else found, topic_id, denial(ResourceType.TOPIC)))
+                    begun.append((name if found in hidden else found, topic_id, denial(ResourceType.TOPIC)))
                     continue
                 if found_id in both:
                     begun.append((found, found_id, _named_twice(found)))
@@ -228,9 +230,9 @@ class TopicsApi:
         )
 
 
-def _denied(request: Request, operation: Operation, names: Iterable[str]) -> frozenset[str]:
-    """The topics to which the client may not do `operation`; none where it may do it to the cluster."""
-    if request.unrestricted or request.allows(operation, *CLUSTER):
+def _denied(request: Request, of_cluster: Operation, operation: Operation, names: Iterable[str]) -> frozenset[str]:
+    """The topics to which the client may not do `operation`; none where it may do `of_cluster` to the cluster."""
+    if request.unrestricted or request.allows(of_cluster, *CLUSTER):
         return frozenset()
     return request.denied(operation, ResourceType.TOPIC, names)
 

@@ -137,6 +137,11 @@ def check_acl(acl: Acl) -> None:
         raise _invalid(f"Invalid operation {entry.operation.name}")
     if entry.permission not in (Permission.DENY, Permission.ALLOW):
         raise _invalid(f"Invalid permissionType {entry.permission.name}")
+    if ":" not in entry.principal:
+        raise _invalid(
+            f"Could not parse principal from `{entry.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
 
 
 def _invalid(message: str) -> KafkaError:

@@ -228,6 +228,7 @@ def test_filters_choose_as_in_kafka(wanted: AclFilter, matched: set[str]) -> Non
         (acl("t", kind=PatternType.MATCH), "Invalid patternType MATCH"),
         (acl("t", Operation.ANY), "Invalid operation ANY"),
         (acl("t", permission=Permission.ANY), "Invalid permissionType ANY"),
+        (acl("t", who="alice"), "Could not parse principal from `alice`"),
     ],
 )
 def test_an_acl_that_cannot_be_is_refused_with_kafkas_words(wrong: Acl, message: str) -> None:
