@@ -33,6 +33,7 @@ SETTINGS: Mapping[str, object] = {"offsets.topic.num.partitions": 1, "transactio
 
 _FIELDS: Mapping[int, Mapping[str, Any]] = {
     ApiKey.PRODUCE: {"records": batch(["x"]), "index": 0},
+    ApiKey.FETCH: {"session_id": 0, "session_epoch": -1, "isolation_level": 0, "forgotten_topics_data": ()},
     ApiKey.LIST_OFFSETS: {"isolation_level": 0},
     ApiKey.CREATE_TOPICS: {
         "name": "fresh",
@@ -45,7 +46,7 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
     ApiKey.DELETE_TOPICS: {"name": "absent", "topic_names": ("absent",), "topic_id": None},
     ApiKey.DELETE_GROUPS: {"groups_names": ("absent",)},
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
-    ApiKey.CREATE_ACLS: {"principal": "User:somebody"},
+    ApiKey.CREATE_ACLS: {"principal": "User:other"},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"member_epoch": 5, "topic_partitions": None, "subscribed_topic_regex": None},
     ApiKey.ELECT_LEADERS: {"election_type": 0},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"cursor": None},
@@ -119,6 +120,8 @@ def request_of(asked: Asked, topic_id: Any) -> Any:
     return with_fields(entity, **fields)
 
 
+OF_CLIENTS: Mapping[int, int] = {ApiKey.ADD_PARTITIONS_TO_TXN: 3}
+"""The newest version that clients send, where brokers have newer ones."""
 _KINDS: Mapping[int, tuple[tuple[str, int], ...]] = {
     ApiKey.METADATA: (("all", 1), ("by id", 12), ("absent", 4)),
     ApiKey.OFFSET_FETCH: (("all", 2),),
@@ -151,7 +154,7 @@ def requests_of(versions: Mapping[int, tuple[int, int]], *, newest: bool = False
             continue
         low, high = versions[api]
         known = [version for version in messages.versions_known(api) if low <= version <= high]
-        for version in known[-1:] if newest else known:
+        for version in {known[-1], OF_CLIENTS.get(api, known[-1])} if newest else known:
             kinds = (kind for kind, first in _KINDS.get(api, ()) if version >= first)
             found += [Asked(api, version, kind) for kind in ("", *kinds)]
     return found
