@@ -43,9 +43,9 @@ class AclApi:
             ApiRow(ApiKey.DELETE_ACLS, *VERSIONS, self.delete),
         )
 
-    def _served(self) -> AclStore:
+    def _served(self, missing: str = "No Authorizer is configured.") -> AclStore:
         if self._store is None:
-            raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")
+            raise KafkaError(ErrorCode.security_disabled, missing)
         return self._store
 
     # ------------------------------------------------------------ DescribeAcls
@@ -55,7 +55,7 @@ class AclApi:
         wanted = _filter_of(request.decode())
         s = messages.response(request)
         found: dict[ResourcePattern, list[AclEntry]] = {}
-        for acl in self._served().chosen(wanted):
+        for acl in self._served("No Authorizer is configured on the broker").chosen(wanted):
             found.setdefault(acl.pattern, []).append(acl.entry)
         resources = tuple(
             s.DescribeAclsResource(

@@ -13,7 +13,7 @@ from harrow.cluster.errors import error_name
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
+needs_apache = pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
 
 REFUSED_WITH_ITEMS = {ApiKey.LIST_PARTITION_REASSIGNMENTS}
 """Requests whose refusal names the requested topics in Kafka, without partitions; in Harrow it names none."""
@@ -30,6 +30,7 @@ def differences(ours: Matrix, theirs: Matrix) -> list[str]:
     return found
 
 
+@needs_apache
 def test_every_request_is_answered_as_in_kafka_whatever_acls_there_are(tmp_path: Path) -> None:
     with our_broker(**SETTINGS) as broker:
         ours = matrix(broker, all_versions=True)
@@ -158,6 +159,7 @@ def conversation(broker: Authorized) -> list[Any]:
     return found
 
 
+@needs_apache
 def test_acls_are_created_described_and_deleted_as_in_kafka(tmp_path: Path) -> None:
     settings = {"allow.everyone.if.no.acl.found": True, "super.users": "User:admin;User:ANONYMOUS"}
     with our_broker(**settings) as broker:
@@ -165,3 +167,18 @@ def test_acls_are_created_described_and_deleted_as_in_kafka(tmp_path: Path) -> N
     with apache_broker(tmp_path / "kafka", **settings) as broker:
         theirs = conversation(broker)
     assert ours == theirs
+
+
+def test_without_an_authorizer_requests_about_acls_are_refused(kafka: Any) -> None:
+    def refused(api: ApiKey, **fields: Any) -> tuple[str, str | None]:
+        s = messages.schema(api, 3, "request")
+        lists = {"creations": (s.AclCreation(**ACL),)} if api is ApiKey.CREATE_ACLS else fields
+        if api is ApiKey.DELETE_ACLS:
+            lists = {"filters": (s.DeleteAclsFilter(**ANY),)}
+        answer = kafka.raw(1).ask(api, 3, s.root(**lists))
+        row = answer if api is ApiKey.DESCRIBE_ACLS else (getattr(answer, "results", ()) or answer.filter_results)[0]
+        return error_name(row.error_code), row.error_message
+
+    assert refused(ApiKey.DESCRIBE_ACLS, **ANY) == ("SECURITY_DISABLED", "No Authorizer is configured on the broker")
+    for api in (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS):
+        assert refused(api) == ("SECURITY_DISABLED", "No Authorizer is configured.")

@@ -126,12 +126,15 @@ def _filter(acl: Acl | None) -> dict[str, Any]:
 @contextmanager
 def our_broker(**settings: object) -> Generator[Authorized]:
     """Yields a broker of ours with an authorizer and without ACLs."""
-    config = {"authorizer.class.name": AUTHORIZER, **settings}
-    with Cluster(brokers=1, config=config) as cluster, ExitStack() as links:
-        broker = cluster.brokers[1]
-        port = broker.listeners["BROKERS"].bind.port
-        admin = links.enter_context(RawKafka(port, client_id="broker-1"))
-        yield Authorized(broker.port, admin, links)
+    with Cluster(brokers=1, config={"authorizer.class.name": AUTHORIZER, **settings}) as cluster, ExitStack() as links:
+        yield administered(cluster, links)
+
+
+def administered(cluster: Cluster, links: ExitStack) -> Authorized:
+    """The first broker of a cluster of ours, which has an authorizer."""
+    port = cluster.brokers[1].listeners["BROKERS"].bind.port
+    admin = links.enter_context(RawKafka(port, client_id="broker-1"))
+    return Authorized(cluster.brokers[1].port, admin, links)
 
 
 @contextmanager
