@@ -114,6 +114,9 @@ class ConsumerApi:
             topics=None if topics is None else tuple(topics),
             regex=getattr(body, "subscribed_topic_regex", None),
             assignor=body.server_assignor,
+            denied_topics=None
+            if request.unrestricted
+            else partial(request.denied, Operation.DESCRIBE, ResourceType.TOPIC),
             owned=None
             if owned is None
             else by_topic_id((row.topic_id, number) for row in owned for number in row.partitions),
@@ -147,6 +150,7 @@ class ConsumerApi:
         group = hosted.consumer or hosting.begin(hosted)
 
         def plan(draft: Draft) -> Callable[[], None]:
+            group.denied_topics = asked.denied_topics
             if asked.epoch < JOIN_EPOCH:
                 return partial(reply, _leave(draft, group, asked, shard))
             hosting.convert(hosted, group, draft)

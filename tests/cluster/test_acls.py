@@ -133,6 +133,23 @@ def test_a_consumer_that_loses_read_has_an_error_and_goes_on_with_it_again(clust
     reader.close()
 
 
+def test_a_regular_expression_has_no_topics_that_the_consumer_may_not_describe(
+    cluster: Cluster, kafka: Authorized
+) -> None:
+    seen, hidden = (created(cluster, kafka, f"matched-{name}") for name in ("seen", "hidden"))
+    give(cluster, kafka, *READS, deny(TOPIC, Operation.DESCRIBE, hidden))
+    settings = {"group.id": "by-regex", "group.protocol": "consumer", "log_level": 0}
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+    reader.subscribe(["^matched-.*"])
+
+    def assigned() -> set[str]:
+        assert reader.poll(0.2) is None
+        return {row.topic for row in reader.assignment()}
+
+    assert until(assigned) == {seen}
+    reader.close()
+
+
 def test_a_transactional_producer_that_loses_write_on_a_topic_aborts_and_goes_on(
     cluster: Cluster, kafka: Authorized
 ) -> None:

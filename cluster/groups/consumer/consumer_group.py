@@ -25,7 +25,8 @@ Source: Kafka's GroupMetadataManager (schedule…Timeout, consumerGroupFenceMemb
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -37,6 +38,7 @@ from .group_state import ConsumerGroupState, Draft, GroupData
 from .heartbeats import remove_members
 from .members import ConsumerMember, MemberState
 from .record_formats import encode_all
+from .subscriptions import DescribedTopics
 from .target_assignments import ConsumerRules
 
 IN_THE_LOG = frozenset((ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append))
@@ -102,6 +104,7 @@ class ConsumerGroup:
         "_timer_ms",
         "_writing",
         "data",
+        "denied_topics",
         "group_id",
         "topics_version",
     )
@@ -110,6 +113,9 @@ class ConsumerGroup:
         self.group_id = group_id
         self.data = data
         self._rules = rules
+        self.denied_topics: Callable[[Iterable[str]], Collection[str]] | None = None
+        """Which topics the member that sent the last heartbeat may not describe: its regular expression has none of
+        them; None without an authorizer."""
         self.topics_version = -1
         """Version of the cluster's topics that the group has checked; -1: none."""
         self._surroundings = surroundings
@@ -122,7 +128,10 @@ class ConsumerGroup:
     @property
     def rules(self) -> ConsumerRules:
         """The rules with this group's settings, which administrators may change at any time."""
-        return self._rules.of_group(self.group_id)
+        rules = self._rules.of_group(self.group_id)
+        if self.denied_topics is None:
+            return rules
+        return replace(rules, view=DescribedTopics(rules.view, self.denied_topics))
 
     @property
     def state(self) -> ConsumerGroupState:

@@ -9,7 +9,7 @@ Source: KIP-848, KIP-1082 (ids made by clients); Kafka's GroupMetadataManager.co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import ErrorCode, KafkaError
@@ -53,6 +53,8 @@ class HeartbeatRequest:
     regex: str | None
     assignor: str | None
     owned: Partitions | None
+    denied_topics: Callable[[Iterable[str]], Collection[str]] | None = None
+    """Which topics the sender may not describe; None without an authorizer."""
 
     @property
     def is_full(self) -> bool:

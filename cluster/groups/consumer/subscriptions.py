@@ -10,7 +10,7 @@ Source: KIP-848; Kafka's Utils.computeGroupHash, GroupMetadataManager.refreshReg
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from ...errors import KafkaError
@@ -42,6 +42,24 @@ class TopicView(Protocol):
     def partition_count(self, topic: str) -> int:
         """Number of partitions; 0 where the topic does not exist."""
         ...
+
+
+class DescribedTopics:
+    """The topics of the cluster, where names are those that the member may describe which sent the last request."""
+
+    def __init__(self, view: TopicView, denied: Callable[[Iterable[str]], Collection[str]]) -> None:
+        """`denied`: which of some topics the member may not describe."""
+        self._view = view
+        self._denied = denied
+        self.topic_id = view.topic_id
+        self.topic_name = view.topic_name
+        self.partition_count = view.partition_count
+
+    def topic_names(self) -> Iterable[str]:
+        """Every topic that the member may know of."""
+        names = list(self._view.topic_names())
+        denied = self._denied(names)
+        return [name for name in names if name not in denied]
 
 
 def resolve(regex: str, view: TopicView) -> tuple[str, ...]:
