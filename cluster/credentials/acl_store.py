@@ -111,16 +111,16 @@ class AclStore:
             self._take(pattern, "" if row is None else row[0])
 
     async def _read_everything(self) -> None:
-        found: dict[ResourcePattern, str] = {}
         for root, pattern_type in ((ACLS, PatternType.LITERAL), (_PREFIXED, PatternType.PREFIXED)):
-            for path, (data, _) in (await self._registry.read_tree(root)).items():
-                pattern = _pattern_at(path[len(root) :], pattern_type)
+            tree = await self._registry.read_tree(root)
+            # taken in before anything else is awaited: a write that follows the read is taken in after it
+            found = {_pattern_at(path[len(root) :], pattern_type): data for path, (data, _) in tree.items()}
+            known = [row for row in self._authorizer.patterns() if row.pattern_type is pattern_type]
+            for gone in (row for row in known if row not in found):
+                self._authorizer.replace(gone, ())
+            for pattern, data in found.items():
                 if pattern is not None:
-                    found[pattern] = data
-        for pattern in [row for row in self._authorizer.patterns() if row not in found]:
-            self._authorizer.replace(pattern, ())
-        for pattern, data in found.items():
-            self._take(pattern, data)
+                    self._take(pattern, data)
 
     def _take(self, pattern: ResourcePattern, data: str) -> None:
         try:
@@ -138,10 +138,11 @@ class AclStore:
         await self._change(pattern, lambda before: before | added)
 
     async def remove(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Remove the ACLs that filters choose; returns the removed ACLs of each filter.
+        """Remove the ACLs that filters choose, those among them that other brokers added; returns those of each filter.
 
         As in Kafka, an ACL that several filters choose is in the result of each.
         """
+        await self._retries.until_reachable(self._read_everything, self._timeout_ms)
         removed: list[list[Acl]] = [[] for _ in filters]
         for pattern in [*self._authorizer.patterns()]:
             choosing = [row.matches_pattern(pattern) for row in filters]
@@ -151,7 +152,7 @@ class AclStore:
 
             def kept(before: Entries, gone: list[AclEntry] = gone, choosing: Sequence[bool] = choosing) -> Entries:
                 of_filters = [row for row, chooses in zip(filters, choosing, strict=True) if chooses]
-                gone[:] = [entry for entry in before if any(row.matches_entry(entry) for row in of_filters)]
+                gone[:] = [entry for entry in sorted(before) if any(row.matches_entry(entry) for row in of_filters)]
                 return before.difference(gone)
 
             await self._change(pattern, kept)

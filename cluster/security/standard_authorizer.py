@@ -43,7 +43,7 @@ Question = tuple[str, str, Operation]
 class _Rules(NamedTuple):
     """The ACLs of one resource pattern."""
 
-    entries: frozenset[AclEntry]
+    entries: tuple[AclEntry, ...]
     allowed: frozenset[Question]
     denied: frozenset[Question]
 
@@ -75,7 +75,7 @@ class StandardAuthorizer:
 
     def replace(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Give a pattern these ACLs in place of those that it has."""
-        kept = frozenset(entries)
+        kept = tuple(sorted(set(entries)))
         known = self._rules.pop(pattern, None)
         if kept:
             self._rules[pattern] = _Rules(kept, _questions(kept, Permission.ALLOW), _questions(kept, Permission.DENY))
