@@ -69,7 +69,11 @@ def producer(cluster: Cluster, **settings: object) -> Any:
 def produced(client: Any, topic: str, value: bytes = b"x") -> KafkaError | None:
     """Produces a record; returns its error."""
     reports: list[KafkaError | None] = []
-    client.produce(topic, value, on_delivery=lambda error, _: reports.append(error))
+
+    def add_report(error: KafkaError | None, _: object) -> None:
+        reports.append(error)
+
+    client.produce(topic, value, on_delivery=add_report)
     client.flush(30)
     (report,) = reports
     return report

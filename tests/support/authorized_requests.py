@@ -89,10 +89,9 @@ def with_fields(entity: Any, **fields: Any) -> Any:
         value: Any = getattr(entity, row.name)
         if row.name in fields:
             changed[row.name] = fields[row.name]
-        elif isinstance(value, tuple):
-            items: tuple[Any, ...] = value
+        elif issubclass(type(value), tuple):
             changed[row.name] = tuple(
-                with_fields(item, **fields) if dataclasses.is_dataclass(item) else item for item in items
+                with_fields(item, **fields) if dataclasses.is_dataclass(item) else item for item in value
             )
     return dataclasses.replace(entity, **changed)
 
