@@ -12,6 +12,7 @@ from authorized_requests import SETTINGS, Matrix, matrix
 from harrow.cluster.errors import error_name
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from mixed_requests import mixed_items
 
 needs_apache = pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
 
@@ -38,6 +39,16 @@ def test_every_request_is_answered_as_in_kafka_whatever_acls_there_are(tmp_path:
         theirs = matrix(broker, all_versions=True)
     assert sum(map(len, ours.values())) > 4_000
     assert differences(ours, theirs) == []
+
+
+@needs_apache
+def test_each_item_of_a_request_is_answered_as_in_kafka_where_others_are_refused(tmp_path: Path) -> None:
+    with our_broker(**SETTINGS) as broker:
+        ours = mixed_items(broker)
+    with apache_broker(tmp_path / "kafka", **SETTINGS) as broker:
+        theirs = mixed_items(broker)
+    assert len(ours) > 1_000
+    assert {name: (items, theirs[name]) for name, items in ours.items() if items != theirs[name]} == {}
 
 
 # -------------------------------------------------------------------- requests

@@ -159,34 +159,34 @@ def requests_of(versions: Mapping[int, tuple[int, int]], *, newest: bool = False
     return found
 
 
-def prepare(broker: Authorized) -> Any:
+def prepare(broker: Authorized, subject: str = SUBJECT) -> Any:
     """Create what requests name, and wait for the coordinators; returns the id of the topic."""
     admin = broker.admin
-    assert admin.create_topic(SUBJECT, version=7).error_code == 0
+    assert admin.create_topic(subject, version=7).error_code == 0
 
     def begun() -> bool:
         s = messages.schema(ApiKey.OFFSET_COMMIT, 8, "request")
         row = s.OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
         entity = s.root(
-            group_id=SUBJECT,
+            group_id=subject,
             generation_id_or_member_epoch=-1,
             member_id="",
-            topics=(s.OffsetCommitRequestTopic(name=SUBJECT, partitions=(row,)),),
+            topics=(s.OffsetCommitRequestTopic(name=subject, partitions=(row,)),),
         )
         committed = admin.ask(ApiKey.OFFSET_COMMIT, 8, entity).topics[0].partitions[0].error_code
         s = messages.schema(ApiKey.INIT_PRODUCER_ID, 4, "request")
-        entity = s.root(transactional_id=SUBJECT, transaction_timeout=LONG, producer_id=-1, producer_epoch=-1)
+        entity = s.root(transactional_id=subject, transaction_timeout=LONG, producer_id=-1, producer_epoch=-1)
         return not committed and not admin.ask(ApiKey.INIT_PRODUCER_ID, 4, entity).error_code
 
     def located(key_type: int) -> bool:
         s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
-        entity = s.root(key_type=key_type, coordinator_keys=(SUBJECT,))
+        entity = s.root(key_type=key_type, coordinator_keys=(subject,))
         return not admin.ask(ApiKey.FIND_COORDINATOR, 4, entity).coordinators[0].error_code
 
     for key_type in (0, 1):
         until(lambda: located(key_type), "there is a coordinator")  # noqa: B023
     until(begun, "the coordinators are loaded")
-    return admin.metadata(SUBJECT, version=12).topics[0].topic_id
+    return admin.metadata(subject, version=12).topics[0].topic_id
 
 
 def everything(*, but: Iterable[ResourceType] = ()) -> list[Acl]:
