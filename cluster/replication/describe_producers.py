@@ -15,6 +15,7 @@ from ..errors import ErrorCode
 from ..ids import TopicPartition
 from ..topic_names import is_valid_topic_name
 from ..wire import messages
+from ..wire.request import denial
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,7 +59,7 @@ class DescribeProducersHandler:
         return s.PartitionResponse(
             partition_index=tp.partition,
             error_code=error,
-            error_message=None,
+            error_message=denial(ResourceType.TOPIC).message if tp.topic in denied else None,
             active_producers=tuple(_producer(s, entry) for entry in producers),
         )
 

@@ -81,9 +81,7 @@ NONE_DENIED: frozenset[str] = frozenset()
 
 def denial(kind: ResourceType) -> KafkaError:
     """The error of a sender that may not do to a resource of this type what it asked for, with Kafka's words."""
-    words = kind.name.replace("_", " ").capitalize()
-    if kind is ResourceType.TRANSACTIONAL_ID:
-        words = "Transactional Id"
+    words = kind.name.replace("_", " ").title()
     return KafkaError(AUTHORIZATION_ERRORS[kind], f"{words} authorization failed.")
 
 

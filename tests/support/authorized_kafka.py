@@ -162,9 +162,10 @@ def apache_broker(folder: Path, **settings: object) -> Generator[Authorized]:
     environment["KAFKA_SET"] = "\n".join(f"{name}={value}" for name, value in lines.items())
     up = subprocess.run([TOOL, "up", str(folder), "1"], env=environment, capture_output=True, text=True, check=False)
     try:
-        assert up.returncode == 0, up.stdout + up.stderr
         with ExitStack() as links:
-            admin = links.enter_context(RawKafka(port + 2, client_id="admin"))
+            # on a busy machine the start takes longer than the tool waits
+            admin = until(lambda: RawKafka(port + 2, client_id="admin"), up.stdout + up.stderr, amid=(OSError,))
+            links.enter_context(admin)
             _authenticate(admin)
             yield Authorized(port + 1, admin, links)
     finally:
