@@ -39,6 +39,8 @@ __all__ = ["AclStore"]
 
 Named = TypeVar("Named", bound=IntEnum)
 Entries = frozenset[AclEntry]
+Choice = tuple[AclFilter, list[Acl]]
+"""A filter, and the ACLs that it chose."""
 _RETRY_MS = 200
 _PREFIXED = f"{EXTENDED_ACLS}/prefixed"
 
@@ -144,21 +146,28 @@ class AclStore:
         """
         await self._retries.until_reachable(self._read_everything, self._timeout_ms)
         removed: list[list[Acl]] = [[] for _ in filters]
+        of_pattern: dict[ResourcePattern | None, list[Choice]] = {}
+        for choice in zip(filters, removed, strict=True):
+            of_pattern.setdefault(choice[0].exact_pattern, []).append(choice)
         for pattern in [*self._authorizer.patterns()]:
-            choosing = [row.matches_pattern(pattern) for row in filters]
-            if not any(choosing):
-                continue
-            gone: list[AclEntry] = []
-
-            def kept(before: Entries, gone: list[AclEntry] = gone, choosing: Sequence[bool] = choosing) -> Entries:
-                of_filters = [row for row, chooses in zip(filters, choosing, strict=True) if chooses]
-                gone[:] = [entry for entry in sorted(before) if any(row.matches_entry(entry) for row in of_filters)]
-                return before.difference(gone)
-
-            await self._change(pattern, kept)
-            for row, found in zip(filters, removed, strict=True):
-                found += [Acl(pattern, entry) for entry in gone if row.matches(Acl(pattern, entry))]
+            broad = [choice for choice in of_pattern.get(None, ()) if choice[0].matches_pattern(pattern)]
+            choices = [*of_pattern.get(pattern, ()), *broad]
+            if choices:
+                await self._remove_chosen(pattern, choices)
         return removed
+
+    async def _remove_chosen(self, pattern: ResourcePattern, choices: Sequence[Choice]) -> None:
+        gone: dict[AclEntry, list[list[Acl]]] = {}
+
+        def kept(before: Entries) -> Entries:
+            gone.clear()
+            gone.update(_chosen(before, choices))
+            return before.difference(gone)
+
+        await self._change(pattern, kept)
+        for entry, results in gone.items():
+            for found in results:
+                found.append(Acl(pattern, entry))
 
     async def _change(self, pattern: ResourcePattern, change: Callable[[Entries], Entries]) -> None:
         """Replace the ACLs of a pattern by `change` of them, announce it, and decide by them from now on."""
@@ -193,6 +202,20 @@ class AclStore:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # a concurrent write was first: change its result
             return before, after
+
+
+def _chosen(entries: Entries, choices: Sequence[Choice]) -> dict[AclEntry, list[list[Acl]]]:
+    """The ACLs that filters choose, in a fixed order, each with the results of the filters that choose it."""
+    exact: dict[AclEntry | None, list[Choice]] = {}
+    for choice in choices:
+        exact.setdefault(choice[0].exact_entry, []).append(choice)
+    found: dict[AclEntry, list[list[Acl]]] = {}
+    for entry in sorted(entries):
+        results = [result for _, result in exact.get(entry, ())]
+        results += [result for wanted, result in exact.get(None, ()) if wanted.matches_entry(entry)]
+        if results:
+            found[entry] = results
+    return found
 
 
 # ---------------------------------------------------------------------- texts

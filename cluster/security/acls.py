@@ -95,6 +95,21 @@ class AclFilter:
     operation: Operation = Operation.ANY
     permission: Permission = Permission.ANY
 
+    @property
+    def exact_pattern(self) -> ResourcePattern | None:
+        """The only pattern that the filter can choose; None where there may be several."""
+        several = self.pattern_type in (PatternType.ANY, PatternType.MATCH) or self.type is ResourceType.ANY
+        return None if several or self.name is None else ResourcePattern(self.type, self.name, self.pattern_type)
+
+    @property
+    def exact_entry(self) -> AclEntry | None:
+        """The only principal, host, operation and permission that the filter can choose; None for several."""
+        if self.principal is None or self.host is None or self.operation is Operation.ANY:
+            return None
+        if self.permission is Permission.ANY:
+            return None
+        return AclEntry(self.principal, self.host, self.operation, self.permission)
+
     def matches(self, acl: Acl) -> bool:
         """True for an ACL that the filter chooses."""
         return self.matches_pattern(acl.pattern) and self.matches_entry(acl.entry)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harrow.cluster.authorizer import Operation, ResourceType
@@ -103,6 +104,21 @@ def test_every_broker_follows_additions_and_removals(tmp_path: Path) -> None:
         assert await second.store.remove([AclFilter(host="nowhere")]) == [[]]
         await first.store.add(LITERAL, [ALICE_WRITES])
         await second.has(first.acls())
+
+    run(tmp_path, test)
+
+
+def test_many_acls_are_removed_by_as_many_filters(tmp_path: Path) -> None:
+    async def test(registry: RegistryFixture) -> None:
+        broker = await started(registry, "broker 1")
+        names = [f"User:u{number}" for number in range(3_000)]
+        await broker.store.add(LITERAL, [AclEntry(name, "*", READ, Permission.ALLOW) for name in names])
+        exact: dict[str, Any] = {"host": "*", "operation": READ, "permission": Permission.ALLOW}
+        of_topic: dict[str, Any] = {"type": TOPIC, "name": "t", "pattern_type": PatternType.LITERAL}
+        filters = [AclFilter(principal=name, **exact, **of_topic) for name in names]
+        removed = await broker.store.remove([*filters, AclFilter(principal="User:u7"), AclFilter(operation=WRITE)])
+        assert [len(rows) for rows in removed] == [1] * 3_001 + [0]
+        assert broker.acls() == set()
 
     run(tmp_path, test)
 

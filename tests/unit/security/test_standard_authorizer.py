@@ -219,6 +219,27 @@ def test_filters_choose_as_in_kafka(wanted: AclFilter, matched: set[str]) -> Non
     assert {name for name, row in rows.items() if wanted.matches(row)} == matched
 
 
+FILTERS = st.builds(
+    AclFilter,
+    type=st.sampled_from([TOPIC, GROUP, ResourceType.ANY]),
+    name=st.none() | NAMES,
+    pattern_type=st.sampled_from([LITERAL, PREFIXED, PatternType.ANY, PatternType.MATCH]),
+    principal=st.sampled_from([None, "User:alice", "User:bob"]),
+    host=st.sampled_from([None, HOST, "*"]),
+    operation=st.sampled_from([READ, ALL, Operation.ANY]),
+    permission=st.sampled_from([ALLOW, DENY, Permission.ANY]),
+)
+
+
+@given(wanted=FILTERS, acls=ACLS)
+def test_a_filter_that_is_exact_chooses_what_it_names_alone(wanted: AclFilter, acls: list[Acl]) -> None:
+    for row in acls:
+        if wanted.exact_pattern is not None:
+            assert wanted.matches_pattern(row.pattern) is (row.pattern == wanted.exact_pattern)
+        if wanted.exact_entry is not None:
+            assert wanted.matches_entry(row.entry) is (row.entry == wanted.exact_entry)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
