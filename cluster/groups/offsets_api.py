@@ -162,28 +162,26 @@ class OffsetsApi:
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
         error, offsets = self._offsets_of(request, body.group_id)
-        topics = body.topics
-        named = [topic for topic, _ in _fetch_topics(topics, offsets, error)]
-        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, named)
         stable = getattr(body, "require_stable", False)
         # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
+        rows = list(_fetch_topics(body.topics, offsets, error, row_error))
+        denied = request.denied(Operation.DESCRIBE, ResourceType.TOPIC, (topic for topic, _ in rows))
+        if body.topics is None:
+            rows = [row for row in rows if row[0] not in denied]
         fetched = [
-            (
-                topic,
-                [_fetched(topic, i, offsets, row_error or _error_of(topic, denied), stable=stable) for i in indexes],
-            )
-            for topic, indexes in _fetch_topics(topics, offsets, error, row_error)
-            if topics is not None or topic not in denied
+            (topic, [_fetched(topic, i, offsets, code, stable=stable) for i in indexes])
+            for topic, indexes in rows
+            for code in (row_error or _error_of(topic, denied),)
         ]
         self._tap_read(body.group_id, fetched, request)
-        found = tuple(
+        topics = tuple(
             s.OffsetFetchResponseTopic(
-                name=topic, partitions=tuple(s.OffsetFetchResponsePartition(**row) for row in rows)
+                name=topic, partitions=tuple(s.OffsetFetchResponsePartition(**row) for row in found)
             )
-            for topic, rows in fetched
+            for topic, found in fetched
         )
-        request.respond(s.OffsetFetchResponse(error_code=error, topics=found))
+        request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
 
     def _fetch_group(self, s: Any, body: Any, request: Request, *, stable: bool) -> Any:
         member_id, epoch = getattr(body, "member_id", None), getattr(body, "member_epoch", -1)
