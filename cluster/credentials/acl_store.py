@@ -12,7 +12,8 @@ Invariants:
 * A broker serves no client before `start` has read all ACLs.
 
 A `/` in a name, and a `%`, are percent-encoded in the name of the node; in Kafka such a name is not stored.
-May fail: RegistryError when the registry is unreachable. A node that is no JSON of ACLs is logged, and changes nothing.
+May fail: RegistryError when the registry is unreachable. A node that is no JSON of ACLs is logged, and changes nothing;
+to change it is a KafkaError(unknown_server_error).
 Source: Kafka's AclAuthorizer, ZkAclStore, ZkAclChangeStore, AclEntry.
 """
 
@@ -26,7 +27,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..authorizer import Operation, ResourceType
-from ..errors import RegistryError
+from ..errors import ErrorCode, KafkaError, RegistryError
 from ..host.seam import Host, Promise
 from ..metadata.registry_retries import RegistryRetries
 from ..registry import BadVersionError, NodeExistsError, NoNodeError, RegistryClient
@@ -173,7 +174,8 @@ class AclStore:
         """Replace the ACLs of a pattern by `change` of them, announce it, and decide by them from now on."""
         replace = partial(self._replace, pattern, change)
         before, after = await self._retries.until_reachable(replace, self._timeout_ms)
-        if after != before:
+        # a broker that does not have them was not reached by the announcement of an earlier attempt
+        if after != before or after != self._authorizer.entries(pattern):
             root, data = _announcement(pattern)
             announce = partial(self._registry.create, f"{root}/{ACL_CHANGE}", data, sequential=True, make_parents=True)
             await self._retries.until_reachable(announce, self._timeout_ms)
@@ -189,6 +191,8 @@ class AclStore:
                 before = entries_of_json(data)
             except NoNodeError:
                 pass
+            except (ValueError, KeyError, TypeError) as error:
+                raise KafkaError(ErrorCode.unknown_server_error, f"{path} is no JSON of ACLs; delete it") from error
             after = change(before)
             try:
                 if after == before:
@@ -270,8 +274,10 @@ def _announced(data: str) -> ResourcePattern | None:
             kind, _, name = data.partition(":")
             return ResourcePattern(_TYPES[_plain(kind)], name)
         fields: Any = json.loads(data)
-        named = _TYPES[_plain(fields["resourceType"])]
-        return ResourcePattern(named, str(fields["name"]), PatternType[fields["patternType"]])
+        prefixed = ResourcePattern(
+            _TYPES[_plain(fields["resourceType"])], str(fields["name"]), PatternType[fields["patternType"]]
+        )
+        return prefixed if prefixed.pattern_type is PatternType.PREFIXED else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -294,9 +300,9 @@ def _pattern_at(path: str, pattern_type: PatternType) -> ResourcePattern | None:
     return ResourcePattern(_TYPES[_plain(kind)], unquote(node), pattern_type)
 
 
-def _plain(text: str) -> str:
+def _plain(text: object) -> str:
     """Kafka reads its names whatever the case and the underscores."""
-    return text.replace("_", "").upper()
+    return str(text).replace("_", "").upper()
 
 
 def _by_name(values: Iterable[Named]) -> Mapping[str, Named]:

@@ -73,6 +73,11 @@ class StandardAuthorizer:
         """The patterns that have ACLs."""
         return self._rules.keys()
 
+    def entries(self, pattern: ResourcePattern) -> frozenset[AclEntry]:
+        """The ACLs of a pattern."""
+        rules = self._rules.get(pattern)
+        return frozenset() if rules is None else frozenset(rules.entries)
+
     def replace(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
         """Give a pattern these ACLs in place of those that it has."""
         kept = tuple(sorted(set(entries)))

@@ -12,6 +12,7 @@ import pytest
 from harrow.cluster.authorizer import Operation, ResourceType
 from harrow.cluster.credentials.acl_store import AclStore, entries_of_json, json_of
 from harrow.cluster.credentials.change_feed import NOTIFICATIONS_MOST
+from harrow.cluster.errors import KafkaError
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.security.acls import Acl, AclEntry, AclFilter, PatternType, Permission, ResourcePattern
 from harrow.cluster.security.standard_authorizer import StandardAuthorizer
@@ -152,6 +153,19 @@ def test_a_broker_reads_everything_again_in_a_new_session_and_where_announcement
     run(tmp_path, test)
 
 
+def test_acls_whose_announcement_was_lost_are_announced_by_the_next_attempt(tmp_path: Path) -> None:
+    async def test(registry: RegistryFixture) -> None:
+        first, second = await started(registry, "broker 1"), await started(registry, "broker 2")
+        await first.client.create("/kafka-acl/Topic/t", json_of([ALICE_READS]), make_parents=True)
+        await second.store.add(LITERAL, [ALICE_READS])
+        assert second.acls() == {Acl(LITERAL, ALICE_READS)}
+        await first.has(second.acls())
+        await second.store.add(LITERAL, [ALICE_READS])
+        assert len(await first.client.children("/kafka-acl-changes")) == 1
+
+    run(tmp_path, test)
+
+
 def test_old_announcements_are_deleted(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         broker = await started(registry, "broker 1")
@@ -171,10 +185,13 @@ def test_a_node_that_is_no_json_of_acls_changes_nothing(tmp_path: Path) -> None:
         for data in ("{", "[]", '{"acls": [{}]}', '{"acls": [{"principal": 1, "host": 2, "operation": 3}]}'):
             await broker.client.set("/kafka-acl/Topic/t", data)
             await broker.client.create("/kafka-acl-changes/acl_changes_", "TOPIC:t", sequential=True)
+            with pytest.raises(KafkaError, match="no JSON of ACLs; delete it"):
+                await broker.store.add(LITERAL, [ALICE_WRITES])
         for words in ("nothing", "{", "WHAT:t", '{"name": "t"}'):
             await broker.client.create("/kafka-acl-changes/acl_changes_", words, sequential=True)
-        await broker.store.add(PREFIXED, [ALICE_READS])
-        assert broker.acls() == {Acl(LITERAL, ALICE_READS), Acl(PREFIXED, ALICE_READS)}
+        await broker.client.set("/kafka-acl/Topic/t", json_of([ALICE_READS, ALICE_WRITES]))
+        await broker.client.create("/kafka-acl-changes/acl_changes_", "TOPIC:t", sequential=True)
+        await broker.has({Acl(LITERAL, ALICE_READS), Acl(LITERAL, ALICE_WRITES)})
 
     run(tmp_path, test)
 
