@@ -1,8 +1,11 @@
 """Settings of TLS: keys and trust of a listener, protocols, client certificates and the principals that they give.
 
 Owns: `SSL_SETTINGS`, which `security/tls.py` reads for each listener: `listener.name.NAME.` before a name gives a value
-for one listener. A running broker reads other stores of keys for one listener (KIP-226). Types and defaults are
-Kafka's; the default type `JKS` of a store takes the formats that Python reads, PKCS12 among them, as Java does.
+for one listener. A running broker reads other stores of keys for one listener (KIP-226); a change of the other rules
+counts from the next start of the broker.
+
+Types and defaults are Kafka's; the default type `JKS` of a store takes the formats that Python reads, PKCS12 among
+them, as Java does.
 
 Source: Apache Kafka's documentation of broker configurations, `SslConfigs`.
 """

@@ -81,7 +81,6 @@ class SocketServer:
         # a single listener serves clients too, so the bound of clients applies to it
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
         apis = (*rows, *sasl_rows())
-        names = PrincipalNames(config.text("ssl.principal.mapping.rules"))
         self._host = host
         self._credentials = NoCredentials() if credentials is None else credentials
         self._servers = {
@@ -94,7 +93,7 @@ class SocketServer:
                 queue=brokers_queue if listener.inter_broker else clients_queue,
                 scope=scope,
                 authorizer=authorizer,
-                names=names,
+                names=PrincipalNames(str(config.of_listener(listener.name, "ssl.principal.mapping.rules"))),
                 unanswered_most=unanswered_most,
                 idle_ms_max=config.number("connections.max.idle.ms"),
                 sasl=self._sasl_of(listener) if listener.has_sasl else None,
@@ -149,7 +148,7 @@ class SocketServer:
                 await self._start(server)
 
     async def _start(self, server: RequestServer) -> None:
-        await server.start(max_frame_bytes=self._max_frame_bytes, tls=self._tls.of(server.listener))
+        await server.start(max_frame_bytes=self._max_frame_bytes, tls=self._tls.begin(server.listener))
 
     def close(self) -> None:
         """Accept no more and end every connection; responses that were given still leave."""

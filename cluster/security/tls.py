@@ -1,7 +1,8 @@
 """The `ssl.*` settings of a listener as `TlsOptions`, the value from which a host makes TLS.
 
-Owns: `tls_options`; the formats of keystores and truststores; `check_new_certificate`, the rule for another certificate
-of a running broker. A value for one listener (`listener.name.NAME.`) comes before the one for all.
+Owns: `tls_options`; the formats of keystores and truststores; `with_stores`, which is all that changes while a
+listener is served, and `check_new_certificate`, the rule for that. A value for one listener (`listener.name.NAME.`) is
+before the one for all.
 
 Formats of stores: PEM, in a file or as the value of a setting, and PKCS12. The default type `JKS` takes a file of the
 type PKCS12, as Java does. A file in Java's own format is refused: Python has no reader of it.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..config import LISTENER_PREFIX, BrokerConfig
 from ..errors import ConfigError
@@ -34,17 +35,20 @@ def tls_options(config: BrokerConfig, listener: Listener, read: ReadFile) -> Tls
     """The TLS of one listener, and of links that a broker opens to it on other brokers."""
     settings = _Settings(config, listener, read)
     versions = settings.versions()
-    key, chain, password = settings.key()
-    return TlsOptions(
-        chain=chain,
-        key=key,
-        key_password=password,
-        trusted=settings.trusted(),
+    rules = TlsOptions(
         client_auth=settings.client_auth(),
         versions=versions,
         ciphers=_ciphers(settings.elements("ssl.cipher.suites"), versions),
         verify_host=settings.verifies_host(),
     )
+    return with_stores(rules, config, listener, read)
+
+
+def with_stores(rules: TlsOptions, config: BrokerConfig, listener: Listener, read: ReadFile) -> TlsOptions:
+    """The same rules with the keystore and the truststore that settings and files have now."""
+    settings = _Settings(config, listener, read)
+    key, chain, password = settings.key()
+    return replace(rules, key=key, chain=chain, key_password=password, trusted=settings.trusted())
 
 
 @dataclass(frozen=True, slots=True)

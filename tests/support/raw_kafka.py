@@ -7,6 +7,8 @@ broker; `send` does not wait, and `take` returns the next response. Entities com
 from __future__ import annotations
 
 import select
+import ssl
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +25,26 @@ NOW_MS = 1_700_000_000_000
 class RawKafka(Connection):
     """A connection to a broker. A request is an entity, or its fields by name (`client_request`)."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", *, client_id: str = "raw", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        port: int,
+        host: str = "127.0.0.1",
+        *,
+        client_id: str = "raw",
+        timeout_s: float = 30.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         super().__init__(Address(host, port), client_id, timeout_s)
         self._timeout_s = timeout_s
+        if tls is not None:
+            self._socket.settimeout(timeout_s)
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+
+    def _wait(self, events: int, deadline: float) -> None:
+        if isinstance(self._socket, ssl.SSLSocket):  # it blocks: bytes may be decrypted already, which no poll sees
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+        else:
+            super()._wait(events, deadline)
 
     # ------------------------------------------------------------------ frames
 
