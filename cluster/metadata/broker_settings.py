@@ -63,13 +63,15 @@ def check_broker_settings(texts: Mapping[str, str], config: BrokerConfig, node: 
 
 
 def _is_fixed(name: str, row: Setting | None) -> bool:
-    return name in KAFKA_ONLY if row is None else not row.is_dynamic
+    if row is None:
+        return name in KAFKA_ONLY
+    return name == row.name and not row.is_dynamic  # Kafka stores any value of one listener
 
 
 def _is_for_one_broker(name: str, row: Setting | None) -> bool:
-    if row is None:
-        return name.startswith(LISTENER_PREFIX)
-    return row.change in (Change.BROKER, Change.LISTENER)
+    if name.startswith(LISTENER_PREFIX):
+        return row is None or row.change is not Change.CLUSTER
+    return row is not None and row.change in (Change.BROKER, Change.LISTENER)
 
 
 def _refused(rule: str, names: list[str]) -> KafkaError:

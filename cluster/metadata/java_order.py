@@ -59,6 +59,7 @@ _SHARED_BUCKETS: tuple[str, ...] = (
     "min.cleanable.dirty.ratio",
     "flush.messages",
     "compression.zstd.level",
+    "ssl.allow.san.changes",
     "retention.bytes",
     "delete.retention.ms",
     "max.compaction.lag.ms",

@@ -40,6 +40,11 @@ class RawKafka(Connection):
             self._socket.settimeout(timeout_s)
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate of the broker, as DER; None without TLS."""
+        return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, ssl.SSLSocket) else None
+
     def _wait(self, events: int, deadline: float) -> None:
         if isinstance(self._socket, ssl.SSLSocket):  # it blocks: bytes may be decrypted already, which no poll sees
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
