@@ -77,7 +77,7 @@ class ScramApi:
         named = Counter(row.name for row in entity.users or ()) or Counter(users.keys())
         results = tuple(_described(s, name, users.get(name), named[name]) for name in hash_order(named))
         request.respond(
-            s.DescribeUserScramCredentialsResponse(error_code=ErrorCode.none, error_message=None, results=results)
+            s.DescribeUserScramCredentialsResponse(error_code=ErrorCode.none, error_message="", results=results)
         )
 
     # ----------------------------------------------------------------- alter
@@ -138,7 +138,7 @@ def _checked(row: Any) -> Any:
 
 
 def _described(s: messages.Schema, name: str, found: Credentials | None, times: int) -> Any:
-    code, text = ErrorCode.none, None
+    code, text = ErrorCode.none, ""
     if times > 1:
         code = ErrorCode.duplicate_resource
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"

@@ -210,7 +210,9 @@ class SaslConnection(Connection):
             def refuse() -> None:
                 _respond_handshake(request, ErrorCode.unsupported_sasl_mechanism, enabled)
 
-            return self._fail(f"Unsupported SASL mechanism {mechanism}", refuse)
+            # as in Kafka, a client that logs in again gets no response
+            respond = refuse if self._login is None else _no_response
+            return self._fail(f"Unsupported SASL mechanism {mechanism}", respond)
         if self._login is not None and mechanism != self._mechanism:
             self._state = State.OTHER
         else:
@@ -238,7 +240,7 @@ class SaslConnection(Connection):
         request.respond(
             s.SaslAuthenticateResponse(
                 error_code=ErrorCode.none,
-                error_message=None,
+                error_message="",
                 auth_bytes=answer,
                 session_lifetime=timedelta(milliseconds=lifetime_ms),
             )

@@ -123,7 +123,7 @@ class Claims:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
             raise TokenError(f"claim {name} is missing, or no time")
-        return round(value * MS_PER_S)
+        return int(value * MS_PER_S)  # not rounded up: a token of this millisecond is valid
 
     def texts(self, name: str) -> set[str]:
         """A claim that is a text of words or a list of texts."""

@@ -19,6 +19,7 @@ from typing import Protocol
 from ...config import BrokerConfig
 from ...config.sasl_table import SERVED_MECHANISMS
 from ...errors import ConfigError
+from ...internal_topics import java_hash
 from ...listeners import Listener
 from .exchange import SaslClient, SaslServer
 from .jaas import JaasEntry, parse_jaas
@@ -75,8 +76,8 @@ class ListenerMechanisms:
     """Finds a key of the issuer of signed tokens."""
 
     def enabled(self) -> tuple[str, ...]:
-        """The mechanisms that clients may use, as the settings name them."""
-        return tuple(self._text("sasl.enabled.mechanisms").split(","))
+        """The mechanisms that clients may use, in the order of Kafka's map."""
+        return tuple(sorted(self._text("sasl.enabled.mechanisms").split(","), key=_bucket))
 
     def check(self) -> None:
         """ConfigError where an exchange of an enabled mechanism could not begin."""
@@ -154,6 +155,12 @@ class PeerLogin:
     """The name that the other brokers know it by."""
     client: Callable[[], SaslClient]
     """Begins an exchange."""
+
+
+def _bucket(name: str) -> int:
+    """The place of a key in a small map of Java."""
+    hashed = java_hash(name) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) & 15
 
 
 def peer_login(config: BrokerConfig, listener: Listener, random: Random, now_ms: Callable[[], int]) -> PeerLogin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -127,7 +128,7 @@ def test_a_password_opens_the_connection_for_its_user(tmp_path: Path, version: i
             shaken = await client.handshake()
             assert shaken.mechanisms == ("PLAIN", "SCRAM-SHA-256")
             done = await client.token(b"\0alice\0a", version)
-            assert (done.error_code, done.error_message, done.auth_bytes) == (ErrorCode.none, None, b"")
+            assert (done.error_code, done.error_message, done.auth_bytes) == (ErrorCode.none, "", b"")
             assert (await client.heartbeat()).error_code is ErrorCode.none
             assert found[0].principal == Principal("User", "alice")
             assert (found[0].peer.kind, found[0].peer.name, found[0].from_broker) == ("client", "app", False)

@@ -1,0 +1,84 @@
+"""Clients that log in by SASL see what they see of Apache Kafka: responses, messages, ends of connections (A5, A7).
+
+`kafka_files/sasl.json` is what Apache Kafka 4.2 does. Its own test compares it with a node that this module starts,
+because the nodes that other tests share have no SASL; `HARROW_SASL_RECORD=1` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import MISSING
+from free_ports import first_free
+from harrow.cluster import Cluster
+from kafka_reference import TOOL
+from sasl_conversations import ALTERATIONS, CONVERSATIONS, SETTINGS, alter, describe, make_alice, outcomes
+from waiting import until
+
+RECORD = Path(__file__).parent / "kafka_files" / "sasl.json"
+DESCRIBED = ((), ("carol",), ("carol", "dave", "carol", "zz"), ("a b/c%", ""))
+
+
+@pytest.fixture(scope="module")
+def own_port() -> Iterator[int]:
+    """The port of a cluster of Harrow's with SASL for clients."""
+    protocols = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,BROKERS:PLAINTEXT"}
+    settings = {name: value for name, value in SETTINGS.items() if not name.startswith("delegation.")}
+    with Cluster(brokers=1, config=settings | protocols) as cluster:
+        make_alice(cluster.brokers[1].port)
+        yield cluster.brokers[1].port
+
+
+@pytest.fixture(scope="module")
+def apache_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a node of Apache Kafka with the same settings."""
+    folder = tmp_path_factory.mktemp("sasl") / "kafka"
+    port = first_free(range(31_490, 32_700, 20), (1, 11, -9_999))
+    listeners = f"CLIENTS://127.0.0.1:{port + 1},PLAINTEXT://127.0.0.1:{port + 11}"
+    settings = SETTINGS | {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{port - 9_999}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    environment = os.environ | {"KAFKA_PORT": str(port), "KAFKA_HEAP": "256m"}
+    environment["KAFKA_SET"] = "\n".join(f"{name}={value}" for name, value in settings.items())
+    subprocess.run([TOOL, "up", str(folder), "1"], env=environment, check=True, capture_output=True)
+    try:
+        make_alice(port + 1)
+        yield port + 1
+    finally:
+        subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
+
+
+def seen(port: int) -> dict[str, Any]:
+    """All conversations and changes of users; users are described without alice."""
+    found: dict[str, Any] = {name: outcomes(port, steps) for name, steps in CONVERSATIONS.items()}
+    for name, rows in ALTERATIONS.items():
+        found[name] = alter(port, *rows)
+    until(lambda: "(2, 9000)" in str(describe(port, "carol")), "the broker has the last change")
+    for names in DESCRIBED:
+        rows = [row for row in describe(port, *names) if "alice" not in str(row)]
+        found[f"described {names}"] = rows
+    return dict(json.loads(json.dumps(found, default=repr)))
+
+
+def test_logging_in_is_as_recorded_of_kafka(own_port: int) -> None:
+    recorded = json.loads(RECORD.read_text())
+    found = seen(own_port)
+    assert recorded.keys() == found.keys()
+    assert found == recorded, {name: (found[name], recorded[name]) for name in found if found[name] != recorded[name]}
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_the_record_is_what_kafka_does(apache_port: int) -> None:
+    found = seen(apache_port)
+    if os.environ.get("HARROW_SASL_RECORD") == "1":
+        RECORD.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(RECORD.read_text())

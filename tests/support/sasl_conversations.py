@@ -1,0 +1,275 @@
+"""What a broker answers to clients that log in, rightly and wrongly: one row of outcomes for each conversation.
+
+A conversation is a list of steps on one connection; an outcome is what a client sees: the fields of a response,
+`closed`, or `silent`. Tests compare the outcomes of Harrow's brokers with those of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from harrow.cluster.security.sasl.scram import MECHANISMS, ScramClient
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from raw_kafka import RawKafka
+from waiting import until
+
+HANDSHAKE, AUTHENTICATE, VERSIONS = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS
+MECHANISM_NAMES = ("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULES = {
+    "PLAIN": 'plain.PlainLoginModule required user_alice="a" user_bob="b";',
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule required;",
+    "SCRAM-SHA-256": "scram.ScramLoginModule required;",
+    "SCRAM-SHA-512": "scram.ScramLoginModule required;",
+}
+SESSION_MS = 3_000
+SETTINGS: dict[str, object] = {
+    "listener.name.clients.sasl.enabled.mechanisms": ",".join(MECHANISM_NAMES),
+    "listener.name.clients.plain.connections.max.reauth.ms": SESSION_MS,
+    "connection.failed.authentication.delay.ms": 20,
+    "delegation.token.secret.key": "key",
+} | {
+    f"listener.name.clients.{name.lower()}.sasl.jaas.config": f"org.apache.kafka.common.security.{module}"
+    for name, module in _MODULES.items()
+}
+Step = Callable[["Talk"], object]
+
+
+class Talk:
+    """One connection to a broker."""
+
+    def __init__(self, raw: RawKafka) -> None:
+        self.raw = raw
+        self.last = b""
+        """The token of the last response."""
+
+    def ask(self, api: int, version: int, entity: Any) -> Any:
+        return self.raw.ask(api, version, entity)
+
+    def token(self, token: bytes, version: int = 2) -> tuple[object, ...]:
+        s = messages.schema(AUTHENTICATE, version, "request")
+        found = self.ask(AUTHENTICATE, version, s.SaslAuthenticateRequest(auth_bytes=token))
+        self.last = found.auth_bytes
+        lifetime = messages.to_milliseconds(found.session_lifetime) if version else 0
+        return found.error_code.name, found.error_message, lifetime
+
+
+def handshake(mechanism: str, version: int = 1) -> Step:
+    def step(talk: Talk) -> object:
+        s = messages.schema(HANDSHAKE, version, "request")
+        found = talk.ask(HANDSHAKE, version, s.SaslHandshakeRequest(mechanism=mechanism))
+        return found.error_code.name, found.mechanisms
+
+    return step
+
+
+def token(data: bytes, version: int = 2) -> Step:
+    return lambda talk: talk.token(data, version)
+
+
+def api_versions(version: int = 3, name: str = "app") -> Step:
+    def step(talk: Talk) -> object:
+        s = messages.schema(VERSIONS, min(version, 4), "request")
+        entity = s.ApiVersionsRequest(client_software_name=name, client_software_version="1")
+        body = messages.encode_request(VERSIONS, min(version, 4), entity)
+        talk.raw.send_body(VERSIONS, version, body, answered_as=version if version <= 4 else 0)
+        found = talk.raw.take()[1]
+        return found.error_code.name, bool(found.api_keys)
+
+    return step
+
+
+def metadata(talk: Talk) -> object:
+    return talk.raw.metadata("absent").topics[0].error_code.name
+
+
+def frame(data: bytes) -> Step:
+    """Bytes without a header, and the bytes of the response."""
+
+    def step(talk: Talk) -> object:
+        return talk.raw.send_bytes(struct.pack(">i", len(data)) + data)
+
+    return step
+
+
+def scram(mechanism: str, user: str, password: str, *, by_token: bool = False) -> Step:
+    def step(talk: Talk) -> object:
+        client = ScramClient(MECHANISMS[mechanism], user, password, "nonce", by_token=by_token)
+        found = talk.token(client.evaluate(b""))
+        if found[0] == "none":
+            found = talk.token(client.evaluate(talk.last))
+        if found[0] == "none":
+            client.evaluate(talk.last)
+        return found
+
+    return step
+
+
+def bearer(asked: str = "", **claims: object) -> Step:
+    """A token without a signature, of a client that asks to be a user."""
+
+    def step(talk: Talk) -> object:
+        now = time.time()
+        parts = ({"alg": "none"}, {"sub": "dave", "iat": now - 1, "exp": now + 100, **claims})
+        coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+        found = talk.token(f"n,{asked},\x01auth=Bearer {'.'.join(coded)}.\x01\x01".encode())
+        return (*found[:2], round(int(str(found[2])) / 20_000), talk.last)
+
+    return step
+
+
+PLAIN, RIGHT, WRONG = handshake("PLAIN"), token(b"\0alice\0a"), token(b"\0alice\0b")
+CONVERSATIONS: dict[str, tuple[Step, ...]] = {
+    "plain": (api_versions(), PLAIN, RIGHT, metadata, PLAIN, RIGHT, metadata),
+    "plain v0": (PLAIN, token(b"\0alice\0a", 0), metadata),
+    "plain v1": (PLAIN, token(b"\0alice\0a", 1), metadata, api_versions(), api_versions()),
+    "wrong password": (api_versions(), PLAIN, WRONG, metadata),
+    "unknown user": (PLAIN, token(b"\0carol\0b"), metadata),
+    "no tokens": (PLAIN, token(b""), metadata),
+    "four tokens": (PLAIN, token(b"\0a\0b\0c"), metadata),
+    "no user": (PLAIN, token(b"\0\0b"), metadata),
+    "no password": (PLAIN, token(b"\0alice\0"), metadata),
+    "another user": (PLAIN, token(b"bob\0alice\0a"), metadata),
+    "the same user": (PLAIN, token(b"alice\0alice\0a"), metadata),
+    "not utf-8": (PLAIN, token(b"\0\xff\xfe\0a"), metadata),
+    "gssapi": (handshake("GSSAPI"), RIGHT),
+    "lower case": (handshake("plain"), RIGHT),
+    "metadata first": (metadata,),
+    "metadata second": (api_versions(), metadata),
+    "metadata among tokens": (PLAIN, metadata, RIGHT),
+    "token first": (RIGHT,),
+    "versions twice": (api_versions(), api_versions()),
+    "versions among tokens": (PLAIN, api_versions()),
+    "unknown version": (api_versions(99), api_versions(), PLAIN, RIGHT),
+    "no software": (api_versions(3, ""), api_versions(), PLAIN, RIGHT),
+    "handshake twice": (PLAIN, PLAIN),
+    "raw plain": (handshake("PLAIN", 0), frame(b"\0alice\0a"), metadata),
+    "raw plain wrong": (handshake("PLAIN", 0), frame(b"\0alice\0b"), metadata),
+    "garbage": (frame(b"x" * 40),),
+    "garbage among tokens": (PLAIN, frame(b"x" * 40)),
+    "scram 256": (handshake("SCRAM-SHA-256"), scram("SCRAM-SHA-256", "alice", "right"), metadata, PLAIN, metadata),
+    "scram 512": (handshake("SCRAM-SHA-512"), scram("SCRAM-SHA-512", "alice", "other"), metadata),
+    "scram wrong": (handshake("SCRAM-SHA-256"), scram("SCRAM-SHA-256", "alice", "wrong"), metadata),
+    "scram unknown": (handshake("SCRAM-SHA-256"), scram("SCRAM-SHA-256", "carol", "wrong"), metadata),
+    "scram garbage": (handshake("SCRAM-SHA-256"), token(b"garbage"), metadata),
+    "scram another": (handshake("SCRAM-SHA-256"), token(b"n,a=bob,n=alice,r=x"), metadata),
+    "scram token": (handshake("SCRAM-SHA-256"), scram("SCRAM-SHA-256", "none", "x", by_token=True), metadata),
+    "other user again": (PLAIN, RIGHT, PLAIN, token(b"\0bob\0b"), metadata),
+    "wrong again": (PLAIN, RIGHT, PLAIN, WRONG, metadata),
+    "garbage again": (PLAIN, RIGHT, PLAIN, token(b""), metadata),
+    "other mechanism again": (PLAIN, RIGHT, handshake("SCRAM-SHA-256"), token(b"n,,n=alice,r=x"), metadata),
+    "gssapi again": (PLAIN, RIGHT, handshake("GSSAPI"), metadata),
+    "metadata while again": (PLAIN, RIGHT, PLAIN, metadata, RIGHT),
+    "twice again": (PLAIN, RIGHT, PLAIN, RIGHT, PLAIN, metadata),
+    "token out of turn": (PLAIN, RIGHT, RIGHT, metadata),
+    "oauth": (handshake("OAUTHBEARER"), bearer(), metadata),
+    "oauth expired": (handshake("OAUTHBEARER"), bearer(exp=1), token(b"\x01"), metadata),
+    "oauth expired, another": (handshake("OAUTHBEARER"), bearer(exp=1), bearer(), metadata),
+    "oauth early": (handshake("OAUTHBEARER"), bearer(iat=4_000_000_000), token(b"\x01")),
+    "oauth no subject": (handshake("OAUTHBEARER"), bearer(sub=""), token(b"\x01")),
+    "oauth number": (handshake("OAUTHBEARER"), bearer(sub=1), token(b"\x01")),
+    "oauth garbage": (handshake("OAUTHBEARER"), token(b"garbage"), metadata),
+    "oauth bad token": (handshake("OAUTHBEARER"), token(b"n,,\x01auth=Bearer x\x01\x01"), token(b"\x01")),
+    "oauth another": (handshake("OAUTHBEARER"), bearer("a=x"), token(b"\x01")),
+    "oauth the same": (handshake("OAUTHBEARER"), bearer("a=dave"), metadata),
+}
+
+
+def outcomes(port: int, steps: tuple[Step, ...], *, timeout_s: float = 10.0) -> list[object]:
+    """What a client sees of each step, until the connection ends."""
+    found: list[object] = []
+    with RawKafka(port, client_id="talk", timeout_s=timeout_s) as raw:
+        talk = Talk(raw)
+        for step in steps:
+            try:
+                found.append(step(talk))
+            except TimeoutError:
+                return [*found, "silent"]
+            except ConnectionError:
+                return [*found, "closed"]
+    return found
+
+
+# ------------------------------------------------------------------ users
+
+Deletion, Upsertion = tuple[str, int], tuple[str, int, int]
+ALTERATIONS: dict[str, tuple[tuple[Deletion, ...], tuple[Upsertion, ...]]] = {
+    "add users": ((), (("carol", 1, 4096), ("dave", 2, 16384), ("a b/c%", 1, 8192))),
+    "few and many iterations": ((), (("x", 1, 4095), ("y", 2, 16385), ("z", 1, 0))),
+    "no name, no mechanism": ((("", 1), ("x", 0)), (("y", 3, 4096), ("", 1, 4096), ("z", -1, 1))),
+    "twice": ((("carol", 1), ("dave", 2), ("dave", 2)), (("carol", 1, 5000), ("erin", 1, 4096), ("erin", 2, 4096))),
+    "thrice": ((), (("erin", 1, 4096), ("erin", 1, 4096), ("erin", 1, 4096))),
+    "not there": ((("carol", 2), ("nobody", 1)), (("erin", 2, 4097),)),
+    "deleted": ((("dave", 2),), (("carol", 2, 9000),)),
+    "nothing": ((), ()),
+}
+
+
+def alter(port: int, deletions: tuple[Deletion, ...], upsertions: tuple[Upsertion, ...]) -> list[object]:
+    """The results of one AlterUserScramCredentials of alice."""
+    s = messages.schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, "request")
+    with logged_in(port) as talk:
+        found = talk.ask(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            0,
+            s.AlterUserScramCredentialsRequest(
+                deletions=tuple(s.ScramCredentialDeletion(name=name, mechanism=kind) for name, kind in deletions),
+                upsertions=tuple(
+                    s.ScramCredentialUpsertion(
+                        name=name, mechanism=kind, iterations=times, salt=b"salt", salted_password=b"x" * 32
+                    )
+                    for name, kind, times in upsertions
+                ),
+            ),
+        )
+    return [(row.user, row.error_code.name, row.error_message) for row in found.results]
+
+
+def describe(port: int, *names: str) -> list[object]:
+    """The results of one DescribeUserScramCredentials of alice; without names of all users."""
+    s = messages.schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, "request")
+    users = tuple(s.UserName(name=name) for name in names)
+    with logged_in(port) as talk:
+        entity = s.DescribeUserScramCredentialsRequest(users=users or None)
+        found = talk.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, entity)
+    rows = [(row.user, row.error_code.name, row.error_message, infos_of(row)) for row in found.results]
+    return [(found.error_code.name, found.error_message), *rows]
+
+
+def infos_of(row: Any) -> list[tuple[int, int]]:
+    return sorted((info.mechanism, info.iterations) for info in row.credential_infos)
+
+
+@contextmanager
+def logged_in(port: int) -> Iterator[Talk]:
+    """A connection of alice."""
+    with RawKafka(port, client_id="talk") as raw:
+        talk = Talk(raw)
+        for step in (PLAIN, RIGHT):
+            step(talk)
+        yield talk
+
+
+def make_alice(port: int) -> None:
+    """Give alice a password for both mechanisms of SCRAM, and wait until she can log in by them."""
+    s = messages.schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, "request")
+    for mechanism, password in (("SCRAM-SHA-256", "right"), ("SCRAM-SHA-512", "other")):
+        kind = MECHANISMS[mechanism]
+        row = s.ScramCredentialUpsertion(
+            name="alice",
+            mechanism=kind.value,
+            iterations=4096,
+            salt=b"salt",
+            salted_password=kind.salted_password(password, b"salt", 4096),
+        )
+        with logged_in(port) as talk:
+            entity = s.AlterUserScramCredentialsRequest(deletions=(), upsertions=(row,))
+            talk.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, entity)
+        steps = (handshake(mechanism), scram(mechanism, "alice", password), metadata)
+        until(lambda steps=steps: outcomes(port, steps)[-1] != "closed", f"alice logs in by {mechanism}")
