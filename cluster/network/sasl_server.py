@@ -168,6 +168,12 @@ class SaslConnection(Connection):
         self._stop_deadline()
         super().link_closed(reason)
 
+    def _next(self) -> None:
+        """Read on after a handler that waited."""
+        super()._next()
+        if self._full and not self._busy and self._state is not State.FAILED:
+            self.completed()
+
     # ------------------------------------------------------------------ rows
 
     def lookup(self, api_key: int, version: int) -> ApiRow:

@@ -13,15 +13,17 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokens
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from confluent_kafka.cimpl import NewTopic
 from harrow.cluster import Cluster
+from harrow.cluster.config.sasl_table import JWKS_VALIDATOR
+from harrow.harness.security.token_issuer import TokenIssuer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 from waiting import until
@@ -102,7 +104,7 @@ def librdkafka(cluster: Cluster, mechanism: str, value: bytes) -> bytes:
     return found
 
 
-class PythonTokens(KafkaPythonTokens):
+class PythonTokens(KafkaPythonTokens):  # type: ignore[misc]
     def token(self) -> str:
         return token()
 
@@ -128,7 +130,7 @@ def kafka_python(cluster: Cluster, mechanism: str, value: bytes) -> bytes:
     return bytes(found)
 
 
-class AioPythonTokens(AioTokens):
+class AioPythonTokens(AioTokens):  # type: ignore[misc]
     async def token(self) -> str:
         return token()
 
@@ -179,7 +181,8 @@ def test_a_user_that_is_deleted_keeps_its_connections_and_gets_no_more(cluster: 
     added["bob"].result(20)
     bob = AdminClient(of_librdkafka(cluster, "SCRAM-SHA-256", "bob", "b"))
     until(lambda: has_brokers(bob), "bob logs in")
-    described: Any = admin.describe_user_scram_credentials(["bob"])["bob"].result(20)
+    futures: Any = admin.describe_user_scram_credentials(["bob"])
+    described = futures["bob"].result(20)
     assert [(row.mechanism, row.iterations) for row in described.scram_credential_infos] == [(info.mechanism, 4096)]
     admin.alter_user_scram_credentials([UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256)])[
         "bob"
@@ -192,9 +195,9 @@ def test_a_user_that_is_deleted_keeps_its_connections_and_gets_no_more(cluster: 
     until(lambda: has_brokers(AdminClient(of_librdkafka(cluster, "SCRAM-SHA-256"))), "the old password again")
 
 
-def has_brokers(admin: AdminClient, timeout_s: float = 5.0) -> bool:
+def has_brokers(admin: AdminClient, timeout_s: float = 5.0, brokers: int = 3) -> bool:
     try:
-        return len(admin.list_topics(timeout=timeout_s).brokers) == 3
+        return len(admin.list_topics(timeout=timeout_s).brokers) == brokers
     except KafkaException:
         return False
 
@@ -232,3 +235,29 @@ def test_brokers_that_start_again_log_in_again(cluster: Cluster) -> None:
     cluster.brokers[2].start()
     cluster.await_converged()
     assert librdkafka(cluster, "PLAIN", b"after") == b"after"
+
+
+def test_signed_tokens_of_an_issuer_log_in_and_others_do_not() -> None:
+    prefix = "listener.name.clients."
+    with TokenIssuer() as issuer:
+        settings: dict[str, object] = {
+            "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,BROKERS:PLAINTEXT",
+            f"{prefix}sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}oauthbearer.sasl.jaas.config": f"{SECURITY}.oauthbearer.OAuthBearerLoginModule required;",
+            f"{prefix}oauthbearer.sasl.server.callback.handler.class": JWKS_VALIDATOR,
+            f"{prefix}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url,
+            f"{prefix}oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+        }
+        with Cluster(brokers=1, config=settings) as small:
+
+            def logs_in(make: Callable[[], str]) -> bool:
+                tokens = {"oauth_cb": lambda _: (make(), time.time() + 600)}
+                admin = AdminClient(of_librdkafka(small, "OAUTHBEARER") | tokens)
+                admin.poll(0.1)  # calls `oauth_cb`
+                return has_brokers(admin, 2.0, 1)
+
+            assert logs_in(lambda: issuer.token("alice", aud="kafka"))
+            assert not logs_in(lambda: issuer.token("alice", aud="other"))
+            assert not logs_in(token)
+            issuer.rotate()
+            until(lambda: logs_in(lambda: issuer.token("alice", aud="kafka")), "the new key")

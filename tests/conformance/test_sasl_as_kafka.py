@@ -60,8 +60,8 @@ def apache_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def seen(port: int) -> dict[str, Any]:
     """All conversations and changes of users; users are described without alice."""
     found: dict[str, Any] = {name: outcomes(port, steps) for name, steps in CONVERSATIONS.items()}
-    for name, rows in ALTERATIONS.items():
-        found[name] = alter(port, *rows)
+    for name, changes in ALTERATIONS.items():
+        found[name] = alter(port, *changes)
     until(lambda: "(2, 9000)" in str(describe(port, "carol")), "the broker has the last change")
     for names in DESCRIBED:
         rows = [row for row in describe(port, *names) if "alice" not in str(row)]

@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from harrow.cluster.security.sasl.scram import MECHANISMS, ScramClient
@@ -198,7 +199,8 @@ def outcomes(port: int, steps: tuple[Step, ...], *, timeout_s: float = 10.0) -> 
 
 # ------------------------------------------------------------------ users
 
-Deletion, Upsertion = tuple[str, int], tuple[str, int, int]
+Deletion = tuple[str, int]
+Upsertion = tuple[str, int, int]
 ALTERATIONS: dict[str, tuple[tuple[Deletion, ...], tuple[Upsertion, ...]]] = {
     "add users": ((), (("carol", 1, 4096), ("dave", 2, 16384), ("a b/c%", 1, 8192))),
     "few and many iterations": ((), (("x", 1, 4095), ("y", 2, 16385), ("z", 1, 0))),
@@ -272,4 +274,9 @@ def make_alice(port: int) -> None:
             entity = s.AlterUserScramCredentialsRequest(deletions=(), upsertions=(row,))
             talk.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, entity)
         steps = (handshake(mechanism), scram(mechanism, "alice", password), metadata)
-        until(lambda steps=steps: outcomes(port, steps)[-1] != "closed", f"alice logs in by {mechanism}")
+        until(partial(logs_in, port, steps), f"alice logs in by {mechanism}")
+
+
+def logs_in(port: int, steps: tuple[Step, ...]) -> bool:
+    """True when the connection is open after the last step."""
+    return outcomes(port, steps)[-1] != "closed"

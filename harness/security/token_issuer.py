@@ -1,0 +1,186 @@
+"""An issuer of signed tokens for tests of OAUTHBEARER: keys, their JWKS document, and tokens by HTTP on loopback.
+
+    with TokenIssuer() as issuer:
+        config = {"listener.name.clients.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": issuer.keys_url, …}
+        token = issuer.token("alice", aud="kafka")
+
+Owns: the keys, and the HTTP server, which ends with the `with` block. `GET /keys` is the JWKS document; `POST /token`
+is the client credentials grant (RFC 6749, section 4.4): the client id is the user, any secret is right.
+The keys are not for any other use: they are made quickly. What may fail: OSError without a free port.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qs
+
+from harrow.cluster.security.sasl.jwt import coded, coded_json, padded
+
+__all__ = ["IssuerKey", "TokenIssuer"]
+
+KEY_BITS = 2048
+EXPONENT = 65_537
+LIFETIME_S = 600
+_ROUNDS = 20
+"""Of the test of Miller and Rabin: a composite number passes with a chance below 2 to the power of -40."""
+_SMALL_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerKey:
+    """A private RSA key and the id that tokens name it by."""
+
+    key_id: str
+    modulus: int
+    private_exponent: int
+
+    @classmethod
+    def make(cls, key_id: str, bits: int = KEY_BITS) -> IssuerKey:
+        """Make a new key."""
+        while True:
+            left, right = _prime(bits // 2), _prime(bits // 2)
+            order = (left - 1) * (right - 1)
+            if left != right and order % EXPONENT:
+                return cls(key_id, left * right, pow(EXPONENT, -1, order))
+
+    def signature(self, data: bytes) -> bytes:
+        """The signature of `data` (RS256)."""
+        size = (self.modulus.bit_length() + 7) // 8
+        message = int.from_bytes(padded("sha256", data, size), "big")
+        return pow(message, self.private_exponent, self.modulus).to_bytes(size, "big")
+
+    def public(self) -> dict[str, str]:
+        """The public key as a row of a JWKS document."""
+        size = (self.modulus.bit_length() + 7) // 8
+        return {
+            "kty": "RSA",
+            "use": "sig",
+            "alg": "RS256",
+            "kid": self.key_id,
+            "n": coded(self.modulus.to_bytes(size, "big")),
+            "e": coded(EXPONENT.to_bytes(3, "big")),
+        }
+
+
+class TokenIssuer:
+    """Issues tokens, and serves its keys while it is open."""
+
+    def __init__(self, name: str = "https://issuer.test") -> None:
+        self.name = name
+        """The claim `iss`."""
+        self.keys = [IssuerKey.make("key-1")]
+        """Keys in the JWKS document; the last one signs."""
+        self._server: ThreadingHTTPServer | None = None
+
+    def __enter__(self) -> Self:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        threading.Thread(target=self._server.serve_forever, name="token-issuer", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._server is not None, "closed twice"
+        self._server.shutdown()
+        self._server.server_close()
+        self._server = None
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        assert self._server is not None, "use `with`"
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def keys_url(self) -> str:
+        """The address of the JWKS document, for `sasl.oauthbearer.jwks.endpoint.url`."""
+        return f"{self.url}/keys"
+
+    @property
+    def token_url(self) -> str:
+        """The address of the client credentials grant, for `sasl.oauthbearer.token.endpoint.url`."""
+        return f"{self.url}/token"
+
+    def rotate(self) -> None:
+        """Sign with a new key from now on; tokens of the keys before are still valid."""
+        self.keys = [*self.keys, IssuerKey.make(f"key-{len(self.keys) + 1}")]
+
+    def token(self, user: str, *, lifetime_s: float = LIFETIME_S, **claims: object) -> str:
+        """A token for a user; `claims` replace and add claims."""
+        now = int(time.time())
+        key = self.keys[-1]
+        header = {"alg": "RS256", "typ": "JWT", "kid": key.key_id}
+        body = {"iss": self.name, "sub": user, "iat": now, "exp": now + lifetime_s, **claims}
+        signed = f"{coded_json(header)}.{coded_json(body)}"
+        return f"{signed}.{coded(key.signature(signed.encode()))}"
+
+    def document(self) -> str:
+        """The JWKS document."""
+        return json.dumps({"keys": [key.public() for key in self.keys]})
+
+
+def _handler(issuer: TokenIssuer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._respond(issuer.document() if self.path == "/keys" else "")
+
+        def do_POST(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            fields = parse_qs(self.rfile.read(size).decode())
+            user = _user_of(dict(self.headers), fields)
+            granted = {"access_token": issuer.token(user), "token_type": "Bearer", "expires_in": LIFETIME_S}
+            self._respond(json.dumps(granted) if user and self.path == "/token" else "")
+
+        def _respond(self, text: str) -> None:
+            self.send_response(200 if text else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+            """Nothing is logged."""
+
+    return Handler
+
+
+def _user_of(headers: Mapping[str, str], fields: Mapping[str, list[str]]) -> str:
+    """The client id, of the header or of the form; "" without one."""
+    kind, _, given = headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        return base64.b64decode(given).decode().partition(":")[0]
+    return fields.get("client_id", [""])[0]
+
+
+def _prime(bits: int) -> int:
+    while True:
+        number = secrets.randbits(bits) | 3 << (bits - 2) | 1
+        if all(number % small for small in _SMALL_PRIMES) and _is_prime(number):
+            return number
+
+
+def _is_prime(number: int) -> bool:
+    """The test of Miller and Rabin."""
+    power = ((number - 1) & -(number - 1)).bit_length() - 1
+    odd = (number - 1) >> power
+    return all(_passes(number, odd, power, secrets.randbelow(number - 3) + 2) for _ in range(_ROUNDS))
+
+
+def _passes(number: int, odd: int, power: int, base: int) -> bool:
+    value = pow(base, odd, number)
+    if value in (1, number - 1):
+        return True
+    for _ in range(power - 1):
+        value = pow(value, 2, number)
+        if value == number - 1:
+            return True
+    return False
