@@ -24,6 +24,8 @@ from .coordinators import CoordinatorType, FindCoordinator
 from .credentials.acl_api import AclApi
 from .credentials.acl_store import AclStore
 from .credentials.scram_api import ScramApi
+from .credentials.tokens import TokenStore
+from .credentials.tokens_api import TokensApi
 from .credentials.users import ScramUsers, make_users
 from .errors import ConfigError, HarrowError, StorageError
 from .events.brokers import (
@@ -140,7 +142,8 @@ class Broker:
             self.topic_admin,
             {CoordinatorType.GROUP: OFFSETS, CoordinatorType.TRANSACTION: TRANSACTIONS},
         )
-        self.users = ScramUsers()
+        self.tokens = TokenStore(host, self.registry, config, lambda: self.controller.is_active)
+        self.users = ScramUsers(self.tokens)
         self.settings = ConfigChanges(host, self.registry, self.node_id, config, self.logs.logs)
         self.transactions = TransactionCoordinator(
             host, config, self.registry, self.replicas, self.cache, self.groups, self.peer
@@ -160,6 +163,7 @@ class Broker:
             self.controller,
             AclApi(self.acls),
             ScramApi(self.topic_admin, config),
+            TokensApi(host, self.tokens, config),
         )
         self.forwarding = Forwarding(host, self.cache, self.peer, lambda: self.controller.is_active)
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
@@ -210,6 +214,7 @@ class Broker:
         await self.settings.start()
         if self.acls is not None:
             await self.acls.start()
+        await self.tokens.start()
         self.registry.on_expired.append(self._session_expired)
         await self._serve_metrics_page()
         await self.sockets.start_inter_broker()
@@ -281,6 +286,7 @@ class Broker:
         self.settings.session_expired()
         if self.acls is not None:
             self.acls.session_expired()
+        self.tokens.session_expired()
         await self.controller.session_expired()
         try:
             await self._register()

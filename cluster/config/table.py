@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from .acl_table import ACL_SETTINGS
 from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
-from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS
+from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS, TOKEN_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
 from .ssl_table import SSL_SETTINGS
 
@@ -144,6 +144,7 @@ SETTINGS: tuple[Setting, ...] = (
     *ACL_SETTINGS,
     *SSL_SETTINGS,
     *SASL_SETTINGS,
+    *TOKEN_SETTINGS,
     *LOG_SETTINGS,
     # producers
     int_setting(

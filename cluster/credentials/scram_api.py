@@ -19,7 +19,6 @@ from ..metadata.config_store import config_of_json
 from ..metadata.java_order import hash_order
 from ..metadata.node_names import name_of_node
 from ..metadata.registry_retries import error_for_client
-from ..registry import NoNodeError
 from ..registry.paths import USER_QUOTAS
 from ..security.sasl.scram import ITERATIONS_LEAST, ITERATIONS_MOST, ScramCredential, ScramMechanism
 from ..wire import messages
@@ -50,10 +49,7 @@ class ScramApi:
         )
 
     async def _users(self) -> dict[str, Credentials]:
-        try:
-            tree = await self._admin.registry.read_tree(USER_QUOTAS)
-        except NoNodeError:
-            return {}
+        tree = await self._admin.registry.read_tree(USER_QUOTAS)
         found: dict[str, Credentials] = {}
         for path, (data, _) in tree.items():
             node = path.removeprefix(f"{USER_QUOTAS}/")

@@ -34,6 +34,7 @@ from ..security.sasl.scram import (
     ScramMechanism,
     nonce_of,
 )
+from .tokens import TokenStore
 
 __all__ = ["ScramUsers", "credentials_of", "make_users", "parse_users"]
 
@@ -57,7 +58,8 @@ def credentials_of(settings: Mapping[str, str]) -> dict[ScramMechanism, ScramCre
 class ScramUsers:
     """The credentials of all users."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: TokenStore) -> None:
+        self._tokens = tokens
         self._users: dict[str, dict[ScramMechanism, ScramCredential]] = {}
 
     def changed(self, user: str, settings: Mapping[str, str]) -> None:
@@ -69,8 +71,10 @@ class ScramUsers:
             self._users.pop(user, None)
 
     def scram(self, mechanism: ScramMechanism, name: str, by_token: bool) -> FoundCredential | None:
-        """The credential of a user; None for an unknown name."""
-        found = None if by_token else self._users.get(name, {}).get(mechanism)
+        """The credential of a user, or of a delegation token; None for an unknown name."""
+        if by_token:
+            return self._tokens.scram(mechanism, name)
+        found = self._users.get(name, {}).get(mechanism)
         return None if found is None else FoundCredential(found, Login(user=name))
 
 

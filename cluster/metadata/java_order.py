@@ -64,6 +64,11 @@ _SHARED_BUCKETS: tuple[str, ...] = (
     "delete.retention.ms",
     "max.compaction.lag.ms",
     "file.delete.delay.ms",
+    "max.connections",
+    "delegation.token.expiry.time.ms",
+    "max.request.partition.size.limit",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "delegation.token.max.lifetime.ms",
 )
 _RANKS = {name: rank for rank, name in enumerate(_SHARED_BUCKETS)}
 

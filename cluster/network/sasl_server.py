@@ -27,7 +27,7 @@ May fail: as `Connection`. Source: Kafka's SaslServerAuthenticator, KafkaChannel
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
@@ -306,7 +306,7 @@ class SaslConnection(Connection):
         if context.peer.kind == "broker" and not context.from_broker:
             self._peer = Peer("client", f"broker-{context.peer.name}", self.address)
             context = self._context_of(self._peer, context.principal)
-        self._context: RequestContext | None = context
+        self._context: RequestContext | None = replace(context, by_token=login.by_token)
 
     # --------------------------------------------------------------- endings
 

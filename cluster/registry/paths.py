@@ -39,6 +39,10 @@ ACL_CHANGES = "/kafka-acl-changes"
 EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 ACL_CHANGE = "acl_changes_"
 """Prefix of the sequential nodes below both that announce a pattern whose ACLs changed."""
+DELEGATION_TOKENS = "/delegation_token/tokens"
+DELEGATION_CHANGES = "/delegation_token/token_changes"
+DELEGATION_CHANGE = f"{DELEGATION_CHANGES}/token_change_"
+"""Prefix of the sequential nodes that announce a changed delegation token."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_IDS = "/latest_producer_id_block"
@@ -89,6 +93,11 @@ def config_path(topic: str) -> str:
 def entity_config_path(entity: str) -> str:
     """The node that holds the settings of `topics/T`, `groups/G`, `brokers/N` or `brokers/<default>`."""
     return f"{CONFIGS}/{entity}"
+
+
+def token_path(token_id: str) -> str:
+    """The node of a delegation token."""
+    return f"{DELEGATION_TOKENS}/{token_id}"
 
 
 def deletion_path(topic: str) -> str:

@@ -115,6 +115,8 @@ class RequestContext:
     from_broker: bool = False
     """True when the sender may act as a broker: the connection is on the inter-broker listener and the principal may
     do CLUSTER_ACTION. Only then does a Fetch with a replica id count as a follower's."""
+    by_token: bool = False
+    """True when the sender has logged in by a delegation token."""
 
     def __post_init__(self) -> None:
         assert self.listener.inter_broker or not self.from_broker, f"a broker on {self.listener}"

@@ -18,26 +18,36 @@ from apache_kafka import MISSING
 from free_ports import first_free
 from harrow.cluster import Cluster
 from kafka_reference import TOOL
-from sasl_conversations import ALTERATIONS, CONVERSATIONS, SETTINGS, alter, describe, make_alice, outcomes
+from sasl_conversations import (
+    ALTERATIONS,
+    CONVERSATIONS,
+    SETTINGS,
+    alter,
+    describe,
+    make_alice,
+    outcomes,
+    token_outcomes,
+)
 from waiting import until
 
 RECORD = Path(__file__).parent / "kafka_files" / "sasl.json"
+Ports = tuple[int, int]
+"""Of the listener with SASL, and of one without."""
 DESCRIBED = ((), ("carol",), ("carol", "dave", "carol", "zz"), ("a b/c%", ""))
 
 
 @pytest.fixture(scope="module")
-def own_port() -> Iterator[int]:
-    """The port of a cluster of Harrow's with SASL for clients."""
+def own_ports() -> Iterator[Ports]:
+    """The ports of a cluster of Harrow's with SASL for clients."""
     protocols = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,BROKERS:PLAINTEXT"}
-    settings = {name: value for name, value in SETTINGS.items() if not name.startswith("delegation.")}
-    with Cluster(brokers=1, config=settings | protocols) as cluster:
+    with Cluster(brokers=1, config=SETTINGS | protocols) as cluster:
         make_alice(cluster.brokers[1].port)
-        yield cluster.brokers[1].port
+        yield cluster.brokers[1].port, cluster.brokers[1].listeners["BROKERS"].bind.port
 
 
 @pytest.fixture(scope="module")
-def apache_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a node of Apache Kafka with the same settings."""
+def apache_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+    """The ports of a node of Apache Kafka with the same settings."""
     folder = tmp_path_factory.mktemp("sasl") / "kafka"
     port = first_free(range(31_490, 32_700, 20), (1, 11, -9_999))
     listeners = f"CLIENTS://127.0.0.1:{port + 1},PLAINTEXT://127.0.0.1:{port + 11}"
@@ -52,13 +62,14 @@ def apache_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     subprocess.run([TOOL, "up", str(folder), "1"], env=environment, check=True, capture_output=True)
     try:
         make_alice(port + 1)
-        yield port + 1
+        yield port + 1, port + 11
     finally:
         subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
 
 
-def seen(port: int) -> dict[str, Any]:
-    """All conversations and changes of users; users are described without alice."""
+def seen(ports: Ports) -> dict[str, Any]:
+    """All conversations, changes of users and tokens; users are described without alice."""
+    port = ports[0]
     found: dict[str, Any] = {name: outcomes(port, steps) for name, steps in CONVERSATIONS.items()}
     for name, changes in ALTERATIONS.items():
         found[name] = alter(port, *changes)
@@ -66,19 +77,20 @@ def seen(port: int) -> dict[str, Any]:
     for names in DESCRIBED:
         rows = [row for row in describe(port, *names) if "alice" not in str(row)]
         found[f"described {names}"] = rows
+    found |= token_outcomes(*ports)
     return dict(json.loads(json.dumps(found, default=repr)))
 
 
-def test_logging_in_is_as_recorded_of_kafka(own_port: int) -> None:
+def test_logging_in_is_as_recorded_of_kafka(own_ports: Ports) -> None:
     recorded = json.loads(RECORD.read_text())
-    found = seen(own_port)
+    found = seen(own_ports)
     assert recorded.keys() == found.keys()
     assert found == recorded, {name: (found[name], recorded[name]) for name in found if found[name] != recorded[name]}
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-def test_the_record_is_what_kafka_does(apache_port: int) -> None:
-    found = seen(apache_port)
+def test_the_record_is_what_kafka_does(apache_ports: Ports) -> None:
+    found = seen(apache_ports)
     if os.environ.get("HARROW_SASL_RECORD") == "1":
         RECORD.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(RECORD.read_text())

@@ -10,14 +10,17 @@ import base64
 import json
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from harrow.cluster.security.sasl.scram import MECHANISMS, ScramClient
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.decoding import EPOCH
 from raw_kafka import RawKafka
 from waiting import until
 
@@ -207,7 +210,7 @@ ALTERATIONS: dict[str, tuple[tuple[Deletion, ...], tuple[Upsertion, ...]]] = {
     "no name, no mechanism": ((("", 1), ("x", 0)), (("y", 3, 4096), ("", 1, 4096), ("z", -1, 1))),
     "twice": ((("carol", 1), ("dave", 2), ("dave", 2)), (("carol", 1, 5000), ("erin", 1, 4096), ("erin", 2, 4096))),
     "thrice": ((), (("erin", 1, 4096), ("erin", 1, 4096), ("erin", 1, 4096))),
-    "not there": ((("carol", 2), ("nobody", 1)), (("erin", 2, 4097),)),
+    "not there": ((("carol", 2), ("missing", 1)), (("erin", 2, 4097),)),
     "deleted": ((("dave", 2),), (("carol", 2, 9000),)),
     "nothing": ((), ()),
 }
@@ -280,3 +283,129 @@ def make_alice(port: int) -> None:
 def logs_in(port: int, steps: tuple[Step, ...]) -> bool:
     """True when the connection is open after the last step."""
     return outcomes(port, steps)[-1] != "closed"
+
+
+# ------------------------------------------------------- delegation tokens
+
+
+@dataclass
+class Tokens:
+    """The tokens of one connection's user; times are compared in whole seconds."""
+
+    talk: Talk
+    made: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def create(
+        self, lifetime_ms: int = -1, owner: str = "", renewers: tuple[str, ...] = (), version: int = 3
+    ) -> object:
+        s = messages.schema(ApiKey.CREATE_DELEGATION_TOKEN, version, "request")
+        rows = tuple(s.CreatableRenewers(principal_type=kind, principal_name=name) for kind, _, name in split(renewers))
+        kind, _, name = owner.partition(":")
+        entity = s.CreateDelegationTokenRequest(
+            owner_principal_type=kind or None,
+            owner_principal_name=name or None,
+            renewers=rows,
+            max_lifetime=timedelta(milliseconds=lifetime_ms),
+        )
+        found = self.talk.ask(ApiKey.CREATE_DELEGATION_TOKEN, version, entity)
+        if found.token_id:
+            self.made.append((found.token_id, found.hmac))
+        requester = found.token_requester_principal_name if version >= 3 else ""
+        times = [found.issue_timestamp, found.expiry_timestamp, found.max_timestamp]
+        lasts = [round((time - times[0]).total_seconds()) for time in times[1:]]
+        known = found.error_code.name, found.principal_type, found.principal_name, requester
+        return *known, lasts, len(found.token_id), len(found.hmac)
+
+    def change(self, api: int, period_ms: int, which: int | bytes = 0) -> tuple[str, int]:
+        hmac = which if isinstance(which, bytes) else self.made[which][1]
+        s = messages.schema(api, 2, "request")
+        name = "renew_period" if api == ApiKey.RENEW_DELEGATION_TOKEN else "expiry_time_period"
+        found = self.talk.ask(api, 2, s.root(hmac=hmac, **{name: timedelta(milliseconds=period_ms)}))
+        at_ms = (found.expiry_timestamp - EPOCH) // timedelta(milliseconds=1)
+        return found.error_code.name, at_ms if at_ms <= 0 else round((at_ms / 1000 - time.time()) / 20)
+
+    def describe(self, *owners: str, everyone: bool = False) -> object:
+        s = messages.schema(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, "request")
+        rows = tuple(
+            s.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, _, name in split(owners)
+        )
+        entity = s.DescribeDelegationTokenRequest(owners=None if everyone else rows)
+        found = self.talk.ask(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, entity)
+        ids = [token_id for token_id, _ in self.made]
+        tokens = sorted(
+            (
+                ids.index(row.token_id) if row.token_id in ids else -1,
+                f"{row.principal_type}:{row.principal_name}",
+                row.token_requester_principal_name,
+                row.hmac in {hmac for _, hmac in self.made},
+                [renewer.principal_name for renewer in row.renewers],
+            )
+            for row in found.tokens
+        )
+        return found.error_code.name, tokens
+
+
+def split(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    return (name.partition(":") for name in names)
+
+
+def token_outcomes(port: int, plaintext_port: int) -> dict[str, object]:
+    """What alice sees who makes, renews, expires and uses delegation tokens."""
+    renew, expire = ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN
+    found: dict[str, object] = {}
+    with logged_in(port) as talk:
+        tokens = Tokens(talk)
+        found["create"] = tokens.create(renewers=("User:bob",))
+        found["create of a short life"] = tokens.create(30_000, version=2)
+        found["create for another"] = tokens.create(owner="User:carol")
+        found["create for a group"] = tokens.create(owner="Group:carol", version=3)
+        found["create with a renewer of another type"] = tokens.create(renewers=("Group:x",))
+        until(lambda: len(cast("Any", tokens.describe(everyone=True))[1]) == len(tokens.made), "the broker has all")
+        found["describe all"] = tokens.describe(everyone=True)
+        found["describe none"] = tokens.describe()
+        found["describe bob's"] = tokens.describe("User:bob")
+        found["describe carol's and mine"] = tokens.describe("User:carol", "User:alice")
+        for period_ms in (-1, 0, 20_000, 10**12):
+            found[f"renew for {period_ms}"] = tokens.change(renew, period_ms)
+            found[f"renew the short one for {period_ms}"] = tokens.change(renew, period_ms, 1)
+        found["renew carol's"] = tokens.change(renew, -1, 2)
+        found["renew what is none"] = tokens.change(renew, -1, b"none")
+        found["expire carol's"] = tokens.change(expire, -1, 2)
+        found["expire what is none"] = tokens.change(expire, -1, b"none")
+        found["expire in a minute"] = tokens.change(expire, 60_000)
+        login = by_token(tokens.made[0])
+        until(lambda: cast("Any", outcomes(port, login))[1][2] == 3, "the broker has the new end")
+        found["log in by the token"] = outcomes(port, login)[1:]
+        found["log in by the token with a wrong password"] = outcomes(port, by_token((tokens.made[0][0], b"x")))
+        found["make a token by a token"] = outcomes(port, (*login[:2], lambda talk: Tokens(talk).create()))[2:]
+        found["renew a token by a token"] = outcomes(
+            port, (*login[:2], lambda talk: Tokens(talk, tokens.made).change(renew, -1))
+        )[2:]
+        found["expire now"] = tokens.change(expire, -1)
+        until(lambda: len(cast("Any", tokens.describe(everyone=True))[1]) < len(tokens.made), "the broker has seen it")
+        found["log in by the expired token"] = outcomes(port, login)
+        found["renew the expired token"] = tokens.change(renew, -1)
+        for which in range(1, len(tokens.made)):
+            tokens.change(expire, -1, which)
+    with RawKafka(plaintext_port, client_id="talk") as raw:
+        tokens = Tokens(Talk(raw))
+        found["create on PLAINTEXT"] = tokens.create()
+        found["renew on PLAINTEXT"] = tokens.change(renew, -1, b"x")
+        found["expire on PLAINTEXT"] = tokens.change(expire, -1, b"x")
+        found["describe on PLAINTEXT"] = tokens.describe(everyone=True)
+    return found
+
+
+def by_token(made: tuple[str, bytes]) -> tuple[Step, ...]:
+    password = base64.b64encode(made[1]).decode()
+    return handshake("SCRAM-SHA-256"), short_session(made[0], password), metadata
+
+
+def short_session(token_id: str, password: str) -> Step:
+    """A login by a token: its session lasts as long as the token, about a minute."""
+
+    def step(talk: Talk) -> object:
+        found = cast("Any", scram("SCRAM-SHA-256", token_id, password, by_token=True)(talk))
+        return *found[:2], round(found[2] / 20_000)
+
+    return step
