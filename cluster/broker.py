@@ -178,6 +178,7 @@ class Broker:
             controller=self.controller,
             registry=self.registry,
             connections=self.sockets.connections,
+            logins=self.sockets.logins,
             times=self.sockets.times,
             purgatories=self.purgatories,
         )

@@ -74,6 +74,16 @@ EVENTS = _gauge("kafka.controller", "ControllerEventManager", "EventQueueSize", 
 DELAYED = _gauge("kafka.server", "DelayedOperationPurgatory", "NumDelayedOperations", "operations that wait")
 PURGATORY = _gauge("kafka.server", "DelayedOperationPurgatory", "PurgatorySize", "entries in the watch lists")
 CONNECTIONS = _gauge("kafka.server", "socket-server-metrics", "connection-count", "open connections")
+LOGINS, FAILED_LOGINS = (
+    Metric(
+        group="kafka.server",
+        type="socket-server-metrics",
+        name=f"{word}-authentication-total",
+        help=help_,
+        kind="counter",
+    )
+    for word, help_ in (("successful", "logins of clients"), ("failed", "logins that were refused or not completed"))
+)
 SESSION = _gauge("kafka.server", "SessionExpireListener", "SessionState", "1 while the registry session is connected")
 
 
@@ -83,6 +93,7 @@ def broker_metrics(
     controller: Controller,
     registry: RegistryClient,
     connections: Callable[[], Iterable[tuple[str, int]]],
+    logins: Callable[[], Iterable[tuple[str, int, int]]],
     times: RequestTimes,
     purgatories: Callable[[], Iterable[Purgatory]],
 ) -> Metrics:
@@ -96,8 +107,16 @@ def broker_metrics(
     metrics.add(
         lambda: (Sample(metric=CONNECTIONS, value=count, tags={"listener": name}) for name, count in connections())
     )
+    metrics.add(lambda: _logins(logins()))
     metrics.gauge(SESSION, lambda: float(registry.state == "connected"))
     return metrics
+
+
+def _logins(rows: Iterable[tuple[str, int, int]]) -> Iterator[Sample]:
+    for listener, succeeded, failed in rows:
+        tags = {"listener": listener}
+        yield Sample(metric=LOGINS, value=succeeded, tags=tags)
+        yield Sample(metric=FAILED_LOGINS, value=failed, tags=tags)
 
 
 def _replication(replicas: ReplicaManager) -> Iterator[Sample]:

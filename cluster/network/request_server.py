@@ -48,7 +48,7 @@ class RequestServer:
 
         `sasl`: how clients log in; None where they do not.
         """
-        self._sasl = sasl
+        self.sasl = sasl
         self._host = host
         self.listener = listener
         self._quotas = quotas
@@ -126,7 +126,7 @@ class RequestServer:
             self._acceptor.resume()
 
     def _accept(self, link: Link) -> FrameHandler:
-        sasl = self._sasl
+        sasl = self.sasl
         connection = Connection(self._services, link) if sasl is None else SaslConnection(self._services, link, sasl)
         if self._quotas.opened(self, connection.address):
             self._connections[connection] = None

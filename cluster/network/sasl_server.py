@@ -14,7 +14,7 @@ of a listener share; `sasl_rows`, the rows of both requests for a client that ha
 Invariants:
 
 * Before OPEN no handler of a room runs, and a frame has at most `sasl.server.max.receive.size` bytes. A client that is
-  not done in time is closed. Its end costs no line in the log for each (`FailedLogins`).
+  not done in time is closed. Its end costs no line in the log for each (`Logins`).
 * The row of a request is looked up when its turn is there, so what a client sends at once is served in order.
 * A failed exchange is responded to, and closed, after `connection.failed.authentication.delay.ms`.
 * A client that logs in again keeps its principal. After the end of its session any other request closes the connection.
@@ -43,7 +43,7 @@ from ..wire.api_keys import ApiKey
 from ..wire.request import Handler, Request, RequestContext
 from .connection import Connection, ListenerServices
 
-__all__ = ["FailedLogins", "ListenerSasl", "SaslConnection", "sasl_rows"]
+__all__ = ["ListenerSasl", "Logins", "SaslConnection", "sasl_rows"]
 
 HANDSHAKE_HIGH, AUTHENTICATE_HIGH = 1, 2
 LOGIN_MS_MOST = 30_000
@@ -67,19 +67,21 @@ class State(Enum):
     FAILED = auto()
 
 
-class FailedLogins:
-    """Logs failed logins of a listener: the first at once, then one line in a second with their number."""
+class Logins:
+    """Counts the logins of a listener, and logs those that fail: the first at once, then one line in a second."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._logged_ms = -LOG_INTERVAL_MS
         self._unlogged = 0
-        self.count = 0
-        """How many there were."""
+        self.succeeded = 0
+        """How many clients have logged in; again counts, too."""
+        self.failed = 0
+        """How many logins have failed."""
 
-    def add(self, peer: Peer, reason: str) -> None:
+    def add_failed(self, peer: Peer, reason: str) -> None:
         """Count one."""
-        self.count += 1
+        self.failed += 1
         now_ms = self._host.clock.monotonic_ms()
         if now_ms - self._logged_ms < LOG_INTERVAL_MS:
             self._unlogged += 1
@@ -94,13 +96,12 @@ class ListenerSasl:
     """What the connections of one listener share."""
 
     mechanisms: ListenerMechanisms
-    failed: FailedLogins
+    logins: Logins
     failure_delay_ms: int
     frame_bytes_most: int
     """The largest frame before a client has logged in."""
     ready: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Reads the keys of the issuer of signed tokens, where these are due."""
-    login_ms_most: int = LOGIN_MS_MOST
 
 
 class SaslConnection(Connection):
@@ -134,7 +135,7 @@ class SaslConnection(Connection):
         self._peer: Peer | None = None  # the name of the link from the next frame on
         self._frame_bytes_most = link.max_frame_bytes
         link.max_frame_bytes = min(sasl.frame_bytes_most, link.max_frame_bytes)
-        self._deadline: Timer | None = self._host.tasks.call_later(sasl.login_ms_most, self._late)
+        self._deadline: Timer | None = self._host.tasks.call_later(LOGIN_MS_MOST, self._late)
 
     @property
     def is_of_client(self) -> bool:
@@ -291,6 +292,7 @@ class SaslConnection(Connection):
         self._expires_ns = clock.monotonic_ns() + lifetime_ms * NS_PER_MS if bounds_ms else None
         self._table = self._served if self._expires_ns is None else self
         self._state = State.OPEN
+        self._sasl.logins.succeeded += 1
         self._server = None
         self._stop_deadline()
         self._link.max_frame_bytes = self._frame_bytes_most
@@ -325,7 +327,7 @@ class SaslConnection(Connection):
         """Respond and close after a while, so that guesses take their time."""
         self._state = State.FAILED
         self._stop_deadline()
-        self._sasl.failed.add(self._link.peer, reason)
+        self._sasl.logins.add_failed(self._link.peer, reason)
         await self._host.tasks.sleep(self._sasl.failure_delay_ms)
         if self._open:
             respond()
@@ -333,12 +335,12 @@ class SaslConnection(Connection):
 
     def _late(self) -> None:
         self._deadline = None
-        self._end(f"not within {self._sasl.login_ms_most} ms")
+        self._end(f"not within {LOGIN_MS_MOST} ms")
 
     def _end(self, reason: str) -> None:
         if self._open:
             self._state = State.FAILED
-            self._sasl.failed.add(self._link.peer, reason)
+            self._sasl.logins.add_failed(self._link.peer, reason)
             self._shut(reset=False)
 
     def _stop_deadline(self) -> None:

@@ -29,7 +29,7 @@ from .issuer_keys import BACKOFF, BACKOFF_MOST, REFRESH, IssuerKeys
 from .listener_tls import ListenerTls
 from .request_queue import RequestQueue
 from .request_server import RequestServer
-from .sasl_server import FailedLogins, ListenerSasl, sasl_rows
+from .sasl_server import ListenerSasl, Logins, sasl_rows
 
 INTER_BROKER_QUEUE = 2**31 - 1
 """Requests of brokers are bounded for each connection only: see `request_queue.py`."""
@@ -119,7 +119,7 @@ class SocketServer:
             mechanisms = replace(mechanisms, key=keys.key)
         return ListenerSasl(
             mechanisms=mechanisms,
-            failed=FailedLogins(host),
+            logins=Logins(host),
             failure_delay_ms=self._config.number("connection.failed.authentication.delay.ms"),
             frame_bytes_most=self._config.number("sasl.server.max.receive.size"),
             ready=None if keys is None else keys.ready,
@@ -154,6 +154,12 @@ class SocketServer:
         """Accept no more and end every connection; responses that were given still leave."""
         for server in self._servers.values():
             server.close()
+
+    def logins(self) -> Iterator[tuple[str, int, int]]:
+        """`(listener, logins, failed logins)` of each listener with SASL."""
+        for name, server in self._servers.items():
+            if server.sasl is not None:
+                yield name, server.sasl.logins.succeeded, server.sasl.logins.failed
 
     def connections(self) -> Iterator[tuple[str, int]]:
         """`(listener, open connections)` of each listener."""

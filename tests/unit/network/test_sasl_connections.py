@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from harrow.cluster.authorizer import Principal
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.network import sasl_server
 from harrow.cluster.network.sasl_client import LoginError
 from harrow.cluster.security.sasl.exchange import Login, SaslClient
 from harrow.cluster.security.sasl.mechanisms import NoCredentials, PeerLogin
@@ -298,7 +299,30 @@ def test_failed_logins_are_logged_in_few_lines(tmp_path: Path) -> None:
             for _ in range(20):
                 async with Raw(s.port) as raw:
                     await Client(raw).log_in(password="wrong")
+            assert list(s.sockets.logins()) == [("CLIENTS", 0, 20), ("BROKERS", 0, 0)]
         assert sum("has not logged in" in line for line in log_lines(tmp_path)) <= 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_client_that_does_not_go_on_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    monkeypatch.setattr(sasl_server, "LOGIN_MS_MOST", 200)
+
+    async def main() -> None:
+        async with sasl(tmp_path) as s, Raw(s.port) as raw:
+            client = Client(raw)
+            if steps > 0:
+                await client.handshake("SCRAM-SHA-256")
+            if steps > 1:
+                await client.token(b"n,,n=alice,r=x")
+            assert await client.closed()
+        async with sasl(tmp_path) as s, Raw(s.port) as raw:
+            client = Client(raw)
+            await client.log_in()
+            begun = asyncio.get_running_loop().time()
+            while asyncio.get_running_loop().time() - begun < 0.4:
+                await client.heartbeat()
 
     run(main())
 
