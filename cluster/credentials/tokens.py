@@ -127,7 +127,7 @@ class TokenStore:
         return list(self._tokens.values())
 
     def hmac_of(self, token_id: str) -> bytes:
-        """What an owner knows of a token."""
+        """The HMAC of a token."""
         return hmac.digest(self._secret, token_id.encode(), "sha512")
 
     def by_hmac(self, given: bytes) -> DelegationToken | None:

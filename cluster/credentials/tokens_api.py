@@ -3,7 +3,7 @@
 Owns: the handlers. Any broker serves them: it reads the registry's tokens first, and its writes are conditional.
 
 A client that is not authenticated, or that logged in by a token, may not send these requests. A token is renewed and
-expired by its owner and its renewers; it is described to these, to who asked for it, and to whoever the authorizer
+expired by its owner and its renewers; it is described to these, to who asked for it, and to those whom the authorizer
 allows DESCRIBE of the token or DESCRIBE_TOKENS of its owner.
 
 May fail: nothing that a client does not see as an error. Source: Kafka's KafkaApis, DelegationTokenControlManager.

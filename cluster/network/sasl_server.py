@@ -135,6 +135,7 @@ class SaslConnection(Connection):
         self._peer: Peer | None = None  # the name of the link from the next frame on
         self._frame_bytes_most = link.max_frame_bytes
         link.max_frame_bytes = min(sasl.frame_bytes_most, link.max_frame_bytes)
+        link.wire_error_level = "debug"
         self._deadline: Timer | None = self._host.tasks.call_later(LOGIN_MS_MOST, self._late)
 
     @property
@@ -296,6 +297,7 @@ class SaslConnection(Connection):
         self._server = None
         self._stop_deadline()
         self._link.max_frame_bytes = self._frame_bytes_most
+        self._link.wire_error_level = "warning"
         if self._login is None:
             self._take_name(login)
         self._login = login

@@ -30,25 +30,28 @@ from sasl_conversations import (
 )
 from waiting import until
 
+TOOLS = "org.apache.kafka.tools"
 RECORD = Path(__file__).parent / "kafka_files" / "sasl.json"
 Ports = tuple[int, int]
 """Of the listener with SASL, and of one without."""
 DESCRIBED = ((), ("carol",), ("carol", "dave", "carol", "zz"), ("a b/c%", ""))
 
 
-@pytest.fixture(scope="module")
+PROTOCOLS = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,BROKERS:PLAINTEXT"}
+
+
+@pytest.fixture
 def own_ports() -> Iterator[Ports]:
     """The ports of a cluster of Harrow's with SASL for clients."""
-    protocols = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,BROKERS:PLAINTEXT"}
-    with Cluster(brokers=1, config=SETTINGS | protocols) as cluster:
+    with Cluster(brokers=1, config=SETTINGS | PROTOCOLS) as cluster:
         make_alice(cluster.brokers[1].port)
         yield cluster.brokers[1].port, cluster.brokers[1].listeners["BROKERS"].bind.port
 
 
-@pytest.fixture(scope="module")
-def apache_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+@pytest.fixture
+def apache_ports(tmp_path: Path) -> Iterator[Ports]:
     """The ports of a node of Apache Kafka with the same settings."""
-    folder = tmp_path_factory.mktemp("sasl") / "kafka"
+    folder = tmp_path / "kafka"
     port = first_free(range(31_490, 32_700, 20), (1, 11, -9_999))
     listeners = f"CLIENTS://127.0.0.1:{port + 1},PLAINTEXT://127.0.0.1:{port + 11}"
     settings = SETTINGS | {
@@ -79,6 +82,38 @@ def seen(ports: Ports) -> dict[str, Any]:
         found[f"described {names}"] = rows
     found |= token_outcomes(*ports)
     return dict(json.loads(json.dumps(found, default=repr)))
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_kafkas_own_tools_log_in(own_ports: Ports, tmp_path: Path) -> None:
+    def tool(name: str, user: str, *arguments: str) -> str:
+        module = "plain.PlainLoginModule" if user == "alice" else "scram.ScramLoginModule"
+        settings = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN" if user == "alice" else "SCRAM-SHA-512",
+            "sasl.jaas.config": f'org.apache.kafka.common.security.{module} required username="{user}" password="a";',
+        }
+        file = tmp_path / user
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = [TOOL, "run", str(tmp_path), name, "--bootstrap-server", f"127.0.0.1:{own_ports[0]}"]
+        done = subprocess.run(
+            [*command, "--command-config", str(file), *arguments],
+            env=os.environ | {"KAFKA_HEAP": "96m"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    of_user = ("--entity-type", "users", "--entity-name", "frank")
+    added = ("--alter", "--add-config", "SCRAM-SHA-512=[iterations=8192,password=a]", *of_user)
+    assert "Completed updating config for user frank" in tool("kafka.admin.ConfigCommand", "alice", *added)
+    described = tool("kafka.admin.ConfigCommand", "alice", "--describe", *of_user)
+    assert "SCRAM-SHA-512=iterations=8192" in described
+    assert "of-frank" in tool(f"{TOOLS}.TopicCommand", "frank", "--create", "--topic", "of-frank")
+    made = tool(f"{TOOLS}.DelegationTokenCommand", "frank", "--create", "--max-life-time-period", "-1")
+    assert "User:frank" in made
 
 
 def test_logging_in_is_as_recorded_of_kafka(own_ports: Ports) -> None:

@@ -252,11 +252,11 @@ def infos_of(row: Any) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def logged_in(port: int) -> Iterator[Talk]:
-    """A connection of alice."""
+def logged_in(port: int, *steps: Step) -> Iterator[Talk]:
+    """A connection of alice, whose session is short without other steps."""
     with RawKafka(port, client_id="talk") as raw:
         talk = Talk(raw)
-        for step in (PLAIN, RIGHT):
+        for step in steps or (PLAIN, RIGHT):
             step(talk)
         yield talk
 
@@ -353,7 +353,7 @@ def token_outcomes(port: int, plaintext_port: int) -> dict[str, object]:
     """What alice sees who makes, renews, expires and uses delegation tokens."""
     renew, expire = ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN
     found: dict[str, object] = {}
-    with logged_in(port) as talk:
+    with logged_in(port, handshake("SCRAM-SHA-256"), scram("SCRAM-SHA-256", "alice", "right")) as talk:
         tokens = Tokens(talk)
         found["create"] = tokens.create(renewers=("User:bob",))
         found["create of a short life"] = tokens.create(30_000, version=2)

@@ -26,7 +26,8 @@ Invariants:
   assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
   Therefore a handler names its link before it processes the frame.
 
-A WireError from the handler, an absurd size or any other exception closes this link with one log line.
+A WireError from the handler, an absurd size (both at `wire_error_level`) or any other exception closes this link with
+one log line.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class RealLink:
         "_writing",
         "frozen",
         "max_frame_bytes",
+        "wire_error_level",
     )
 
     def __init__(
@@ -119,6 +121,7 @@ class RealLink:
         self._fd = sock.fileno()
         self._peer = peer
         self.max_frame_bytes = max_frame_bytes
+        self.wire_error_level = "warning"
         self._choke_bytes = CHOKE_BYTES if accepted else float("inf")
         self._handler: FrameHandler | None = None
         self._gates = 0
@@ -349,7 +352,7 @@ class RealLink:
         try:
             deliver(data)
         except WireError as error:
-            self._refuse("warning", str(error))
+            self._refuse(self.wire_error_level, str(error))
         except MemoryError:
             raise  # ends the process
         except Exception as error:  # a handler's bug ends its link, not the broker

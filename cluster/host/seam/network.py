@@ -31,6 +31,8 @@ class Link(Protocol):
 
     max_frame_bytes: int
     """A larger frame closes the link; a server changes it when it knows the other side."""
+    wire_error_level: str
+    """The level of the log line for a frame that is not the protocol: `warning`, or what a server sets."""
 
     @property
     def peer(self) -> Peer:

@@ -44,6 +44,7 @@ class SimLink:
         "network_node",
         "outward",
         "peer",
+        "wire_error_level",
     )
 
     def __init__(
@@ -58,6 +59,7 @@ class SimLink:
         self.inward = inward
         self.outward = outward
         self.max_frame_bytes = max_frame_bytes
+        self.wire_error_level = "warning"
         self.closed = False
         inward.target = outward.source = self
         context.links[self] = None
@@ -137,12 +139,12 @@ class SimLink:
         assert handler is not None
         if not 0 < len(frame) <= self.max_frame_bytes:
             most = self.max_frame_bytes
-            self._refuse("warning", f"a frame of {len(frame)} bytes where 1 to {most} are allowed")
+            self._refuse(self.wire_error_level, f"a frame of {len(frame)} bytes where 1 to {most} are allowed")
             return
         try:
             handler.frame_received(frame)
         except WireError as error:
-            self._refuse("warning", str(error))
+            self._refuse(self.wire_error_level, str(error))
         except Exception as error:  # a handler's bug ends its link, not the broker
             self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
 

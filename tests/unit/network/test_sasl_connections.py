@@ -275,6 +275,7 @@ def test_garbage_before_the_login_closes_the_connection(tmp_path: Path, sent: by
             raw.writer.write(sent)
             assert await Client(raw).closed()
             assert s.connections() == 0
+        assert not [line for line in log_lines(tmp_path) if "closing the link" in line]
 
     run(main())
 
