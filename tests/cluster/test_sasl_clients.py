@@ -65,7 +65,7 @@ def token() -> str:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(brokers=3, config=SETTINGS) as found:
-        admin = AdminClient(of_librdkafka(found, "PLAIN"))
+        admin: Any = AdminClient(of_librdkafka(found, "PLAIN"))
         made = admin.create_topics([NewTopic(name, 1, 3) for name in ("librdkafka", "python", "aio", "again")])
         for future in made.values():
             future.result(30)
@@ -73,6 +73,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 # -------------------------------------------------------------- round trips
+
+
+def oauth_callback(make: Callable[[], str]) -> Callable[[object], tuple[str, float]]:
+    """What librdkafka calls for a token."""
+    return lambda _: (make(), time.time() + 600)
 
 
 def of_librdkafka(cluster: Cluster, mechanism: str, user: str = "alice", password: str = "") -> dict[str, Any]:
@@ -83,7 +88,7 @@ def of_librdkafka(cluster: Cluster, mechanism: str, user: str = "alice", passwor
         "log_level": 0,
     }
     if mechanism == "OAUTHBEARER":
-        return settings | {"oauth_cb": lambda _: (token(), time.time() + 600)}
+        return settings | {"oauth_cb": oauth_callback(token)}
     return settings | {"sasl.username": user, "sasl.password": password or PASSWORDS[mechanism]}
 
 
@@ -105,7 +110,7 @@ def librdkafka(cluster: Cluster, mechanism: str, value: bytes) -> bytes:
 
 
 class PythonTokens(KafkaPythonTokens):  # type: ignore[misc]
-    def token(self) -> str:
+    def token(self) -> Any:
         return token()
 
 
@@ -131,7 +136,7 @@ def kafka_python(cluster: Cluster, mechanism: str, value: bytes) -> bytes:
 
 
 class AioPythonTokens(AioTokens):  # type: ignore[misc]
-    async def token(self) -> str:
+    async def token(self) -> Any:
         return token()
 
 
@@ -175,14 +180,13 @@ def test_a_client_logs_in_and_gets_what_it_sent(
 
 
 def test_a_user_that_is_deleted_keeps_its_connections_and_gets_no_more(cluster: Cluster) -> None:
-    admin = AdminClient(of_librdkafka(cluster, "SCRAM-SHA-512"))
+    admin: Any = AdminClient(of_librdkafka(cluster, "SCRAM-SHA-512"))
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     added = admin.alter_user_scram_credentials([UserScramCredentialUpsertion("bob", info, b"b")])
     added["bob"].result(20)
     bob = AdminClient(of_librdkafka(cluster, "SCRAM-SHA-256", "bob", "b"))
     until(lambda: has_brokers(bob), "bob logs in")
-    futures: Any = admin.describe_user_scram_credentials(["bob"])
-    described = futures["bob"].result(20)
+    described = admin.describe_user_scram_credentials(["bob"])["bob"].result(20)
     assert [(row.mechanism, row.iterations) for row in described.scram_credential_infos] == [(info.mechanism, 4096)]
     admin.alter_user_scram_credentials([UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256)])[
         "bob"
@@ -251,8 +255,8 @@ def test_signed_tokens_of_an_issuer_log_in_and_others_do_not() -> None:
         with Cluster(brokers=1, config=settings) as small:
 
             def logs_in(make: Callable[[], str]) -> bool:
-                tokens = {"oauth_cb": lambda _: (make(), time.time() + 600)}
-                admin = AdminClient(of_librdkafka(small, "OAUTHBEARER") | tokens)
+                options: dict[str, Any] = {"oauth_cb": oauth_callback(make)}
+                admin = AdminClient(of_librdkafka(small, "OAUTHBEARER") | options)
                 admin.poll(0.1)  # calls `oauth_cb`
                 return has_brokers(admin, 2.0, 1)
 

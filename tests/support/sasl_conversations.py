@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,14 +33,16 @@ _MODULES = {
     "SCRAM-SHA-512": "scram.ScramLoginModule required;",
 }
 SESSION_MS = 3_000
+_JAAS: dict[str, object] = {
+    f"listener.name.clients.{name.lower()}.sasl.jaas.config": f"org.apache.kafka.common.security.{module}"
+    for name, module in _MODULES.items()
+}
 SETTINGS: dict[str, object] = {
     "listener.name.clients.sasl.enabled.mechanisms": ",".join(MECHANISM_NAMES),
     "listener.name.clients.plain.connections.max.reauth.ms": SESSION_MS,
     "connection.failed.authentication.delay.ms": 20,
     "delegation.token.secret.key": "key",
-} | {
-    f"listener.name.clients.{name.lower()}.sasl.jaas.config": f"org.apache.kafka.common.security.{module}"
-    for name, module in _MODULES.items()
+    **_JAAS,
 }
 Step = Callable[["Talk"], object]
 
@@ -252,7 +254,7 @@ def infos_of(row: Any) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def logged_in(port: int, *steps: Step) -> Iterator[Talk]:
+def logged_in(port: int, *steps: Step) -> Generator[Talk]:
     """A connection of alice, whose session is short without other steps."""
     with RawKafka(port, client_id="talk") as raw:
         talk = Talk(raw)
@@ -293,7 +295,7 @@ class Tokens:
     """The tokens of one connection's user; times are compared in whole seconds."""
 
     talk: Talk
-    made: list[tuple[str, bytes]] = field(default_factory=list)
+    made: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
 
     def create(
         self, lifetime_ms: int = -1, owner: str = "", renewers: tuple[str, ...] = (), version: int = 3

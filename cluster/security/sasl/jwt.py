@@ -17,7 +17,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ...errors import HarrowError
 from .exchange import Login
@@ -76,9 +76,9 @@ def padded(digest: str, data: bytes, size: int) -> bytes:
 def keys_of_jwks(text: str) -> dict[str, RsaKey]:
     """The RSA keys of a JWKS document by key id; ValueError."""
     found: dict[str, RsaKey] = {}
-    document = json.loads(text)
-    for row in document.get("keys", ()) if isinstance(document, dict) else ():
-        if isinstance(row, dict) and row.get("kty") == "RSA":
+    for given in _object(json.loads(text)).get("keys", ()):
+        row = _object(given)
+        if row.get("kty") == "RSA":
             numbers = [int.from_bytes(_bytes_of(str(row.get(name, ""))), "big") for name in ("n", "e")]
             found[str(row.get("kid", ""))] = RsaKey(*numbers)
     return found
@@ -100,12 +100,10 @@ class Claims:
         if len(parts) != 3:
             raise TokenError("a token has three parts")
         try:
-            header, claims = (json.loads(_bytes_of(part)) for part in parts[:2])
+            header, claims = (_object(json.loads(_bytes_of(part))) for part in parts[:2])
             signature = _bytes_of(parts[2])
         except (ValueError, RecursionError) as error:
             raise TokenError(f"a token that cannot be read: {error}") from None
-        if not isinstance(header, dict) or not isinstance(claims, dict):
-            raise TokenError("header and claims of a token are JSON objects")
         signed = f"{parts[0]}.{parts[1]}".encode()
         return cls(header=header, claims=claims, signed=signed, signature=signature)
 
@@ -130,7 +128,8 @@ class Claims:
         value = self.claims.get(name)
         if isinstance(value, str):
             return set(value.split())
-        return {row for row in value if isinstance(row, str)} if isinstance(value, list) else set()
+        rows = cast("list[object]", value) if isinstance(value, list) else []
+        return {row for row in rows if isinstance(row, str)}
 
 
 def _login(claims: Claims, name: str, now_ms: int, skew_ms: int) -> Login:
@@ -213,6 +212,11 @@ def coded_json(value: Mapping[str, object]) -> str:
 def coded(data: bytes) -> str:
     """Bytes in the alphabet of tokens, without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    """A JSON object; an empty one for any other value."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _bytes_of(text: str) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -122,7 +123,7 @@ class ListenerMechanisms:
         """Begin an exchange of an enabled mechanism."""
         if mechanism in MECHANISMS:
             found = MECHANISMS[mechanism]
-            return ScramServer(found, lambda *name: self.credentials.scram(found, *name), nonce_of(self.random))
+            return ScramServer(found, partial(self.credentials.scram, found), nonce_of(self.random))
         entry = jaas_entry(self.config, self.listener, mechanism)
         if mechanism == PLAIN:
             return PlainServer(entry.users())

@@ -33,7 +33,7 @@ def test_a_token_of_the_issuer_names_its_user_and_its_end() -> None:
 )
 def test_a_token_with_a_wrong_claim_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(TokenError):
-        tokens("kafka").check(ISSUER.token("alice", **{"aud": "kafka", **claims}))
+        tokens("kafka").check(ISSUER.token("alice", lifetime_s=60, **{"aud": "kafka", **claims}))
 
 
 def test_a_token_that_no_key_of_the_issuer_signed_is_refused() -> None:
