@@ -63,7 +63,9 @@ def _tokens_of_oauth() -> Iterator[Setting]:
         ("expected.issuer", "", "", "the issuer that a token names; '': any"),
         ("sub.claim.name", "sub", "", "the claim of a token with the name of the user"),
     ):
-        yield Setting(name=f"sasl.oauthbearer.{name}", default=default, doc=doc, kind=kind, unset=not default)
+        yield Setting(
+            name=f"sasl.oauthbearer.{name}", default=default, doc=doc, kind=kind, unset=not default and not kind
+        )
     yield int_setting("sasl.oauthbearer.clock.skew.seconds", 30, "how far the clock of the issuer may be off")
     yield long_setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "how long keys are kept")
     yield long_setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, "first pause before keys are read again")
