@@ -107,6 +107,8 @@ class ScramApi:
 
     async def _change(self, name: str, row: Any, *, delete: bool) -> None:
         mechanism = _BY_NUMBER[row.mechanism]
+        if not delete and not row.salted_password:
+            raise KafkaError(ErrorCode.unknown_server_error, "Empty key")  # an exception of Java's in Kafka
 
         def changed(before: dict[str, str]) -> Mapping[str, str]:
             after = dict(before)

@@ -358,10 +358,12 @@ def sasl_rows() -> Iterator[ApiRow]:
 
 
 def _handshake_out_of_turn(request: Request) -> None:
+    request.decode()  # WireError for what cannot be read
     _respond_handshake(request, ErrorCode.illegal_sasl_state, ())
 
 
 def _authenticate_out_of_turn(request: Request) -> None:
+    request.decode()
     s = messages.response(request)
     code = ErrorCode.illegal_sasl_state
     request.respond(s.SaslAuthenticateResponse(error_code=code, error_message=_TOO_LATE, auth_bytes=b""))

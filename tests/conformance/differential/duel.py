@@ -35,6 +35,7 @@ READS = frozenset(
         "DescribeLogDirs",
         "ListPartitionReassignments",
         "DescribeClientQuotas",
+        "DescribeUserScramCredentials",
         "DescribeCluster",
         "DescribeProducers",
         "DescribeTransactions",

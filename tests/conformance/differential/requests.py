@@ -316,3 +316,34 @@ def probe_topics(make: Maker, *names: str) -> None:
 
 def probe_end(make: Maker, name: str) -> None:
     make.add(ends(name, role="probe"))
+
+
+@base
+def SaslHandshake(make: Maker) -> None:  # noqa: N802
+    make.target("SaslHandshake", {"mechanism": make.random.choice(("PLAIN", "SCRAM-SHA-256", "GSSAPI"))})
+
+
+@base
+def SaslAuthenticate(make: Maker) -> None:  # noqa: N802
+    make.target("SaslAuthenticate", {"authBytes": {"$hex": "00"}})
+
+
+@base
+def DescribeUserScramCredentials(make: Maker) -> None:  # noqa: N802
+    _scram_user(make, "setup")
+    make.target("DescribeUserScramCredentials", {"users": [{"name": "u%"}]})
+
+
+@base
+def AlterUserScramCredentials(make: Maker) -> None:  # noqa: N802
+    _scram_user(make, "target")
+    make.probe("DescribeUserScramCredentials", {"users": [{"name": "u%"}]})
+
+
+def _scram_user(make: Maker, role: str) -> None:
+    row = {"name": "u%", "mechanism": 1, "iterations": 4096, "salt": {"$hex": "01"}, "saltedPassword": {"$hex": "02"}}
+    body = {"deletions": [], "upsertions": [row]}
+    if role == "target":
+        make.target("AlterUserScramCredentials", body, node=make.some_node())
+    else:
+        make.setup("AlterUserScramCredentials", body, node=make.controller)
