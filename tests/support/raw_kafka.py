@@ -73,10 +73,11 @@ class RawKafka(Connection):
         self._in_flight[correlation_id] = ClientRequest(api_key, version, None)
         self.send_bytes(SIZE.pack(len(frame)) + frame)
 
-    def send_bytes(self, data: bytes) -> bytes:
+    def exchange_bytes(self, data: bytes) -> bytes:
         """Sends bytes that need be no request, and returns the next frame. ConnectionError when the broker hung up."""
-        self._socket.sendall(data)
-        return self._exactly(SIZE.unpack(self._exactly(4))[0])
+        self.send_bytes(data, self._timeout_s)
+        deadline = time.monotonic() + self._timeout_s
+        return self._exactly(SIZE.unpack(self._exactly(SIZE.size, deadline))[0], deadline)
 
     def take(self) -> tuple[int, Any]:
         """Returns the next response: (correlation id, entity). ConnectionError when the broker hung up."""

@@ -99,7 +99,7 @@ def frame(data: bytes) -> Step:
     """Bytes without a header, and the bytes of the response."""
 
     def step(talk: Talk) -> object:
-        return talk.raw.send_bytes(struct.pack(">i", len(data)) + data)
+        return talk.raw.exchange_bytes(struct.pack(">i", len(data)) + data)
 
     return step
 
