@@ -69,7 +69,7 @@ def make_topic(peer: Peer, partitions: int = PARTITIONS) -> str:
     name = f"bench-{uuid4().hex[:8]}"
     if not peer.pids:
         return name  # the mock creates topics of four partitions when they are asked for
-    admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers, **peer.client})
     futures: Any = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=3)])
     futures[name].result(30)
     return name
@@ -82,6 +82,7 @@ def _producer(peer: Peer, **settings: Any) -> Producer:
         "log_level": 0,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
+        **peer.client,
     }
     return Producer(common | settings)
 
@@ -156,6 +157,7 @@ def consume(peer: Peer, topic: str, deadline: float) -> float:
             "fetch.message.max.bytes": 4_194_304,
             "fetch.queue.backoff.ms": 1,
             "enable.auto.commit": False,
+            **peer.client,
         }
     )
     try:
@@ -181,10 +183,11 @@ def consume(peer: Peer, topic: str, deadline: float) -> float:
 class OneAtATime:
     """Sends a message with acks=all only after the message before was acknowledged."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, patience_s: float = 10.0) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
-        )
+    def __init__(
+        self, bootstrap_servers: str, topic: str, patience_s: float = 10.0, client: Mapping[str, str] | None = None
+    ) -> None:
+        settings = {"acks": "all", "linger.ms": 0, "log_level": 0, **(client or {})}
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
         self._topic = topic
         self._patience_s = patience_s
 

@@ -15,7 +15,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,8 @@ class Peer:
     start_ms: float = 0.0
     kill: Callable[[int], None] | None = None
     cluster: Cluster | None = None
+    client: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What clients need beside the address."""
 
 
 @contextmanager
@@ -81,11 +83,12 @@ def kafka_tool() -> str:
 
 
 @contextmanager
-def apache_kafka() -> Generator[Peer]:
-    """Runs three nodes of Apache Kafka, each both broker and controller."""
+def apache_kafka(config: dict[str, object] | None = None) -> Generator[Peer]:
+    """Runs three nodes of Apache Kafka, each both broker and controller, with these settings beside the usual ones."""
     tool = kafka_tool()
     with guarded_folder("harrow-kafka-") as folder:
-        environment = {**os.environ, "KAFKA_PORT": str(_free_base()), "KAFKA_SET": KAFKA_SETTINGS}
+        lines = "\n".join([KAFKA_SETTINGS, *(f"{name}={value}" for name, value in (config or {}).items())])
+        environment = {**os.environ, "KAFKA_PORT": str(_free_base()), "KAFKA_SET": lines}
         command = [tool, "up", str(folder / "kafka"), str(KAFKA_NODES)]
         began = time.perf_counter()
         try:

@@ -302,3 +302,28 @@ def test_listener_without_a_key_ends_the_broker_with_the_remedy() -> None:
 def test_tls_is_not_simulated() -> None:
     with pytest.raises(ConfigError, match="TLS is not simulated"):
         SimulatedCluster(config={"listener.security.protocol.map": "CLIENTS:SSL,BROKERS:PLAINTEXT"})
+
+
+def test_one_listener_serves_clients_and_brokers_with_pem_and_tls_1_2(tmp_path: Path) -> None:
+    """No certificate is asked for, so no principal says who is a broker; the rest is as with two listeners."""
+    stores = TlsStores(tmp_path)
+    identity = stores.authority.issue("broker")
+    config = {
+        "listeners": "SSL://127.0.0.1:0",
+        "inter.broker.listener.name": "SSL",
+        "ssl.enabled.protocols": "TLSv1.2",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": identity.encrypted_key(PASSWORD),
+        "ssl.key.password": PASSWORD,
+        "ssl.keystore.certificate.chain": identity.chain,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": stores.authority.certificate,
+        "min.insync.replicas": 2,
+    }
+    with Cluster(brokers=2, config=config) as running:
+        settings = stores.confluent()
+        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers, **settings})
+        admin.create_topics([NewTopic("one", 2, 2)])["one"].result(30)
+        assert produced(running.bootstrap_servers, settings, "one", b"first", b"second") == [None, None]
+        assert consumed(running.bootstrap_servers, settings, "one", 2) == [b"first", b"second"]
+        running.await_converged()
