@@ -1,7 +1,7 @@
 """The client side of SASL on a connection to another broker.
 
 Owns: `log_in`, the exchange before the first request, and `again_ms`, when to log in again before a session ends
-(KIP-368). What may fail: `LoginError` where the other broker refuses, and what a request to it may raise.
+(KIP-368). What may fail: `LoginError` where one of the two refuses, and what a request to it may raise.
 
 Source: Kafka's SaslClientAuthenticator.
 """
@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from ..errors import ErrorCode, HarrowError
+from ..security.sasl.exchange import SaslError
 from ..security.sasl.mechanisms import PeerLogin
 from ..wire import messages
 from ..wire.api_keys import ApiKey
@@ -27,8 +28,8 @@ Ask = Callable[[int, int, Any], Awaitable[Any]]
 """`ask(api key, version, entity)`: the response entity."""
 
 
-class LoginError(HarrowError):
-    """Another broker has refused a login."""
+class LoginError(HarrowError, ConnectionError):
+    """A login has failed: there is no connection for requests, as where no process listens."""
 
 
 async def log_in(ask: Ask, login: PeerLogin) -> int:
@@ -39,6 +40,13 @@ async def log_in(ask: Ask, login: PeerLogin) -> int:
         raise LoginError(
             f"{login.mechanism} is refused ({shaken.error_code.name}); it is served: {', '.join(shaken.mechanisms)}"
         )
+    try:
+        return await _exchange(ask, login)
+    except SaslError as error:
+        raise LoginError(f"{login.mechanism} with another broker: {error}") from error
+
+
+async def _exchange(ask: Ask, login: PeerLogin) -> int:
     client = login.client()
     s = messages.schema(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, "request")
     token, lifetime_ms = client.evaluate(b""), 0

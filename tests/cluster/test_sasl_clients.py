@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokens
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
@@ -213,6 +214,21 @@ def test_a_wrong_password_is_an_error_of_authentication(cluster: Cluster, mechan
     producer = Producer(settings)
     until(lambda: producer.poll(0.1) or errors, "an error")
     assert errors[0].name() == "_AUTHENTICATION"
+
+
+def test_a_running_broker_gets_more_users_of_plain(cluster: Cluster) -> None:
+    entry = f'{SECURITY}.plain.PlainLoginModule required user_alice="a,=" user_dora="d";'
+    admin: Any = AdminClient(of_librdkafka(cluster, "SCRAM-SHA-512"))
+    for node in cluster.brokers:
+        row = ConfigResource(ConfigResource.Type.BROKER, str(node))
+        name = "listener.name.clients.plain.sasl.jaas.config"
+        row.add_incremental_config(ConfigEntry(name, entry, incremental_operation=AlterConfigOpType.SET))
+        for future in admin.incremental_alter_configs([row]).values():
+            future.result(20)
+        described = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, str(node))])
+        shown = next(iter(described.values())).result(20)
+        assert "sasl.jaas.config" in shown and entry not in str({key: found.value for key, found in shown.items()})
+    until(lambda: has_brokers(AdminClient(of_librdkafka(cluster, "PLAIN", "dora", "d"))), "dora logs in")
 
 
 # ------------------------------------------------------------ long sessions
