@@ -55,6 +55,8 @@ def ask(
 class Connection:
     """A connection to the first of the host's addresses that accepts; requests and responses in their order."""
 
+    _socket: socket.socket
+
     def __init__(
         self,
         address: Address,

@@ -38,7 +38,8 @@ class RawKafka(Connection):
         self._timeout_s = timeout_s
         if tls is not None:
             self._socket.settimeout(timeout_s)
-            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            wrapped = tls.wrap_socket(self._socket, server_hostname=host)
+            self._socket = wrapped
 
     @property
     def certificate(self) -> bytes | None:
