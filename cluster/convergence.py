@@ -58,6 +58,16 @@ class DescribedCluster(abc.ABC):
     has_broker_traces = True
     """Whether the brokers write traces, which foreign brokers do not."""
 
+    @property
+    @abc.abstractmethod
+    def bootstrap_servers(self) -> str:
+        """`host:port,…` of every broker, dead brokers too: the value of a client's `bootstrap.servers`."""
+
+    @property
+    def own_servers(self) -> str:
+        """The same for clients of Harrow's own, which have no credentials."""
+        return self.bootstrap_servers
+
     @abc.abstractmethod
     def describe(self) -> ClusterView:
         """Live brokers, controller, and each partition's leader, epoch and ISR."""

@@ -35,6 +35,7 @@ __all__ = [
     "ANY_HOST",
     "BROKERS",
     "CLIENTS",
+    "HARROW",
     "Address",
     "Listener",
     "SecurityProtocol",
@@ -49,6 +50,8 @@ CLIENTS = "CLIENTS"
 """The listener for clients of a cluster that sets no `listeners`."""
 BROKERS = "BROKERS"
 """The inter-broker listener of a cluster that sets no `listeners`."""
+HARROW = "HARROW"
+"""The listener for clients of Harrow's own, of a cluster whose other clients need credentials."""
 ANY_HOST = "0.0.0.0"  # noqa: S104 - compared, not bound
 PORT_MOST = 65_535
 

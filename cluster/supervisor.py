@@ -33,7 +33,7 @@ from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
 from .defaults import cluster_defaults
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
-from .listeners import Address, Listener, format_listeners, parse_listeners
+from .listeners import HARROW, Address, Listener, format_listeners, parse_listeners
 from .managed import STOP_TIMEOUT_S, ManagedProcess, Starter
 from .planting import import_paths, load_plants
 from .ports import LOOPBACK, ReservedPort
@@ -50,6 +50,9 @@ class BrokerProcess(ManagedProcess):
         self.node_id = node_id
         self.listeners = {listener.name: listener for listener in listeners}
         self.address = client_address(listeners)
+        own = self.listeners.get(HARROW)
+        self.own_address = self.address if own is None or own.advertised is None else own.advertised
+        """The address for clients of Harrow's own, which have no credentials."""
 
     @property
     def port(self) -> int:
@@ -264,6 +267,11 @@ class Cluster(DescribedCluster):
         if not self.brokers:
             raise ClusterError("the cluster is not started; call start() or use `with`")
         return ",".join(str(broker.address) for broker in self.brokers.values())
+
+    @property
+    def own_servers(self) -> str:
+        """The same for clients of Harrow's own: of the listener HARROW, where there is one."""
+        return ",".join(str(broker.own_address) for broker in self.brokers.values())
 
     def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
         """One call on a broker's control socket; ClusterError when the broker does not respond or refuses."""

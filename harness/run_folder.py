@@ -12,6 +12,7 @@ schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the first verdict                                     (`checks/verdict.py`)
 verdict-<n>.json    the n-th verdict, from the second one on; promises-<n>.json and report-<n>.html belong to it
+security/           certificates and keys of the cluster and its users (`security/cluster_security.py`)
 programs/*/         the output of each of the user's programs     (`user_program.py`)
 programs.json       how they ended until the verdict                  (`histories/program_ends.py`, schema 1)
 jobs/*.log          what each process of `exactly_once/` logged
@@ -43,6 +44,7 @@ PROMISES = "promises"
 JOBS = "jobs"
 PROGRAMS = "programs"
 DEPENDENCIES = "dependencies"
+SECURITY = "security"
 PROGRAM_ENDS = "programs.json"
 PROMISE_FINDINGS = "promises.json"
 LAID_OUT = "history.index"
@@ -62,6 +64,7 @@ RUN_FIELDS: Mapping[str, Any] = {
     "seed": int,
     "brokers": int,
     "config": Mapping[str, object],
+    "security": str,
     "log_dirs": Mapping[str, Sequence[str]],
     "unrecorded": Sequence[str],
     "topics": Sequence[str],
@@ -75,8 +78,8 @@ RUN_FIELDS: Mapping[str, Any] = {
 }
 """The types of what `run.json` has."""
 
-DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
-"""What is large, and may be removed when the verdict is known."""
+DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES, SECURITY)
+"""What is large, or of use while the cluster runs, and may be removed when the verdict is known."""
 RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS, GROUPS, PROGRAM_ENDS)
 
 
@@ -162,12 +165,14 @@ def write_run(
     log_dirs: Mapping[int, Sequence[str]],
     started_ns: int,
     unrecorded: Sequence[str] = (),
+    security: str = "",
 ) -> None:
     """Write `run.json`. `started_ns`: the cluster's first use, in nanoseconds of the monotonic clock.
 
     `unrecorded`: what the backend does not record, by the names of `histories.recordings.Recording`.
+    `security`: of the clients' listener; empty without.
     """
-    body = {
+    body: dict[str, object] = {
         "schema_version": RUN_SCHEMA_VERSION,
         "started_ns": started_ns,
         "seed": seed,
@@ -175,6 +180,7 @@ def write_run(
         "config": dict(config),
         "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
         "unrecorded": list(unrecorded),
+        **({"security": security} if security else {}),
     }
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 

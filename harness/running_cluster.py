@@ -135,7 +135,12 @@ class RunningCluster(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port,…` of every broker, dead ones too."""
+        """`host:port,…` of every broker, dead ones too: for the application."""
+        ...
+
+    @property
+    def own_servers(self) -> str:
+        """The same for clients of Harrow's own, which have no credentials: often `bootstrap_servers`."""
         ...
 
     @property

@@ -72,7 +72,7 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient(_settings(cluster.bootstrap_servers))
+    admin = AdminClient(_settings(cluster.own_servers))
     new_topic = NewTopic(
         topic.name,
         num_partitions=topic.partitions,

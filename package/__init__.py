@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from harrow.harness.promises.sinks import files as files
     from harrow.harness.promises.sinks import table as table
     from harrow.harness.run.harrow import Harrow as Harrow
+    from harrow.harness.security.choice import Security as Security
     from harrow.harness.topics import Topic as Topic
 
 _FAULTS = (
@@ -206,6 +207,7 @@ _HOME = {
     "ProgramDiedError": "harrow.harness.errors",
     "Record": "harrow.harness.checks.record",
     "RecordCheck": "harrow.harness.checks.record_check",
+    "Security": "harrow.harness.security.choice",
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
@@ -229,6 +231,7 @@ __all__ = [
     "Record",
     "RecordCheck",
     "RecordRelation",
+    "Security",
     "Topic",
     "Verdict",
     "VerdictError",

@@ -48,8 +48,8 @@ class ForeignCluster(Protocol):
     """A cluster behind the proxy."""
 
     @property
-    def bootstrap_servers(self) -> str:
-        """Addresses of the proxy."""
+    def own_servers(self) -> str:
+        """Addresses of the proxy, for clients of Harrow's own."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class ForeignSystem(System):
     def __init__(self, cluster: ForeignCluster) -> None:
         self.session_timeout_ms = cluster.session_timeout_ms
         self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
-        self.clients = fault_clients(lambda: cluster.bootstrap_servers)
+        self.clients = fault_clients(lambda: cluster.own_servers)
         self.programs = {}
         self.dependencies = {}
         self._foreign = cluster
@@ -96,7 +96,7 @@ class ForeignSystem(System):
             return self._transactional_ids.names()
         now = time.monotonic()
         if now >= self._ask_groups_at:
-            self._groups = list_groups(self._foreign.bootstrap_servers, timeout_s=ASK_GROUPS_S).states
+            self._groups = list_groups(self._foreign.own_servers, timeout_s=ASK_GROUPS_S).states
             self._ask_groups_at = time.monotonic() + ASK_GROUPS_S
         return self._groups
 

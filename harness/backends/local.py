@@ -168,7 +168,7 @@ class LocalBroker(Broker):
                 StartFailpointRule: self._start_armed,
                 SlowDiskRule: self._slow_disk,
                 DescriptorRule: self._limit_descriptors,
-                ConnectionRule: lambda rule: StrangerConnections(self._managed.address, rule.most),
+                ConnectionRule: lambda rule: StrangerConnections(self._managed.own_address, rule.most),
                 MemoryRule: lambda rule: MemoryLimit(self._limited_pid("memory"), rule.spare_bytes),
             }
         )
@@ -220,7 +220,7 @@ class LocalBroker(Broker):
     def _limit_descriptors(self, _: DescriptorRule) -> DescriptorLimit:
         """Lower the limit of the process, and take what is free below it."""
         pid = self._limited_pid("open files")
-        return DescriptorLimit(pid, lambda: StrangerConnections(self._managed.address, DESCRIPTORS_MOST))
+        return DescriptorLimit(pid, lambda: StrangerConnections(self._managed.own_address, DESCRIPTORS_MOST))
 
     def _limited_pid(self, what: str) -> int:
         pid = self._managed.pid
@@ -257,8 +257,8 @@ class LocalSystem(System):
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
         if not cluster.config.text("zookeeper.connect"):
             self.registry = LocalRegistry(cluster)
-        self.operator = Operator(lambda: cluster.bootstrap_servers)
-        self.clients = fault_clients(lambda: cluster.bootstrap_servers)
+        self.operator = Operator(lambda: cluster.own_servers)
+        self.clients = fault_clients(lambda: cluster.own_servers)
         self.membership = self
         self.programs = {}
         self.dependencies = {}

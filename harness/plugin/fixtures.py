@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ..checks import Verdict
     from ..run.harrow import Harrow
     from ..run.harrow_run import HarrowRun
+    from ..security.choice import Security
     from .examples import HarrowExamples
     from .options import Options
     from .workers import Worker
@@ -100,6 +101,7 @@ def harrow_fixture(
     kafka: str | None = None,
     image: str | None = None,
     bootstrap: str | None = None,
+    security: str | Security | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
 
@@ -119,6 +121,8 @@ def harrow_fixture(
     * `kafka`: the folder of the Apache Kafka of the backend `apache`.
     * `image`: the image of the backend `docker`.
     * `bootstrap`: the address of the cluster of the backend `external`.
+    * `security`: how clients reach the brokers: `"ssl"`, `"mtls"`, `"sasl_plaintext"`, `"sasl_ssl"`,
+      `"sasl_ssl:PLAIN"`, or a `Security` with users, ACLs and more (docs/security.md).
 
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
@@ -133,6 +137,7 @@ def harrow_fixture(
         "kafka": kafka,
         "image": image,
         "bootstrap": bootstrap,
+        "security": security,
     }
     arguments = options.check_arguments(given, "harrow_fixture")
 
@@ -155,6 +160,7 @@ def harrow_session_fixture(
     kafka: str | None = None,
     image: str | None = None,
     bootstrap: str | None = None,
+    security: str | Security | None = None,
 ) -> Any:
     """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
 
@@ -173,6 +179,7 @@ def harrow_session_fixture(
         "kafka": kafka,
         "image": image,
         "bootstrap": bootstrap,
+        "security": security,
     }
     arguments = options.check_arguments(given, "harrow_session_fixture")
 
@@ -297,6 +304,7 @@ def _new_harrow(
         engine=chosen.engine,
         early_spark=False,  # the plugin starts Spark at collection when the test calls verify
         clusters=clusters,
+        security=chosen.security,
     )
 
 

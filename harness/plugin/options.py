@@ -27,6 +27,7 @@ from ..backends.choice import (
     unused_origin,
 )
 from ..engines import CHOICES, SPARK, check_engine
+from ..security.choice import INSECURE, Security
 from ..seeds import SEED_MAX
 from ..user_spark import data_folder
 
@@ -71,6 +72,8 @@ class Options:
     """Where the brokers run: a name of `backend_choice.BACKENDS`."""
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where the brokers come from: the options of backends by name, such as `kafka` (`backend_choice.ORIGINS`)."""
+    security: Security = INSECURE
+    """How clients reach the brokers: TLS, SASL, ACLs."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
     shrink: int = 0
@@ -200,6 +203,15 @@ def _backend(value: object) -> str:
     return str(value)
 
 
+def _security(value: object) -> Security:
+    from harrow.cluster.errors import ConfigError
+
+    try:
+        return Security.of(value)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("security=")) from None
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r}: expected a text")  # noqa: TRY004 - one kind for callers
@@ -287,6 +299,14 @@ OPTIONS: tuple[OptionSpec, ...] = (
         for row in ORIGINS.values()
     ),
     OptionSpec(
+        name="security",
+        parse=_security,
+        metavar="PROTOCOL",
+        doc="how clients reach the brokers: none (default), ssl, mtls, sasl_plaintext or sasl_ssl, with a mechanism as "
+        "in sasl_ssl:PLAIN",
+        marker=True,
+    ),
+    OptionSpec(
         name="engine",
         parse=_one_of(CHOICES),
         metavar="NAME",
@@ -312,7 +332,8 @@ MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
 }
 MARKER_LINE = (
     "harrow(brokers=3, config={...}, defaults='harrow', scope='test', seed=N, plant='MODULE', backend='local', "
-    "engine='spark'): the cluster of this test's `harrow` fixture; config holds broker settings by Kafka's names"
+    "security='none', engine='spark'): the cluster of this test's `harrow` fixture; config holds broker settings by "
+    "Kafka's names"
 )
 
 

@@ -70,7 +70,7 @@ def repeat_line(item: pytest.Item) -> str:
     for row in options.OPTIONS:
         given = config.getoption(row.flag)
         if (
-            row.name in ("brokers", "scope", "backend", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
+            row.name in ("brokers", "scope", "backend", "security", "engine", "spark", "spark_data", *ORIGIN_OPTIONS)
             and given is not None
         ):
             words.append(f"{row.flag}={given}")

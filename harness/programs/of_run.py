@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError
 
 from .. import run_folder
+from ..security.client_settings import environment_of
 
 if TYPE_CHECKING:
     from harrow.faults.controls import ProgramControl
 
     from ..histories.program_ends import ProgramEnd
+    from ..security.client_settings import Access
     from .user_program import Program
 
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -40,11 +42,11 @@ class WatchedPrograms:
 
 
 class RunningPrograms:
-    """The programs of one run; `bootstrap_servers` returns the address of the brokers."""
+    """The programs of one run; `access` returns what a user's client needs."""
 
-    def __init__(self, folder: Path, bootstrap_servers: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, access: Callable[[str], Access]) -> None:
         self._folder = folder
-        self._bootstrap_servers = bootstrap_servers
+        self._access = access
         self._programs: dict[str, Program] = {}
         self._reported: set[str] = set()
         """Programs that were never started, and of which that was said."""
@@ -61,6 +63,7 @@ class RunningPrograms:
         environment: Mapping[str, str] | None,
         start: bool,
         in_terminal: bool,
+        user: str,
     ) -> Program:
         """Make a program, and start it unless `start` is False; `Harrow.program` says what the arguments mean."""
         from .user_program import Program, ProgramProcess, find_program
@@ -74,12 +77,13 @@ class RunningPrograms:
             self._ended_programs += [replace(end, started_again=True) for end in earlier.ends()]
             earlier.close()
         words = find_program(command)
+        access = self._access(user)
         process = ProgramProcess(
             name,
             self._folder / run_folder.PROGRAMS / name,
             words,
-            self._bootstrap_servers(),
-            environment or {},
+            access.servers,
+            {**environment_of(access), **(environment or {})},
             in_terminal=in_terminal,
         )
         program = Program(name, process)

@@ -82,6 +82,7 @@
       el("div", { class: "tile" }, el("div", { class: "k" }, k), el("div", { class: v.length > 12 ? "v long" : "v" }, v, more ? el("small", {}, more) : null)))));
     const line = el("p", { class: "repeat" });
     if (run.seed !== null) line.append("Seed ", el("code", {}, run.seed));
+    if (run.security) line.append(" Clients by ", el("code", {}, run.security));
     if (run.command) {
       const copy = el("button", { type: "button" }, "Copy");
       copy.onclick = async () => { try { await navigator.clipboard.writeText(run.command); copy.textContent = "Copied"; } catch { copy.textContent = "Select it by hand"; } };

@@ -85,6 +85,7 @@ def build_model(folder: Path, *, seed: int | None = None, command: str | None = 
         "folder": str(folder.resolve()),
         "planted": list(planted_bugs(folder)),
         "seed": None if seed is None else str(seed),
+        "security": run.about.get("security"),
         "command": command or run.about.get("command"),
         "duration": timeline.end_s,
         "from": _drawn_from(traffic, timeline, faults, verdict),

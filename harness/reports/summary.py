@@ -81,6 +81,8 @@ def _headline(model: PageModel) -> Text:
     about = f"  {model['duration']:.1f} s, {len(model['brokers'])} brokers"
     if model["seed"] is not None:
         about += f", seed {model['seed']}"
+    if model["security"]:
+        about += f", clients by {model['security']}"
     return line.append(about, style="dim")
 
 

@@ -31,6 +31,7 @@ from ..checks.guarantees import Guarantees
 from ..promises.record_ids import IdSource
 from ..promises.relations import Relation
 from ..promises.retries import ATTEMPTS_HEADER, DUE_HEADER
+from ..security.choice import APP, INSECURE, Security
 from ..topics import Topic
 from ..user_spark import UserSpark
 from ..waits import AsyncWaits
@@ -74,11 +75,12 @@ class Harrow:
         early_spark: bool = True,
         clusters: ClusterSource | None = None,
         converge_timeout_s: float | None = None,
+        security: Security | str = INSECURE,
     ) -> None:
         """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id.
 
         `engine`: what judges (`engines.py`), Spark by default. `converge_timeout_s`: how long each verdict waits for
-        the cluster to converge, a minute by default.
+        the cluster to converge, a minute by default. `security`: how clients reach the brokers, such as "sasl_ssl".
         """
         self._run = HarrowRun(
             folder,
@@ -94,6 +96,7 @@ class Harrow:
             early_spark=early_spark,
             clusters=clusters,
             converge_timeout_s=converge_timeout_s,
+            security=Security.of(security),
         )
 
     def __enter__(self) -> Self:
@@ -163,11 +166,37 @@ class Harrow:
 
     # ---------------------------------------------------------------------------------- clients
 
+    def client_config(self, user: str = APP, *, library: str = "librdkafka") -> dict[str, Any]:
+        """Return the settings of a client of `user`, the addresses of the brokers included.
+
+        `library`: `librdkafka` (confluent-kafka, and libraries over librdkafka in other languages), `kafka-python` or
+        `aiokafka` (keyword arguments), or `java` (properties). A user who is not there is made.
+        """
+        return self._run.credentials.client_config(user, library)
+
+    def allow(
+        self,
+        user: str,
+        operation: str,
+        topic: Topic | str | None = None,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Allow a user one operation on a topic, a group, a transactional id, or else on the cluster itself.
+
+        For a cluster with ACLs: `Security("sasl_ssl", acls=True)`. `operation`: Kafka's name, such as READ, WRITE,
+        DESCRIBE, CREATE or ALL. A name that ends with `*` is a prefix, and `*` alone is every name. Every running
+        broker acts by it when the call returns.
+        """
+        named = None if topic is None else str(topic)
+        self._run.credentials.allow(user, operation, topic=named, group=group, transactional_id=transactional_id)
+
     def producer(self, **config: object) -> Producer:
         """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
 
         Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
-        does). Each operation is appended to the history when it happens.
+        does). Each operation is appended to the history when it happens. `user="alice"`: who it logs in as.
         """
         return self._run.clients.producer(**config)
 
@@ -198,6 +227,7 @@ class Harrow:
         environment: Mapping[str, str] | None = None,
         start: bool = True,
         in_terminal: bool = False,
+        user: str = APP,
     ) -> Program:
         """Start a program of yours, such as the service under test; it ends with the `Harrow`.
 
@@ -205,10 +235,13 @@ class Harrow:
         variable `KAFKA_BOOTSTRAP_SERVERS`, too. Its output is in `programs/<name>/stdout.log` of the run folder.
         `environment` is added to that of the test. Faults take its name: `kill_program("billing")`.
 
+        `user`: whose credentials are in its environment, on a cluster with security (docs/security.md).
         `start=False`: it starts when you call `start()`, such as inside of a chaos block.
         `in_terminal`: it uses stdin, stdout and Ctrl-C of this process, as with `harrow chaos -- PROGRAM`.
         """
-        return self._run.programs.program(name, command, environment=environment, start=start, in_terminal=in_terminal)
+        return self._run.programs.program(
+            name, command, environment=environment, start=start, in_terminal=in_terminal, user=user
+        )
 
     def dependency(self, name: str, address: str) -> str:
         """Put a relay in front of a TCP service beside the brokers; return `host:port`, which your application gets.

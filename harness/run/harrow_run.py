@@ -33,6 +33,7 @@ from ..errors import VerdictError
 from ..programs.dependencies import Dependencies
 from ..programs.of_run import RunningPrograms
 from ..run_settings import RunSettings, fields_of_producer
+from ..security.choice import INSECURE, Security
 from ..seeds import child_seed
 from ..terminal_notes import show_on_stderr
 from ..topics import Topic, check_topic, consumer_groups, create_topic, topic_exists
@@ -42,6 +43,7 @@ from ..verdict.made import MadeVerdicts
 from ..verdict.other_topics import check_existing
 from ..verdict.verifier import RunVerifier
 from ..waits import Waits
+from .credentials import RunCredentials
 from .recording import RecordingClients
 from .recovery import least_isr_of, progress_facts
 from .values import Values, seeded_faker
@@ -80,6 +82,7 @@ class HarrowRun:
         early_spark: bool,
         clusters: ClusterSource | None,
         converge_timeout_s: float | None,
+        security: Security,
     ) -> None:
         """The arguments are those of `Harrow`."""
         show_on_stderr()
@@ -102,8 +105,11 @@ class HarrowRun:
             engine=engine,
             converge_timeout_s=converge_timeout_s or CONVERGE_TIMEOUT_S,
         )
-        self.clients = RecordingClients(self.folder, self._servers)
-        self.programs = RunningPrograms(self.folder, self._servers)
+        self.credentials = RunCredentials(
+            security, self.folder, lambda: self.cluster, backend=self.backend, shared=self._source.shared
+        )
+        self.clients = RecordingClients(self.folder, self.credentials.client_config)
+        self.programs = RunningPrograms(self.folder, self.credentials.access)
         self.dependencies = Dependencies(self.folder, lambda: self.cluster)
         self.waits = Waits(self.folder, lambda: self.cluster, lambda: self.programs.watched)
         self.made = MadeVerdicts(self.folder, lambda: self.repeat or f"seed {seed}")
@@ -161,8 +167,9 @@ class HarrowRun:
             self.folder.mkdir(parents=True, exist_ok=True)
             run_folder.remove_data(self.folder)  # left by an earlier run in the same folder
             run_folder.remove_results(self.folder)
+            config = self.credentials.settings(self._config)
             self._cluster = self._source.acquire(
-                self.folder, brokers=self.brokers, config=self._config, seed=self._seed, plants=self._plants
+                self.folder, brokers=self.brokers, config=config, seed=self._seed, plants=self._plants
             )
             self.brokers = len(self._cluster.brokers)  # of an external cluster, as many as it has
             self._traced = trace_ends(self._cluster.folder)
@@ -174,6 +181,7 @@ class HarrowRun:
                 log_dirs=self._cluster.log_dirs(),
                 started_ns=started_ns,
                 unrecorded=unrecorded_by(self._cluster),
+                security="" if self.credentials.security == INSECURE else self.credentials.security.words,
             )
             if self._source.shared:
                 self.waits.forget_requests()
@@ -183,9 +191,6 @@ class HarrowRun:
     def is_started(self) -> bool:
         """Whether the cluster was started."""
         return self._cluster is not None
-
-    def _servers(self) -> str:
-        return self.cluster.bootstrap_servers
 
     def topic(
         self,
@@ -201,7 +206,7 @@ class HarrowRun:
         topic = Topic(name=unique, partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         check_topic(topic, brokers)
         existing = self._topics.get(name)
-        if existing is not None and not topic_exists(self.cluster.bootstrap_servers, existing.name):
+        if existing is not None and not topic_exists(self.cluster.own_servers, existing.name):
             existing = None  # the test deleted it
         if existing is not None and (name in self._topics_of_test or topic != existing):
             raise ConfigError(
@@ -259,7 +264,7 @@ class HarrowRun:
             system,
             planned,
             self.folder,
-            groups=partial(consumer_groups, cluster.bootstrap_servers),
+            groups=partial(consumer_groups, cluster.own_servers),
             on_error=self.failures.attach_verdict,
             on_end=self._chaos_ended,
             reached_within=request.reached_within,
@@ -295,7 +300,7 @@ class HarrowRun:
             seed=self._seed,
             brokers=self.brokers,
             seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
-            config=self.cluster.config.overrides(),
+            config=self.credentials.without_own(self.cluster.config.overrides()),
             topic=topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,

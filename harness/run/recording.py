@@ -16,6 +16,7 @@ from harrow.cluster.errors import ConfigError
 from harrow.cluster.wait_notes import noted
 
 from .. import run_folder
+from ..security.choice import APP
 from ..topics import Topic
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ FROM_THE_BEGINNING: dict[str, object] = {"group_id": "harrow", "auto_offset_rese
 
 
 class RecordingClients:
-    """The recording clients of one run; `bootstrap_servers` returns the address of the brokers."""
+    """The recording clients of one run; `settings_of` returns those of a user's client under a library's names."""
 
-    def __init__(self, folder: Path, bootstrap_servers: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, settings_of: Callable[[object, str], dict[str, Any]]) -> None:
         self._folder = folder
-        self._bootstrap_servers = bootstrap_servers
+        self._settings_of = settings_of
         self._clients: list[ClientHandle] = []
         self.produced_with: dict[str, Any] = {}
         """Settings of the last producer, with dots in their names; a recorded schedule has them."""
@@ -58,11 +59,12 @@ class RecordingClients:
         from ..clients.producer import Producer
         from ..clients.recorder import ClientHandle
 
+        user = config.pop("user", APP)
         settings: dict[str, Any] = {"enable.idempotence": True}
         if str(config.get("acks", "all")) not in ("all", "-1"):
             settings = {}
         self.produced_with = settings | _dotted(config)
-        producer = Producer(self._for_librdkafka(self.produced_with), history=self._history)
+        producer = Producer(self._for_librdkafka(user, self.produced_with), history=self._history)
         self._clients.append(ClientHandle(partial(_await_reports, producer), producer.close))
         producer.acquire_producer_id(PRODUCER_ID_TIMEOUT_S)
         return producer
@@ -72,36 +74,46 @@ class RecordingClients:
         from ..clients.consumer import Consumer
         from ..clients.recorder import ClientHandle, no_sends
 
+        user = config.pop("user", APP)
         settings = {"group.id": "harrow", "auto.offset.reset": "earliest"} | _dotted(config)
-        consumer = Consumer(self._for_librdkafka(settings), history=self._history)
+        consumer = Consumer(self._for_librdkafka(user, settings), history=self._history)
         self._clients.append(ClientHandle(no_sends, consumer.close))
         return consumer
 
     @cached_property
     def kafka_python(self) -> KafkaPythonClients:
         """Recording clients of kafka-python: `harrow.kafka_python.producer()`, `.consumer("orders")`."""
-        return KafkaPythonClients(self._open)
+        return KafkaPythonClients(partial(self._open, "kafka-python"))
 
     @cached_property
     def aiokafka(self) -> AIOKafkaClients:
         """Recording clients of aiokafka: `harrow.aiokafka.producer()`, `.consumer("orders")`."""
-        return AIOKafkaClients(self._open)
+        return AIOKafkaClients(partial(self._open, "aiokafka"))
 
     @property
     def _history(self) -> Path:
         run_folder.note(self._folder, histories=len(self._clients) + 1)
         return self._folder / run_folder.HISTORY
 
-    def _for_librdkafka(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        return {"bootstrap.servers": self._bootstrap_servers(), "log_level": QUIET_LOG_LEVEL, **settings}
+    def _for_librdkafka(self, user: object, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._settings_of(user, "librdkafka"), "log_level": QUIET_LOG_LEVEL, **settings}
 
-    def _open(self, make: Callable[..., Any], kind: str, topics: Iterable[object], settings: Mapping[str, Any]) -> Any:
+    def _open(
+        self,
+        library: str,
+        make: Callable[..., Any],
+        kind: str,
+        topics: Iterable[object],
+        settings: Mapping[str, Any],
+    ) -> Any:
         """Create a client of kafka-python or aiokafka; brokers know it by the name that its history has."""
         from ..clients.recorder import client_name
 
+        settings = dict(settings)
+        user = settings.pop("user", APP)
         name = client_name(settings.get("client_id"), kind)
-        defaults = {"bootstrap_servers": self._bootstrap_servers(), "client_id": name}
-        client = make(*map(str, topics), history=self._history, name=name, **(defaults | dict(settings)))
+        defaults = {**self._settings_of(user, library), "client_id": name}
+        client = make(*map(str, topics), history=self._history, name=name, **(defaults | settings))
         self._clients.append(client.handle())
         if kind == "producer":
             used = client.recorder  # the libraries have different defaults

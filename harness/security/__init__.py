@@ -1,1 +1,1 @@
-"""Security of a test's cluster: certificates of a throw-away authority, and an issuer of tokens (A5)."""
+"""Security of a test's cluster: an authority, an issuer of tokens, users, settings of brokers and clients (A5)."""

@@ -144,14 +144,14 @@ class RunVerifier:
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
             with noted("the final read of all records", most_s=DRAIN_TIMEOUT_S):
                 read_all(
-                    cluster.bootstrap_servers,
+                    cluster.own_servers,
                     [topic for topic in topics if topic in existing],
                     self._folder / run_folder.DRAIN,
                     timeout_s=DRAIN_TIMEOUT_S,
                     contents=contents,
                     logs=_leaders_logs(self._folder, view, topics) if contents else None,
                 )
-            record_groups(self._folder, cluster.bootstrap_servers)
+            record_groups(self._folder, cluster.own_servers)
         except HarrowError as error:
             reasons.append(f"{error}{not_running(cluster)}")
         return reasons

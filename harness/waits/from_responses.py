@@ -59,7 +59,7 @@ class FromResponses:
 
     def group_names(self) -> Collection[str]:
         """The groups that ListGroups returns."""
-        return list_groups(self._cluster.bootstrap_servers).states
+        return list_groups(self._cluster.own_servers).states
 
     def group(self, name: str) -> GroupSeen | None:
         """One group as its coordinator describes it."""
@@ -80,7 +80,7 @@ class FromResponses:
 
     def _coordinator(self, group: str) -> Coordinator:
         if group not in self._coordinators:
-            transport = BlockingTransport(self._cluster.bootstrap_servers, CLIENT_ID, self._stopped)
+            transport = BlockingTransport(self._cluster.own_servers, CLIENT_ID, self._stopped)
             self._coordinators[group] = Coordinator(transport, GROUP, group, patience_ms=PATIENCE_S * 1000)
         return self._coordinators[group]
 
@@ -132,7 +132,7 @@ class FromResponses:
 
             self._reader = confluent_kafka.Consumer(
                 {
-                    "bootstrap.servers": self._cluster.bootstrap_servers,
+                    "bootstrap.servers": self._cluster.own_servers,
                     "group.id": READER,
                     "client.id": READER,
                     "enable.auto.commit": False,

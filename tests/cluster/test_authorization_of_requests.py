@@ -1,4 +1,4 @@
-"""`docs/security.md` has what each request asks the authorizer, and its errors, as a broker does (A5).
+"""`docs/authorization.md` has what each request asks the authorizer, and its errors, as a broker does (A5).
 
 The table is made of a broker's responses under ACLs that allow or deny one operation each. `PYTHONPATH=tests/support
 python tests/cluster/test_authorization_of_requests.py` writes it.
@@ -16,7 +16,7 @@ from authorized_requests import BEFORE_AUTHORIZATION, CLUSTER, OPERATIONS, SETTI
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "authorization.md"
 BEGIN, END = "<!-- authorization: generated -->", "<!-- end of authorization -->"
 HEAD = ("| key | request | needs | errors |", "| --- | --- | --- | --- |")
 FAILED = "_AUTHORIZATION_FAILED"

@@ -55,6 +55,8 @@ class NotedError(Exception):
 
 
 class Leaderless(DescribedCluster):
+    bootstrap_servers = ""
+
     """A cluster without a leader for its partition; `NotedError` ends a wait that was noted."""
 
     def __init__(self, notes: list[str]) -> None:

@@ -22,7 +22,7 @@ class KafkaSystem(ForeignSystem):
     def __init__(self, cluster: KafkaCluster, backend: str = APACHE) -> None:
         ForeignSystem.__init__(self, cluster)
         self.backend = backend
-        self.operator = Operator(lambda: cluster.bootstrap_servers)
+        self.operator = Operator(lambda: cluster.own_servers)
         self._brokers = {node: _broker(cluster, node) for node in cluster.brokers}
 
     @property

@@ -25,7 +25,7 @@ OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 def left_open(cluster: RunningCluster) -> list[str]:
     """Return a line for each open transaction and each partition whose LSO is below its HW."""
-    return [*open_transactions(cluster.bootstrap_servers), *held_back(cluster)]
+    return [*open_transactions(cluster.own_servers), *held_back(cluster)]
 
 
 def open_transactions(bootstrap_servers: str) -> list[str]:

@@ -120,7 +120,7 @@ class TransformWorkload:
 
         reader = Consumer(
             {
-                "bootstrap.servers": self._harrow.bootstrap_servers,
+                "bootstrap.servers": self._harrow.cluster.own_servers,
                 "group.id": GROUP,
                 "log_level": 0,
                 "isolation.level": "read_committed",

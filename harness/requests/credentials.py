@@ -1,0 +1,185 @@
+"""Requests that give users their credentials and rights, and logins that show that every broker knows them (A5).
+
+Owns: `store_scram_user`, `store_plain_users`, `create_acl`, each of which returns when the brokers act by it; `login`.
+They go to listeners for Harrow's own clients. A broker that does not run learns it when it starts.
+What may fail: HarrowError with what a broker refused, or where one does not act by it in time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from random import SystemRandom
+from typing import Any
+
+from harrow.cluster.errors import ClusterError, ErrorCode, HarrowError
+from harrow.cluster.listeners import Address
+from harrow.cluster.security.acls import Acl
+from harrow.cluster.security.sasl.exchange import SaslClient, SaslError
+from harrow.cluster.security.sasl.plain import PlainClient
+from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS, ScramClient, nonce_of
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.headers import encode_request_header, parse_response_header
+
+from .raw import CLIENT_ID, SIZE, ask
+
+KNOWN_WITHIN_S = 10.0
+POLL_S = 0.01
+LOGIN_TIMEOUT_S = 5.0
+ALTER_SCRAM_VERSION, ALTER_CONFIGS_VERSION, ACLS_VERSION = 0, 1, 3
+HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
+BROKER_RESOURCE, SET = 4, 0
+
+
+def store_scram_user(addresses: Sequence[Address], mechanism: str, user: str, password: str) -> None:
+    """Make a user of SCRAM, or replace the password of one."""
+    found, salt = MECHANISMS[mechanism], secrets.token_bytes(16)
+    s = messages.schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, "request")
+    row = s.ScramCredentialUpsertion(
+        name=user,
+        mechanism=found.value,
+        iterations=ITERATIONS_LEAST,
+        salt=salt,
+        salted_password=found.salted_password(password, salt, ITERATIONS_LEAST),
+    )
+    entity = s.AlterUserScramCredentialsRequest(deletions=(), upsertions=(row,))
+    _send(addresses, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, entity, f"user {user!r}")
+
+
+def store_plain_users(addresses: Mapping[int, Address], setting: str, module: str) -> None:
+    """Replace the users of PLAIN on these brokers, by node id: `module` is the value of the setting."""
+    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, "request")
+    change = s.AlterableConfig(name=setting, config_operation=SET, value=module)
+    for node, address in addresses.items():
+        row = s.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configs=(change,))
+        entity = s.IncrementalAlterConfigsRequest(resources=(row,), validate_only=False)
+        _send([address], ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, entity, f"users of broker {node}")
+
+
+def create_acl(addresses: Sequence[Address], running: Callable[[], Sequence[Address]], acl: Acl) -> None:
+    """Add an ACL, and wait until every running broker has it."""
+    s = messages.schema(ApiKey.CREATE_ACLS, ACLS_VERSION, "request")
+    pattern, entry = acl
+    row = s.AclCreation(
+        resource_type=pattern.type,
+        resource_name=pattern.name,
+        resource_pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
+    )
+    _send(addresses, ApiKey.CREATE_ACLS, ACLS_VERSION, s.CreateAclsRequest(creations=(row,)), f"{acl}")
+    wanted = messages.schema(ApiKey.DESCRIBE_ACLS, ACLS_VERSION, "request").DescribeAclsRequest(
+        resource_type_filter=pattern.type,
+        resource_name_filter=pattern.name,
+        pattern_type_filter=pattern.pattern_type,
+        principal_filter=entry.principal,
+        host_filter=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
+    )
+    await_everywhere(
+        running,
+        lambda address: "" if ask(address, ApiKey.DESCRIBE_ACLS, ACLS_VERSION, wanted).resources else "lacks it",
+    )
+
+
+def await_everywhere(running: Callable[[], Sequence[Address]], lacking: Callable[[Address], str]) -> None:
+    """Wait until `lacking` is empty for every running broker; ClusterError with what is lacking."""
+    deadline = time.monotonic() + KNOWN_WITHIN_S
+    while True:
+        missing = {str(address): _said(lacking, address) for address in running()}
+        missing = {address: said for address, said in missing.items() if said}
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            said = "; ".join(f"{address} {text}" for address, text in missing.items())
+            raise ClusterError(f"brokers do not act by new credentials or rights after {KNOWN_WITHIN_S:g} s: {said}")
+        time.sleep(POLL_S)
+
+
+def _said(lacking: Callable[[Address], str], address: Address) -> str:
+    try:
+        return lacking(address)
+    except (HarrowError, OSError) as error:
+        return str(error)
+
+
+def _send(addresses: Sequence[Address], api_key: int, version: int, entity: Any, what: str) -> None:
+    """Send a request to the first broker that responds; HarrowError where it refuses a part."""
+    refused: HarrowError = ClusterError("the cluster has no broker")
+    for address in addresses:
+        try:
+            response = ask(address, api_key, version, entity)
+        except HarrowError as error:
+            refused = error
+            continue
+        rows = getattr(response, "results", None) or getattr(response, "responses", None) or ()
+        for row in rows:
+            if row.error_code is not ErrorCode.none:
+                raise HarrowError(f"{what}: {row.error_code.name}: {row.error_message}")
+        return
+    raise HarrowError(f"{what}: no broker responds: {refused}")
+
+
+# ---------------------------------------------------------------------- logins
+
+
+def sasl_client(mechanism: str, user: str, password: str) -> SaslClient:
+    """Return the client's side of PLAIN or SCRAM."""
+    if mechanism in MECHANISMS:
+        return ScramClient(MECHANISMS[mechanism], user, password, nonce_of(SystemRandom()))
+    return PlainClient(user, password)
+
+
+def login(address: Address, mechanism: str, client: SaslClient, tls: ssl.SSLContext | None) -> str:
+    """Log in on a connection of its own; return why it was refused, empty where it was not. OSError."""
+    with contextlib.ExitStack() as closing:
+        link: socket.socket = closing.enter_context(socket.create_connection(address, LOGIN_TIMEOUT_S))
+        if tls is not None:
+            link = closing.enter_context(tls.wrap_socket(link, server_hostname=address.host))
+        s = messages.schema(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, "request")
+        entity = s.SaslHandshakeRequest(mechanism=mechanism)
+        response = _exchanged(link, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, entity)
+        if response.error_code is not ErrorCode.none:
+            return f"{response.error_code.name}: {', '.join(response.mechanisms)}"
+        s = messages.schema(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, "request")
+        received = b""
+        try:
+            while not client.complete:
+                sent = client.evaluate(received)
+                if client.complete and not sent:
+                    break
+                entity = s.SaslAuthenticateRequest(auth_bytes=sent)
+                response = _exchanged(link, ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, entity)
+                if response.error_code is not ErrorCode.none:
+                    return f"{response.error_code.name}: {response.error_message}"
+                received = response.auth_bytes
+        except SaslError as error:
+            return str(error)
+    return ""
+
+
+def _exchanged(link: socket.socket, api_key: int, version: int, entity: Any) -> Any:
+    body = messages.encode_request(api_key, version, entity)
+    header = encode_request_header(api_key, version, 1, CLIENT_ID)
+    link.sendall(SIZE.pack(len(header) + len(body)) + header + body)
+    frame = _received(link, SIZE.unpack(_received(link, SIZE.size))[0])
+    _, at = parse_response_header(api_key, version, frame)
+    return messages.decode_response(api_key, version, frame, at)
+
+
+def _received(link: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        chunk = link.recv(size - len(data))
+        if not chunk:
+            raise ConnectionResetError("the broker closed the connection")
+        data += chunk
+    return bytes(data)
