@@ -204,6 +204,8 @@ def _backend(value: object) -> str:
 
 
 def _security(value: object) -> Security:
+    if not isinstance(value, str | Security):
+        raise ValueError(f"{value!r}: expected a text or a Security")  # noqa: TRY004 - one kind for callers
     from harrow.cluster.errors import ConfigError
 
     try:

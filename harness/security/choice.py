@@ -5,7 +5,8 @@
     mtls                     TLS; each client shows a certificate
     sasl_plaintext, sasl_ssl clients log in, without and with TLS; `sasl_ssl:PLAIN` names the mechanism
 
-Owns: the protocols and mechanisms by name, and what can be combined. The plugin imports this when pytest starts.
+Owns: the protocols and mechanisms by name, and what can be combined. The plugin imports this when pytest starts, so
+modules of the cluster are imported only where something is refused or chosen.
 What may fail: ConfigError, which names the valid values.
 """
 
@@ -13,9 +14,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from harrow.cluster.errors import ConfigError
 
 __all__ = ["APP", "INSECURE", "PROTOCOLS", "Security", "check_user"]
 
@@ -31,8 +31,14 @@ _USER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 def check_user(user: object) -> str:
     """Return the name of a user; ConfigError for one that cannot be used."""
     if not isinstance(user, str) or not _USER.fullmatch(user):
-        raise ConfigError(f"user {user!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
+        raise _refusal(f"user {user!r}: expected 1 to 64 of a-z, A-Z, 0-9, . _ -")
     return user
+
+
+def _refusal(text: str) -> Exception:
+    from harrow.cluster.errors import ConfigError
+
+    return ConfigError(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +53,50 @@ class Security:
     """
 
     protocol: str = NONE
-    users: tuple[str, ...] = ()
+    users: Sequence[str] = ()
     acls: bool = False
     reauthenticate_after: float = 0.0
-    mechanism: str = ""
-    """Of SASL; empty without SASL."""
 
     def __post_init__(self) -> None:
-        text: object = self.protocol
-        protocol, colon, mechanism = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if protocol not in PROTOCOLS:
-            near = difflib.get_close_matches(protocol, PROTOCOLS, n=1, cutoff=0.5)
+        if (self.protocol, self.users, self.acls, self.reauthenticate_after) == (NONE, (), False, 0.0):
+            return
+        from harrow.cluster.argument_types import check_fields
+
+        check_fields(self, "Security")
+        object.__setattr__(self, "users", tuple(map(check_user, self.users)))
+        kind, colon, mechanism = self.protocol.partition(":")
+        has_sasl = kind in (SASL_PLAINTEXT, SASL_SSL)
+        if kind not in PROTOCOLS:
+            near = difflib.get_close_matches(kind, PROTOCOLS, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"security={text!r}: expected {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}{hint}")
-        has_sasl = protocol.startswith("sasl")
-        chosen = mechanism or self.mechanism or (DEFAULT_MECHANISM if has_sasl else "")
-        if (colon or chosen) and not has_sasl:
-            raise ConfigError(f"security={text!r}: only sasl_plaintext and sasl_ssl have a mechanism")
-        if has_sasl and (chosen not in MECHANISMS or (colon and not mechanism)):
-            raise ConfigError(f"security={text!r}: expected one of the mechanisms {', '.join(MECHANISMS)}")
-        users: object = self.users
-        if isinstance(users, str) or not isinstance(users, tuple | list):
-            raise ConfigError(f"users={users!r}: expected names, as users=('alice', 'bob')")
-        values = {"protocol": protocol, "mechanism": chosen, "users": tuple(map(check_user, self.users))}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if self.acls and protocol in (NONE, SSL):
-            raise ConfigError(f"security={protocol}, acls=True: all clients are anonymous; choose mtls or SASL")
-        if self.users and protocol in (NONE, SSL):
-            raise ConfigError(
-                f"security={protocol}, users={self.users}: all clients are anonymous; choose mtls or SASL"
-            )
+            raise self._refused(f"expected {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}{hint}")
+        if colon and not has_sasl:
+            raise self._refused("only sasl_plaintext and sasl_ssl have a mechanism")
+        if colon and mechanism not in MECHANISMS:
+            raise self._refused(f"expected one of the mechanisms {', '.join(MECHANISMS)}")
+        if has_sasl and not colon:
+            object.__setattr__(self, "protocol", f"{kind}:{DEFAULT_MECHANISM}")
+        if (self.acls or self.users) and not self.has_users:
+            raise self._refused("all clients are anonymous, without users and acls; choose mtls or SASL")
         if self.reauthenticate_after < 0 or (self.reauthenticate_after and not has_sasl):
-            raise ConfigError(
-                f"reauthenticate_after={self.reauthenticate_after}: expected seconds, 0 or more, and SASL"
-            )
+            raise self._refused(f"reauthenticate_after={self.reauthenticate_after}: expected 0 or more, and SASL")
+
+    def _refused(self, text: str) -> Exception:
+        return _refusal(f"security={self.protocol!r}: {text}")
 
     def __str__(self) -> str:
         """The protocol with its mechanism, as the option has it."""
-        return f"{self.protocol}:{self.mechanism}" if self.mechanism else self.protocol
+        return self.protocol
+
+    @property
+    def kind(self) -> str:
+        """The protocol without its mechanism."""
+        return self.protocol.partition(":")[0]
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of SASL; empty without SASL."""
+        return self.protocol.partition(":")[2]
 
     @property
     def words(self) -> str:
@@ -97,22 +108,22 @@ class Security:
     @property
     def kafka_protocol(self) -> str:
         """Kafka's name of the protocol."""
-        return KAFKA_PROTOCOLS[self.protocol]
+        return KAFKA_PROTOCOLS[self.kind]
 
     @property
     def has_tls(self) -> bool:
         """Whether the bytes of a connection are TLS."""
-        return self.protocol in (SSL, MTLS, SASL_SSL)
+        return self.kind in (SSL, MTLS, SASL_SSL)
 
     @property
     def has_users(self) -> bool:
         """Whether clients say who they are."""
-        return self.protocol not in (NONE, SSL)
+        return self.kind not in (NONE, SSL)
 
     @classmethod
-    def of(cls, value: object) -> Security:
+    def of(cls, value: Security | str) -> Security:
         """Return a `Security` for itself, or for the text of the option; ConfigError."""
-        return value if isinstance(value, Security) else cls(value)  # type: ignore[arg-type]
+        return value if isinstance(value, Security) else cls(value)
 
 
 INSECURE = Security()

@@ -80,7 +80,7 @@ class ClusterSecurity:
         check_user(user)
         security = self.security
         stored = {"certificate": "crt.pem", "key": "key.pem", "keystore": "pem"}
-        files = {name: str(self._user_file(user, end)) for name, end in stored.items() if security.protocol == MTLS}
+        files = {name: str(self._user_file(user, end)) for name, end in stored.items() if security.kind == MTLS}
         return Access(
             servers=servers,
             protocol=security.kafka_protocol,
@@ -151,7 +151,7 @@ class ClusterSecurity:
         if security.has_tls:
             found[f"{_CLIENTS}ssl.keystore.type"] = "PEM"
             found[f"{_CLIENTS}ssl.keystore.location"] = str(self.broker_file)
-        if security.protocol == MTLS:
+        if security.kind == MTLS:
             found[f"{_CLIENTS}ssl.client.auth"] = "required"
             found[f"{_CLIENTS}ssl.truststore.type"] = "PEM"
             found[f"{_CLIENTS}ssl.truststore.location"] = str(self.ca_file)

@@ -41,7 +41,7 @@ def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(pytester: p
     modules = [
         *("", ".backends", ".backends.choice", ".engines", ".out_folder", ".plain_text", ".plugin"),
         *(f".plugin.{name}" for name in plugin),
-        *(".seeds", ".user_spark"),
+        *(".security", ".security.choice", ".seeds", ".user_spark"),
     ]
     assert imported.split() == ["harrow", *(f"harrow.harness{name}" for name in modules)]
 

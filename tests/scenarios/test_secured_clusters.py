@@ -12,7 +12,19 @@ import pytest
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from harrow import Harrow, HarrowError, Security, Topic, VerdictError, harrow_fixture, kill, leader, lose_response
+from harrow import (
+    Harrow,
+    HarrowError,
+    Security,
+    Topic,
+    VerdictError,
+    harrow_fixture,
+    kill,
+    leader,
+    lose_response,
+    one,
+    pause,
+)
 from harrow.harness.security.certificates import CertificateAuthority
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -245,7 +257,7 @@ def test_a_program_finds_its_credentials_in_its_environment(secured: Harrow) -> 
 def test_a_client_goes_on_when_its_session_has_ended(harrow: Harrow) -> None:
     orders = harrow.topic("orders")
     producer = harrow.producer(client_id="app")
-    with harrow.chaos(duration=2.5, kinds=["pause"]):
+    with harrow.chaos(pause(one, seconds=0.5), duration=2.5):
         for number in range(300):
             producer.produce(orders.name, f"{number}".encode())
             producer.poll(0.01)

@@ -9,7 +9,7 @@ from harrow.harness.run.harrow import run_of
 
 SHOWN = {
     "cluster": {"backend", "bootstrap_servers", "brokers", "cluster", "close", "folder", "seed", "topic"},
-    "clients": {"aiokafka", "consumer", "kafka_python", "producer"},
+    "clients": {"aiokafka", "allow", "client_config", "consumer", "kafka_python", "producer"},
     "beside the brokers": {"dependency", "program"},
     "values": {"faker", "random", "values"},
     "waits": {"aio", "await_assigned", "await_caught_up", "await_leader", "await_records", "await_request"},

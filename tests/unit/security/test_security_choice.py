@@ -21,7 +21,7 @@ PARSE = next(row.parse for row in OPTIONS if row.name == "security")
 
 
 @pytest.mark.parametrize(
-    ("text", "protocol", "mechanism", "shown"),
+    ("text", "kind", "mechanism", "shown"),
     [
         ("none", "none", "", "none"),
         ("ssl", "ssl", "", "ssl"),
@@ -31,9 +31,9 @@ PARSE = next(row.parse for row in OPTIONS if row.name == "security")
         ("sasl_ssl:OAUTHBEARER", "sasl_ssl", "OAUTHBEARER", "sasl_ssl:OAUTHBEARER"),
     ],
 )
-def test_a_text_names_protocol_and_mechanism(text: str, protocol: str, mechanism: str, shown: str) -> None:
+def test_a_text_names_protocol_and_mechanism(text: str, kind: str, mechanism: str, shown: str) -> None:
     found = PARSE(text)
-    assert (found.protocol, found.mechanism, str(found)) == (protocol, mechanism, shown)
+    assert (found.kind, found.mechanism, str(found)) == (kind, mechanism, shown)
     assert PARSE(shown) == found
     assert PARSE(Security(text)) == found
 
@@ -42,15 +42,20 @@ def test_a_text_names_protocol_and_mechanism(text: str, protocol: str, mechanism
     ("arguments", "words"),
     [
         ({"protocol": "sasl-ssl"}, "expected none, ssl, mtls, sasl_plaintext or sasl_ssl; did you mean sasl_ssl?"),
-        ({"protocol": 5}, "security=5: expected none"),
+        ({"protocol": 5}, "Security(protocol=5): expected a text"),
         ({"protocol": "sasl_ssl:GSSAPI"}, "expected one of the mechanisms PLAIN, SCRAM-SHA-256"),
         ({"protocol": "sasl_ssl:"}, "expected one of the mechanisms"),
         ({"protocol": "ssl:PLAIN"}, "only sasl_plaintext and sasl_ssl have a mechanism"),
-        ({"protocol": "ssl", "acls": True}, "all clients are anonymous; choose mtls or SASL"),
+        ({"protocol": "ssl", "acls": True}, "all clients are anonymous, without users and acls; choose mtls or SASL"),
         ({"protocol": "none", "users": ("alice",)}, "all clients are anonymous"),
-        ({"protocol": "mtls", "reauthenticate_after": 1.0}, "expected seconds, 0 or more, and SASL"),
-        ({"protocol": "sasl_ssl", "reauthenticate_after": -1.0}, "expected seconds, 0 or more"),
-        ({"protocol": "sasl_ssl", "users": "alice"}, "users='alice': expected names"),
+        ({"protocol": "mtls", "reauthenticate_after": 1.0}, "expected 0 or more, and SASL"),
+        ({"protocol": "sasl_ssl", "reauthenticate_after": -1.0}, "expected 0 or more"),
+        ({"protocol": "sasl_ssl", "acls": 1}, "Security(acls=1): expected True or False"),
+        (
+            {"protocol": "sasl_ssl", "reauthenticate_after": "2"},
+            "Security(reauthenticate_after='2'): expected a number",
+        ),
+        ({"protocol": "sasl_ssl", "users": "alice"}, "Security(users='alice'): expected a list of texts"),
         ({"protocol": "sasl_ssl", "users": ("a b",)}, "user 'a b': expected 1 to 64"),
     ],
 )
