@@ -7,9 +7,11 @@ What may fail: ConfigError for another library; ImportError for one that is not 
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from harrow.cluster.errors import ConfigError
@@ -115,16 +117,9 @@ def _kafka_python(access: Access) -> dict[str, Any]:
     if access.certificate:
         found |= {"ssl_certfile": access.certificate, "ssl_keyfile": access.key}
     if access.mechanism == OAUTHBEARER:
-        try:
-            from kafka.net.sasl.oauth import AbstractTokenProvider
-        except ImportError:  # before version 3
-            from kafka.sasl.oauth import AbstractTokenProvider
-
-        class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-            def token(self) -> str:
-                return access.token()
-
-        found["sasl_oauth_token_provider"] = Tokens()
+        found["sasl_oauth_token_provider"] = _token_provider(
+            ("kafka.net.sasl.oauth", "kafka.sasl.oauth"), lambda _: access.token()
+        )
     return found
 
 
@@ -136,14 +131,25 @@ def _aiokafka(access: Access) -> dict[str, Any]:
             context.load_cert_chain(access.certificate, access.key)
         found["ssl_context"] = context
     if access.mechanism == OAUTHBEARER:
-        from aiokafka.abc import AbstractTokenProvider
 
-        class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-            async def token(self) -> str:
-                return access.token()
+        async def token(_: object) -> str:
+            return access.token()
 
-        found["sasl_oauth_token_provider"] = Tokens()
+        found["sasl_oauth_token_provider"] = _token_provider(("aiokafka.abc",), token)
     return found
+
+
+def _token_provider(modules: Sequence[str], token: Callable[[Any], Any]) -> object:
+    """Return a provider of tokens of a library, whose class is in the first of `modules` that it has."""
+    *others, last = modules
+    for name in others:
+        with contextlib.suppress(ImportError):
+            return _with_token(import_module(name).AbstractTokenProvider, token)
+    return _with_token(import_module(last).AbstractTokenProvider, token)
+
+
+def _with_token(base: type, token: Callable[[Any], Any]) -> object:
+    return type("Tokens", (base,), {"token": token})()
 
 
 def _java(access: Access) -> dict[str, Any]:

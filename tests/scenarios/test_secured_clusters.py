@@ -58,7 +58,8 @@ def produce(harrow: Harrow, topic: Topic, **settings: Any) -> None:
 
 def send(harrow: Harrow, topic: Topic) -> None:
     producer = harrow.kafka_python.producer(user="python")
-    for sent in [producer.send(topic.name, f"{number}".encode()) for number in range(RECORDS)]:
+    pending: list[Any] = [producer.send(topic.name, f"{number}".encode()) for number in range(RECORDS)]
+    for sent in pending:
         sent.get(30)
 
 
@@ -121,7 +122,11 @@ def test_a_duplicate_of_a_resent_batch_is_found_behind_tls(harrow: Harrow) -> No
 
 def refusal(settings: dict[str, Any]) -> str:
     said: list[str] = []
-    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda error: said.append(error.str())}
+
+    def note(error: object) -> None:
+        said.append(str(error))
+
+    quiet: dict[str, Any] = {"log_level": 0, "error_cb": note}
     admin = AdminClient({**settings, **quiet})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=2)
@@ -132,9 +137,10 @@ def refusal(settings: dict[str, Any]) -> str:
 def test_a_wrong_password_is_refused_with_the_clients_own_error(secured: Harrow) -> None:
     settings = secured.client_config("alice") | {"sasl.password": "wrong"}
     assert "SASL authentication error" in refusal(settings)
-    python = secured.client_config("alice", library="kafka-python") | {"sasl_plain_password": "wrong"}
+    python = secured.client_config("alice", library="kafka-python")
+    python |= {"sasl_plain_password": "wrong", "bootstrap_timeout_ms": 2000}
     with pytest.raises(KafkaError):
-        KafkaProducer(**python, bootstrap_timeout_ms=2000)
+        KafkaProducer(**python)
 
 
 def test_a_user_who_was_never_made_is_refused(secured: Harrow) -> None:

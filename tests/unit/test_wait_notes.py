@@ -55,7 +55,9 @@ class NotedError(Exception):
 
 
 class Leaderless(DescribedCluster):
-    bootstrap_servers = ""
+    @property
+    def bootstrap_servers(self) -> str:
+        return ""
 
     """A cluster without a leader for its partition; `NotedError` ends a wait that was noted."""
 
