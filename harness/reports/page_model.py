@@ -223,6 +223,7 @@ class PageModel(_Drawn):
     folder: str
     planted: list[str]
     seed: str | None
+    security: str | None
     command: str | None
     duration: float
     empty: bool

@@ -22,11 +22,10 @@ from harrow.cluster.security.acls import Acl
 from harrow.cluster.security.sasl.exchange import SaslClient, SaslError
 from harrow.cluster.security.sasl.plain import PlainClient
 from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS, ScramClient, nonce_of
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.headers import encode_request_header, parse_response_header
+from harrow.cluster.wire.client_requests import SIZE, ClientRequest, client_request
 
-from .raw import CLIENT_ID, SIZE, ask
+from .raw import CLIENT_ID, ask
 
 KNOWN_WITHIN_S = 10.0
 POLL_S = 0.01
@@ -39,43 +38,42 @@ BROKER_RESOURCE, SET = 4, 0
 def store_scram_user(addresses: Sequence[Address], mechanism: str, user: str, password: str) -> None:
     """Make a user of SCRAM, or replace the password of one."""
     found, salt = MECHANISMS[mechanism], secrets.token_bytes(16)
-    s = messages.schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, "request")
-    row = s.ScramCredentialUpsertion(
-        name=user,
-        mechanism=found.value,
-        iterations=ITERATIONS_LEAST,
-        salt=salt,
-        salted_password=found.salted_password(password, salt, ITERATIONS_LEAST),
-    )
-    entity = s.AlterUserScramCredentialsRequest(deletions=(), upsertions=(row,))
-    _send(addresses, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, entity, f"user {user!r}")
+    row = {
+        "name": user,
+        "mechanism": found.value,
+        "iterations": ITERATIONS_LEAST,
+        "salt": salt,
+        "salted_password": found.salted_password(password, salt, ITERATIONS_LEAST),
+    }
+    request = client_request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, deletions=[], upsertions=[row])
+    _send(addresses, request, f"user {user!r}")
 
 
 def store_plain_users(addresses: Mapping[int, Address], setting: str, module: str) -> None:
     """Replace the users of PLAIN on these brokers, by node id: `module` is the value of the setting."""
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, "request")
-    change = s.AlterableConfig(name=setting, config_operation=SET, value=module)
+    change = {"name": setting, "config_operation": SET, "value": module}
     for node, address in addresses.items():
-        row = s.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configs=(change,))
-        entity = s.IncrementalAlterConfigsRequest(resources=(row,), validate_only=False)
-        _send([address], ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, entity, f"users of broker {node}")
+        row = {"resource_type": BROKER_RESOURCE, "resource_name": str(node), "configs": [change]}
+        request = client_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, resources=[row])
+        _send([address], request, f"users of broker {node}")
 
 
 def create_acl(addresses: Sequence[Address], running: Callable[[], Sequence[Address]], acl: Acl) -> None:
     """Add an ACL, and wait until every running broker has it."""
-    s = messages.schema(ApiKey.CREATE_ACLS, ACLS_VERSION, "request")
     pattern, entry = acl
-    row = s.AclCreation(
-        resource_type=pattern.type,
-        resource_name=pattern.name,
-        resource_pattern_type=pattern.pattern_type,
-        principal=entry.principal,
-        host=entry.host,
-        operation=entry.operation,
-        permission_type=entry.permission,
-    )
-    _send(addresses, ApiKey.CREATE_ACLS, ACLS_VERSION, s.CreateAclsRequest(creations=(row,)), f"{acl}")
-    wanted = messages.schema(ApiKey.DESCRIBE_ACLS, ACLS_VERSION, "request").DescribeAclsRequest(
+    row = {
+        "resource_type": pattern.type,
+        "resource_name": pattern.name,
+        "resource_pattern_type": pattern.pattern_type,
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
+    _send(addresses, client_request(ApiKey.CREATE_ACLS, ACLS_VERSION, creations=[row]), f"{acl}")
+    wanted = client_request(
+        ApiKey.DESCRIBE_ACLS,
+        ACLS_VERSION,
         resource_type_filter=pattern.type,
         resource_name_filter=pattern.name,
         pattern_type_filter=pattern.pattern_type,
@@ -84,10 +82,7 @@ def create_acl(addresses: Sequence[Address], running: Callable[[], Sequence[Addr
         operation=entry.operation,
         permission_type=entry.permission,
     )
-    await_everywhere(
-        running,
-        lambda address: "" if ask(address, ApiKey.DESCRIBE_ACLS, ACLS_VERSION, wanted).resources else "lacks it",
-    )
+    await_everywhere(running, lambda address: "" if ask(address, wanted).resources else "lacks it")
 
 
 def await_everywhere(running: Callable[[], Sequence[Address]], lacking: Callable[[Address], str]) -> None:
@@ -111,12 +106,12 @@ def _said(lacking: Callable[[Address], str], address: Address) -> str:
         return str(error)
 
 
-def _send(addresses: Sequence[Address], api_key: int, version: int, entity: Any, what: str) -> None:
+def _send(addresses: Sequence[Address], request: ClientRequest, what: str) -> None:
     """Send a request to the first broker that responds; HarrowError where it refuses a part."""
     refused: HarrowError = ClusterError("the cluster has no broker")
     for address in addresses:
         try:
-            response = ask(address, api_key, version, entity)
+            response = ask(address, request)
         except HarrowError as error:
             refused = error
             continue
@@ -144,20 +139,17 @@ def login(address: Address, mechanism: str, client: SaslClient, tls: ssl.SSLCont
         link: socket.socket = closing.enter_context(socket.create_connection(address, LOGIN_TIMEOUT_S))
         if tls is not None:
             link = closing.enter_context(tls.wrap_socket(link, server_hostname=address.host))
-        s = messages.schema(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, "request")
-        entity = s.SaslHandshakeRequest(mechanism=mechanism)
-        response = _exchanged(link, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, entity)
+        response = _exchanged(link, client_request(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, mechanism=mechanism))
         if response.error_code is not ErrorCode.none:
             return f"{response.error_code.name}: {', '.join(response.mechanisms)}"
-        s = messages.schema(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, "request")
         received = b""
         try:
             while not client.complete:
                 sent = client.evaluate(received)
                 if client.complete and not sent:
                     break
-                entity = s.SaslAuthenticateRequest(auth_bytes=sent)
-                response = _exchanged(link, ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, entity)
+                request = client_request(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, auth_bytes=sent)
+                response = _exchanged(link, request)
                 if response.error_code is not ErrorCode.none:
                     return f"{response.error_code.name}: {response.error_message}"
                 received = response.auth_bytes
@@ -166,13 +158,9 @@ def login(address: Address, mechanism: str, client: SaslClient, tls: ssl.SSLCont
     return ""
 
 
-def _exchanged(link: socket.socket, api_key: int, version: int, entity: Any) -> Any:
-    body = messages.encode_request(api_key, version, entity)
-    header = encode_request_header(api_key, version, 1, CLIENT_ID)
-    link.sendall(SIZE.pack(len(header) + len(body)) + header + body)
-    frame = _received(link, SIZE.unpack(_received(link, SIZE.size))[0])
-    _, at = parse_response_header(api_key, version, frame)
-    return messages.decode_response(api_key, version, frame, at)
+def _exchanged(link: socket.socket, request: ClientRequest) -> Any:
+    link.sendall(request.frame(1, CLIENT_ID))
+    return request.response(_received(link, SIZE.unpack(_received(link, SIZE.size))[0]))
 
 
 def _received(link: socket.socket, size: int) -> bytes:
