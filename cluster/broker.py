@@ -149,7 +149,7 @@ class Broker:
             host, config, self.registry, self.replicas, self.cache, self.groups, self.peer
         )
         self.metadata = MetadataHandlers(host, config, self.cache, self.topic_admin)
-        authorizer = authorizer_of(config)
+        authorizer = authorizer_of(config, host.network.access.denied)
         self.acls: AclStore | None = None
         if authorizer is not None:
             self.acls = AclStore(host, self.registry, authorizer, config.number("request.timeout.ms"))
@@ -333,12 +333,21 @@ class Broker:
         register_operation = self._host.control.register
         register_operation("state", lambda _fields: self.state())
         register_operation("tree", self._tree)
+        register_operation("connections.close", self._close_connections)
+        register_operation("credentials", self._fingerprints)
         register_operation("metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port})
 
     async def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
         """The registry's tree, read through this broker's session: the supervisor has none of a ZooKeeper."""
         tree = await self.registry.read_tree("/")
         return {"tree": {path: data for path, (data, _) in tree.items()}}
+
+    def _close_connections(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"closed": self.sockets.close_connections(fields.get("user"))}
+
+    def _fingerprints(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        user = str(fields.get("user", ""))
+        return {"scram": self.users.fingerprints(user), **self.sockets.fingerprints(user)}
 
     def state(self) -> dict[str, Any]:
         """The answer to the control operation `state`."""

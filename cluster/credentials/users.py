@@ -24,6 +24,7 @@ from ..metadata.config_store import config_json
 from ..metadata.node_names import node_of_name
 from ..registry import NodeExistsError, RegistryClient
 from ..registry.paths import USERS_MADE, entity_config_path
+from ..security.fingerprints import of_secret
 from ..security.sasl.exchange import Login
 from ..security.sasl.scram import (
     ITERATIONS_LEAST,
@@ -69,6 +70,11 @@ class ScramUsers:
             self._users[user] = found
         else:
             self._users.pop(user, None)
+
+    def fingerprints(self, user: str) -> dict[str, str]:
+        """What an observer may know of the credentials of a user, by mechanism."""
+        found = self._users.get(user, {})
+        return {mechanism.text: of_secret(credential.stored_key) for mechanism, credential in found.items()}
 
     def scram(self, mechanism: ScramMechanism, name: str, by_token: bool) -> FoundCredential | None:
         """The credential of a user, or of a delegation token; None for an unknown name."""

@@ -237,6 +237,16 @@ class Connection:
         self._host.trace.log("info", f"closing the link to {self._link.peer}: it is idle (connections.max.idle.ms)")
         self._shut(reset=False)
 
+    def is_of(self, principal: Principal | None) -> bool:
+        """True for a connection of `principal`; of None: for every connection of a client."""
+        if principal is None:
+            return self.is_of_client
+        return self._context is not None and self._context.principal == principal
+
+    def close_by_operator(self) -> None:
+        """End the connection without its responses."""
+        self._shut(reset=False)
+
     def hold(self) -> None:
         """Read no more: the queue of waiting requests is full."""
         if not self._held:

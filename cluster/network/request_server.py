@@ -7,7 +7,7 @@ What may fail: `start` where the host has no socket for the listener (ConfigErro
 
 from __future__ import annotations
 
-from ..authorizer import Authorizer, ListenerAuthorizer
+from ..authorizer import Authorizer, ListenerAuthorizer, Principal
 from ..host.seam import Acceptor, FrameHandler, Host, Link, TlsOptions
 from ..listeners import Listener, SecurityProtocol
 from ..metrics.request_times import RequestTimes
@@ -114,6 +114,13 @@ class RequestServer:
 
     def _clients(self) -> list[Connection]:
         return [row for row in self._connections if row.is_open and row.is_of_client]
+
+    def close_connections(self, principal: Principal | None) -> int:
+        """End the open connections of a principal, None: of all clients; return how many there were."""
+        found = [row for row in self._connections if row.is_open and row.is_of(principal)]
+        for connection in found:
+            connection.close_by_operator()
+        return len(found)
 
     def pause_accepting(self) -> None:
         """Let new connections wait in the backlog of the kernel."""

@@ -272,7 +272,12 @@ class SaslConnection(Connection):
         """The server's token, and the lifetime of the session in ms where the exchange is complete; SaslError."""
         server = self._server
         assert server is not None, "tokens follow a handshake"
-        answer = server.evaluate(token)
+        access, again = self._host.network.access, self._login is not None
+        try:
+            answer = server.evaluate(token)
+        except SaslError:
+            access.login(server.user, again=again, failed=True)
+            raise
         login = server.login
         if login is None:
             return answer, 0
@@ -281,6 +286,8 @@ class SaslConnection(Connection):
                 "Cannot change principals during re-authentication from "
                 f"{USER_TYPE}.{self._login.user}: {USER_TYPE}.{login.user}"
             )
+        if access.login(login.user, again=again, failed=False):
+            raise SaslError(f"a fault refuses the login of {login.user}")
         return answer, self._open_session(login)
 
     def _open_session(self, login: Login) -> int:

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from ..authorizer import Authorizer
+from ..authorizer import USER_TYPE, Authorizer, Principal
 from ..config import BrokerConfig
 from ..host.seam import Host, TlsOptions
 from ..listeners import Listener, inter_broker_listener
 from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
+from ..security.fingerprints import of_certificate, of_secret
 from ..security.sasl.mechanisms import Credentials, ListenerMechanisms, NoCredentials
 from ..wire.api import ApiRow, ApiTable
 from ..wire.request_facts import NO_SCOPE, RequestScope
@@ -82,6 +83,7 @@ class SocketServer:
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
         apis = (*rows, *sasl_rows())
         self._host = host
+        self._mechanisms: dict[str, ListenerMechanisms] = {}
         self._credentials = NoCredentials() if credentials is None else credentials
         self._servers = {
             listener.name: RequestServer(
@@ -110,8 +112,10 @@ class SocketServer:
             credentials=self._credentials,
             random=host.random,
             now_ms=host.clock.wall_ms,
+            token_expired=host.network.access.token_expired,
         )
         mechanisms.check()
+        self._mechanisms[listener.name] = mechanisms
         keys: IssuerKeys | None = None
         if mechanisms.has_signed_tokens:
             refresh, backoff, backoff_most = map(mechanisms.time_ms, (REFRESH, BACKOFF, BACKOFF_MOST))
@@ -160,6 +164,25 @@ class SocketServer:
         for name, server in self._servers.items():
             if server.sasl is not None:
                 yield name, server.sasl.logins.succeeded, server.sasl.logins.failed
+    def close_connections(self, user: str | None) -> int:
+        """End the connections of a user; None: those of all clients on listeners with TLS. Return how many there were.
+
+        Connections of other brokers stay.
+        """
+        if user is not None:
+            principal = Principal(USER_TYPE, user)
+            return sum(server.close_connections(principal) for server in self._servers.values())
+        with_tls = (row for row in self._servers.values() if self._tls.of(row.listener) is not None)
+        return sum(server.close_connections(None) for server in with_tls)
+
+    def fingerprints(self, user: str) -> dict[str, dict[str, str]]:
+        """What an observer may know of certificates, and of the password of a user for PLAIN, by listener."""
+        tls = {name: self._tls.of(server.listener) for name, server in self._servers.items()}
+        users = {name: mechanisms.plain_users() for name, mechanisms in self._mechanisms.items()}
+        return {
+            "certificates": {name: of_certificate(found.chain) for name, found in tls.items() if found is not None},
+            "plain": {name: of_secret(row[user].encode()) for name, row in users.items() if user in row},
+        }
 
     def connections(self) -> Iterator[tuple[str, int]]:
         """`(listener, open connections)` of each listener."""

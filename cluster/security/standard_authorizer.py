@@ -17,7 +17,7 @@ Source: Kafka's StandardAuthorizerData; Authorizer.authorizeByResourceType (KIP-
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -26,9 +26,9 @@ from ..authorizer import Operation, Principal, Resource, ResourceType
 from ..config import BrokerConfig
 from .acls import ANYONE, WILDCARD, Acl, AclEntry, PatternType, Permission, ResourcePattern
 
-__all__ = ["StandardAuthorizer", "authorizer_of"]
+__all__ = ["ALLOWED_BY", "StandardAuthorizer", "authorizer_of"]
 
-_ALLOWED_BY: Mapping[Operation, tuple[Operation, ...]] = {
+ALLOWED_BY: Mapping[Operation, tuple[Operation, ...]] = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
 }
@@ -36,8 +36,14 @@ _ALLOWED_BY: Mapping[Operation, tuple[Operation, ...]] = {
 _A_NAME = "hardcode"
 """Kafka's name of a resource by which `authorize_any` finds super users and clusters that allow everything."""
 
+OnDenied = Callable[[str, str, str, str], None]
+"""Takes user, operation, resource type and name of a denied question."""
 Question = tuple[str, str, Operation]
 """Principal, host, operation."""
+
+
+def _ignore(*_question: str) -> None:
+    """Denied questions are not counted."""
 
 
 class _Rules(NamedTuple):
@@ -53,8 +59,15 @@ class StandardAuthorizer:
 
     unrestricted = False
 
-    def __init__(self, super_users: Collection[str] = (), *, allow_without_acl: bool = False) -> None:
+    def __init__(
+        self,
+        super_users: Collection[str] = (),
+        *,
+        allow_without_acl: bool = False,
+        on_denied: OnDenied = _ignore,
+    ) -> None:
         """`super_users`: principals as `User:admin`; `allow_without_acl`: the decision where no ACL has a resource."""
+        self._on_denied = on_denied
         self._super_users = frozenset(super_users)
         self._allow_without_acl = allow_without_acl
         self._rules: dict[ResourcePattern, _Rules] = {}
@@ -92,10 +105,13 @@ class StandardAuthorizer:
 
     def authorize(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         """True when `principal` may do `operation` to `resource` from the IP address `host`."""
-        if self._is_super_user(principal):
+        if self._is_super_user(principal) or self._allows(str(principal), host, operation, resource):
             return True
-        who = str(principal)
-        allowing = _asked(who, host, (operation, Operation.ALL, *_ALLOWED_BY.get(operation, ())))
+        self._on_denied(principal.name, operation.name, resource.type.name, resource.name)
+        return False
+
+    def _allows(self, who: str, host: str, operation: Operation, resource: Resource) -> bool:
+        allowing = _asked(who, host, (operation, Operation.ALL, *ALLOWED_BY.get(operation, ())))
         denying = _asked(who, host, (operation, Operation.ALL))
         found = allowed = False
         for rules in self._of(resource):
@@ -169,9 +185,10 @@ def _is_dominated(pattern: ResourcePattern, denied: Collection[ResourcePattern])
     return any(ResourcePattern(kind, prefix, PatternType.PREFIXED) in denied for prefix in prefixes)
 
 
-def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:
+def authorizer_of(config: BrokerConfig, on_denied: OnDenied = _ignore) -> StandardAuthorizer | None:
     """The authorizer of a broker, without ACLs; None where `authorizer.class.name` is not set."""
     if not config.text("authorizer.class.name"):
         return None
     super_users = filter(None, (name.strip() for name in config.text("super.users").split(";")))
-    return StandardAuthorizer([*super_users], allow_without_acl=config.flag("allow.everyone.if.no.acl.found"))
+    allow_without_acl = config.flag("allow.everyone.if.no.acl.found")
+    return StandardAuthorizer([*super_users], allow_without_acl=allow_without_acl, on_denied=on_denied)

@@ -11,6 +11,7 @@
     response     action, api_key, nth, count, probability, seed, client, where, error    `response_faults.py`
     failpoint    name, action, nth, delay_ms; its id is its name                         `failpoints.py`
     disk         operation, path, error, nth, count, delay_ms                            `disk_faults.py`
+    access       event, user, refuse, operations, type, name                             `access_rules.py`
     clock        kind of the error as `error`, by_ms, rate, period_ms                    `clock_faults.py`
 
 Removing a rule that is not there does nothing. What may fail: ConfigError for a kind that the host does not have, and

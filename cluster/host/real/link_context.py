@@ -40,6 +40,8 @@ class LinkContext(Generic[LinkT]):
     rules: LinkRules
     log: Callable[[str, str], None]
     links: set[LinkT]
+    on_handshake: Callable[[bool], object] = bool
+    """Called at the end of the handshake of an accepted link with TLS, with whether it failed."""
     bandwidth: Bandwidth = field(default_factory=Bandwidth)
     """What all throttled links share."""
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))

@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from ...errors import ConfigError
 from ...events.links import LinksBlocked, LinksFrozen, LinksHealed, LinksReset, LinksSlowed, LinksThrottled
+from ..knobs.access_rules import AccessRules
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
@@ -143,8 +144,11 @@ class RealNetwork:
         self._rules = LinkRules()
         self._response_faults = ResponseFaults(trace)
         self._request_faults = RequestFaults(trace)
+        self.access = AccessRules(trace)
         self._links: set[RealLink] = set()
-        self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
+        self._context = LinkContext(
+            loop=loop, rules=self._rules, log=self.log, links=self._links, on_handshake=self.access.handshake
+        )
         self._acceptors: list[RealAcceptor] = []
         self._waiting_connects = 0
         self._healed: asyncio.Future[None] = loop.create_future()
@@ -376,7 +380,7 @@ class RealNetwork:
 
     def rules(self) -> dict[str, RulesOfKind]:
         """The rules of single requests and responses, by their kind."""
-        return {"request": self._request_faults, "response": self._response_faults}
+        return {"request": self._request_faults, "response": self._response_faults, "access": self.access}
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         links = [link.report() for link in self._links]

@@ -151,6 +151,8 @@ class TlsLink(RealLink):
             return False
         if done:
             self._deadline.cancel()
+            if self._opened is None:
+                self._context.on_handshake(False)
             if self._opened is not None and not self._opened.done():
                 self._opened.set_result(None)
         self.flush()
@@ -161,6 +163,8 @@ class TlsLink(RealLink):
 
     def _fail(self, reason: str) -> None:
         reason = f"TLS handshake: {reason}"
+        if self._opened is None:
+            self._context.on_handshake(True)
         self._context.log("debug", f"closing the link to {self._peer}: {reason}")
         self._end(reason, at_close="drop")
 

@@ -198,8 +198,29 @@ class ResponseFault(Protocol):
         ...
 
 
+class AccessFaults(Protocol):
+    """Counts who gets in, and refuses logins, by the rules that faults set."""
+
+    def login(self, user: str, *, again: bool, failed: bool) -> bool:
+        """Count a login that has ended, `again`: a re-authentication; True when a rule refuses it."""
+        ...
+
+    def token_expired(self, user: str, /) -> bool:
+        """Count a login of `user` with a token; True when a rule lets the token be expired."""
+        ...
+
+    def denied(self, user: str, operation: str, kind: str, name: str, /) -> None:
+        """Count an operation of `user` on a resource, by Kafka's names, that the authorizer denied."""
+        ...
+
+
 class Network(Protocol):
     """Sockets that carry frames, and the link rules that faults set (isolation, lost responses)."""
+
+    @property
+    def access(self) -> AccessFaults:
+        """The rules of who gets in."""
+        ...
 
     async def listen(
         self,

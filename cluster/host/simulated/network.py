@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...events.links import LinksBlocked, LinksFrozen, LinksHealed, LinksReset, LinksSlowed, LinksThrottled
+from ..knobs.access_rules import AccessRules
 from ..knobs.link_rules import matches_any
 from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..knobs.response_faults import ResponseFaultRule, ResponseFaults
@@ -93,6 +94,7 @@ class SimNetwork:
         self._listening: list[int] = []
         self._response_faults = ResponseFaults(trace)
         self._request_faults = RequestFaults(trace)
+        self.access = AccessRules(trace)
         self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
         self._context = SimLinkContext(
             network_node=node, incarnation=incarnation, deferred_calls=self.deferred_calls, log=trace.log
@@ -289,7 +291,7 @@ class SimNetwork:
 
     def rules(self) -> dict[str, RulesOfKind]:
         """The rules of single requests and responses, by their kind."""
-        return {"request": self._request_faults, "response": self._response_faults}
+        return {"request": self._request_faults, "response": self._response_faults, "access": self.access}
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         held_in = held_out = 0

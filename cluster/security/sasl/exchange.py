@@ -42,6 +42,9 @@ class Login:
 class SaslServer(Protocol):
     """The server side of one exchange."""
 
+    user: str
+    """Who the client says that it is; empty before it has said so, and where only a valid token says it."""
+
     @property
     def login(self) -> Login | None:
         """Who has authenticated; None before the exchange is complete."""

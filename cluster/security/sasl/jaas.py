@@ -2,7 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="x" user_alice="y";
 
-Owns: `JaasEntry`, `parse_jaas`. May fail: ConfigError with Kafka's text. Source: Kafka's JaasConfig, JaasContext.
+Owns: `JaasEntry`, `parse_jaas`, `jaas_text`. May fail: ConfigError with Kafka's text.
+Source: Kafka's JaasConfig, JaasContext.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 
-__all__ = ["JaasEntry", "parse_jaas"]
+__all__ = ["JaasEntry", "jaas_text", "parse_jaas"]
 
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/|(?P<quoted>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
@@ -60,6 +61,16 @@ def parse_jaas(setting: str, text: str) -> JaasEntry:
     if at + 1 < len(tokens):
         raise ConfigError(f"{setting}: JAAS config has several login modules; Kafka allows one")
     return JaasEntry(module, options)
+
+
+def jaas_text(module: str, options: Mapping[str, str]) -> str:
+    """Return the text of an entry."""
+    quoted = (f'{name}="{_escaped(value)}"' for name, value in options.items())
+    return " ".join((module, "required", *quoted)) + ";"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:

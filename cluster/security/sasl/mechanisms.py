@@ -11,7 +11,7 @@ Source: Kafka's SaslChannelBuilder, JaasContext.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -22,9 +22,9 @@ from ...config.sasl_table import SERVED_MECHANISMS
 from ...errors import ConfigError
 from ...internal_topics import java_hash
 from ...listeners import Listener
-from .exchange import SaslClient, SaslServer
+from .exchange import Login, SaslClient, SaslServer
 from .jaas import JaasEntry, parse_jaas
-from .jwt import MS_PER_S, RsaKey, SignedTokens, UnsecuredTokens, unsecured_token
+from .jwt import MS_PER_S, RsaKey, SignedTokens, TokenError, UnsecuredTokens, unsecured_token
 from .oauthbearer import OAuthBearerClient, OAuthBearerServer
 from .plain import PlainClient, PlainServer
 from .scram import MECHANISMS, FoundCredential, ScramClient, ScramMechanism, ScramServer, nonce_of
@@ -64,6 +64,10 @@ def _no_key(_key_id: str) -> None:
     return None
 
 
+def _never(_user: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerMechanisms:
     """Begins exchanges on one listener."""
@@ -75,6 +79,8 @@ class ListenerMechanisms:
     now_ms: Callable[[], int]
     key: Callable[[str], RsaKey | None] = _no_key
     """Finds a key of the issuer of signed tokens."""
+    token_expired: Callable[[str], bool] = _never
+    """Whether a valid token of a user counts as expired."""
 
     def enabled(self) -> tuple[str, ...]:
         """The mechanisms that clients may use, in the order of Kafka's map."""
@@ -128,8 +134,19 @@ class ListenerMechanisms:
         if mechanism == PLAIN:
             return PlainServer(entry.users())
         if self.has_signed_tokens:
-            return OAuthBearerServer(self._signed_tokens().check)
-        return OAuthBearerServer(UnsecuredTokens(now_ms=self.now_ms, options=entry.options).check)
+            check = self._signed_tokens().check
+        else:
+            check = UnsecuredTokens(now_ms=self.now_ms, options=entry.options).check
+        return OAuthBearerServer(lambda token: self._unexpired(check(token)))
+
+    def _unexpired(self, login: Login) -> Login:
+        if self.token_expired(login.user):
+            raise TokenError("the token is expired")
+        return login
+
+    def plain_users(self) -> Mapping[str, str]:
+        """The passwords of PLAIN by user; none where the mechanism is not enabled."""
+        return jaas_entry(self.config, self.listener, PLAIN).users() if PLAIN in self.enabled() else {}
 
     def _signed_tokens(self) -> SignedTokens:
         audiences = self._text("sasl.oauthbearer.expected.audience", OAUTHBEARER)

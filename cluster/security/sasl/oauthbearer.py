@@ -31,6 +31,8 @@ class OAuthBearerServer:
     def __init__(self, check: Callable[[str], Login]) -> None:
         self._check = check
         self._refused = ""
+        self.user = ""
+        """Always empty: only a valid token says who the client is."""
         self.login: Login | None = None
         """Who has authenticated."""
 

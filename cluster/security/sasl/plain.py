@@ -21,6 +21,8 @@ class PlainServer:
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
+        self.user = ""
+        """Who the client says that it is."""
         self.login: Login | None = None
         """Who has authenticated."""
 
@@ -30,6 +32,7 @@ class PlainServer:
         if len(parts) != 3:
             raise SaslRefusedError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         asked, user, password = parts
+        self.user = user
         if not user or not password:
             missing = "password" if user else "username"
             raise SaslRefusedError(f"Authentication failed: {missing} not specified")

@@ -160,6 +160,8 @@ class ScramServer:
         self._nonce = nonce
         self._found: FoundCredential | None = None
         self._messages = ""  # the first two, as both sides sign them
+        self.user = ""
+        """Who the client says that it is."""
         self.login: Login | None = None
         """Who has authenticated."""
 
@@ -175,6 +177,7 @@ class ScramServer:
         name = _name_of(message["name"])
         by_token = "tokenauth=true" in message["extensions"].lower().split(",")
         found = self._find(name, by_token)
+        self.user = name if found is None else found.login.user
         if found is None:
             raise SaslError(f"no credential of {name!r}")
         if message["asked"] and message["asked"] != name:
