@@ -30,6 +30,12 @@ from .cluster_faults import expire_session as expire_session
 from .cluster_faults import move_leader as move_leader
 from .cluster_faults import reassign as reassign
 from .cluster_faults import zombie_controller as zombie_controller
+from .credential_faults import expire_certificate as expire_certificate
+from .credential_faults import expire_token as expire_token
+from .credential_faults import refuse_reauthentication as refuse_reauthentication
+from .credential_faults import revoke_acl as revoke_acl
+from .credential_faults import rotate_certificate as rotate_certificate
+from .credential_faults import rotate_credentials as rotate_credentials
 from .damage_faults import damage_disk as damage_disk
 from .disk_faults import disk_error as disk_error
 from .disk_faults import power_loss as power_loss

@@ -6,11 +6,12 @@
     `links`            `LinkControl`                           `operator`         `OperatorControl`
     `disk`             `DiskControl`                           `membership`       `MembershipControl`
     `rules`            `RuleControl`                           `clients`          `RuleControl`
+                                                               `credentials`      `CredentialControl`
                                                                `programs`         `ProgramControl` by name
                                                                `dependencies`     `LinkControl` by name
 
-A backend that cannot do a thing does not have the part, or does not name it in the part (`LinkControl.peers`,
-`DiskControl.kinds`, `RuleControl.kinds`). A part that is not there is a CapabilityError, raised here and nowhere else.
+A backend that cannot do a thing does not have the part, or does not name it in the part (`LinkControl.peers`; `kinds`
+of disks, rules and credentials). A part that is not there is a CapabilityError, raised here and nowhere else.
 
 Rules of every implementation:
 
@@ -295,4 +296,86 @@ class MembershipControl(Protocol):
 
     def remove_added_broker(self, node: int) -> None:
         """Forget an added broker that has ended; its files stay."""
+        ...
+
+
+# ------------------------------------------------------------------------------------ credentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialChange:
+    """Base of what may happen to users, ACLs and certificates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordChange(CredentialChange):
+    """`user` has another password, for SCRAM and for PLAIN."""
+
+    user: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclRevocation(CredentialChange):
+    """`user` may no longer do `operation` to the resource, all by Kafka's names: `WRITE`, `TOPIC`, `orders`."""
+
+    user: str
+    operation: str
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateChange(CredentialChange):
+    """A broker shows another certificate to new connections, with the same names."""
+
+    node: int
+    expired: bool = False
+    trusted: bool = True
+    """Whether the authority that clients trust has signed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStatus:
+    """How far a change has come."""
+
+    made: bool
+    """Whether every running broker decides by it."""
+    undone: bool
+    """Whether its undoing was begun, and every running broker decides as before."""
+    failed: str = ""
+    """Why it cannot be made."""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class BegunChange(Protocol):
+    """The handle of a change that was begun."""
+
+    def status(self) -> ChangeStatus:
+        """Return how far it has come; ClusterError when a broker does not respond."""
+        ...
+
+    def undo(self) -> None:
+        """Begin to undo it, whether it was made or not."""
+        ...
+
+
+class CredentialControl(Protocol):
+    """Users, ACLs and certificates of the cluster."""
+
+    @property
+    def kinds(self) -> frozenset[type[CredentialChange]]:
+        """The changes that can be made."""
+        ...
+
+    def check(self, change: CredentialChange) -> None:
+        """Raise ConfigError for a change that cannot have an effect, such as for a user that there is not."""
+        ...
+
+    def begin(self, change: CredentialChange) -> BegunChange:
+        """Begin a change."""
+        ...
+
+    def close_connections(self, node: int, user: str | None) -> int:
+        """End the connections of a user at one broker; None: of all clients with TLS. Return how many there were."""
         ...

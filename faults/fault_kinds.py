@@ -15,6 +15,14 @@ from typing import Any
 from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm, StuckConsumer
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
+from .credential_faults import (
+    ExpireCertificate,
+    ExpireToken,
+    RefuseReauthentication,
+    RevokeAcl,
+    RotateCertificate,
+    RotateCredentials,
+)
 from .damage_faults import DamageDisk
 from .dependency_faults import DEPENDENCY_FAULTS
 from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
@@ -112,6 +120,12 @@ for _fault in (
     KillProgram,
     PauseProgram,
     TerminateProgram,
+    RotateCredentials,
+    RevokeAcl,
+    ExpireCertificate,
+    RotateCertificate,
+    RefuseReauthentication,
+    ExpireToken,
     *DEPENDENCY_FAULTS,
 ):
     register(_fault)

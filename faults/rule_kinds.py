@@ -140,6 +140,39 @@ class MemoryRule(Rule):
     spare_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRule(Rule):
+    """Logins of `user` are counted: `seen` all that ended, `fired` those that failed or that the rule refuses.
+
+    `refuse` is empty (none), "again" (re-authentications), "all", or "token" (`TokenRule`).
+    """
+
+    user: str
+    refuse: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRule(LoginRule):
+    """Tokens of OAUTHBEARER of `user` count as expired; `fired` counts the logins that are refused."""
+
+    refuse: str = "token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenialRule(Rule):
+    """`fired` counts how often `user` was denied one of the operations on the resource, all by Kafka's names."""
+
+    user: str
+    operations: tuple[str, ...]
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeRule(Rule):
+    """TLS handshakes with clients and brokers are counted: `seen` all that ended, `fired` those that failed."""
+
+
 # ------------------------------------------------------------------------------------- of clients
 
 

@@ -22,6 +22,10 @@ from harrow.cluster.view import ClusterView
 
 from .controls import (
     RUNNING,
+    AclRevocation,
+    CertificateChange,
+    CredentialChange,
+    CredentialControl,
     DiskChange,
     DiskControl,
     DiskPowerLoss,
@@ -32,6 +36,7 @@ from .controls import (
     OperatorControl,
     Part,
     PartialPowerLoss,
+    PasswordChange,
     PeerKind,
     ProcessControl,
     ProcessStatus,
@@ -47,11 +52,13 @@ from .rule_kinds import (
     DescriptorRule,
     DiskRule,
     LateDiskRule,
+    LoginRule,
     MemoryRule,
     RequestRule,
     Rule,
     SlowDiskRule,
     StartFailpointRule,
+    TokenRule,
 )
 
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
@@ -97,6 +104,7 @@ class System(abc.ABC):
     operator = Part[OperatorControl]()
     membership = Part[MembershipControl]()
     clients = Part[RuleControl]()
+    credentials = Part[CredentialControl]()
     programs = Part[Mapping[str, ProgramControl]]()
     """The user's programs by name."""
     dependencies = Part[Mapping[str, LinkControl]]()
@@ -170,10 +178,15 @@ def _part(part: Part[Any]) -> Callable[[System], bool]:
     return lambda system: has_part(system, part)
 
 
+def _credentials(kind: type[CredentialChange]) -> Callable[[System], bool]:
+    return lambda system: has_part(system, System.credentials) and kind in system.credentials.kinds
+
+
 _OWN_BROKERS = "use a backend that runs Harrow's own brokers: local or simulated"
 _REAL_PROCESSES = "use a backend of real processes: local, apache, docker or external"
 _PASSING = "use a backend whose brokers' connections with clients pass through Harrow"
 _LOCAL = "use the local backend"
+_SASL = "use the local backend, with a listener with SASL"
 
 CAPABILITIES: Mapping[str, Capability] = {
     "process": Capability(
@@ -208,6 +221,13 @@ CAPABILITIES: Mapping[str, Capability] = {
     ),
     "reassignments": Capability(_part(System.operator), "use a backend whose brokers Harrow starts, or may reassign"),
     "more-brokers": Capability(_part(System.membership), _LOCAL),
+    "logins": Capability(_rule(LoginRule), _SASL),
+    "tokens": Capability(_rule(TokenRule), "use the local backend, with a listener with the mechanism OAUTHBEARER"),
+    "passwords": Capability(_credentials(PasswordChange), f"{_SASL}, and SCRAM or PLAIN"),
+    "acls": Capability(_credentials(AclRevocation), "use the local backend, with an authorizer"),
+    "certificates": Capability(
+        _credentials(CertificateChange), "use the local backend, with a listener with TLS and Harrow's certificates"
+    ),
     "client-requests": Capability(_part(System.clients), _REAL_PROCESSES),
     "programs": Capability(_part(System.programs), _REAL_PROCESSES),
     "dependencies": Capability(_part(System.dependencies), _REAL_PROCESSES),

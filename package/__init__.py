@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from harrow.faults import elect_controller as elect_controller
     from harrow.faults import exhaust_connections as exhaust_connections
     from harrow.faults import exhaust_descriptors as exhaust_descriptors
+    from harrow.faults import expire_certificate as expire_certificate
     from harrow.faults import expire_session as expire_session
+    from harrow.faults import expire_token as expire_token
     from harrow.faults import fail_response as fail_response
     from harrow.faults import failpoint as failpoint
     from harrow.faults import failpoint_at_start as failpoint_at_start
@@ -65,13 +67,17 @@ if TYPE_CHECKING:
     from harrow.faults import power_loss as power_loss
     from harrow.faults import reassign as reassign
     from harrow.faults import rebalance_storm as rebalance_storm
+    from harrow.faults import refuse_reauthentication as refuse_reauthentication
     from harrow.faults import refuse_request as refuse_request
     from harrow.faults import registry as registry
     from harrow.faults import remove_broker as remove_broker
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
+    from harrow.faults import revoke_acl as revoke_acl
     from harrow.faults import rolling_restart as rolling_restart
+    from harrow.faults import rotate_certificate as rotate_certificate
+    from harrow.faults import rotate_credentials as rotate_credentials
     from harrow.faults import skew_clock as skew_clock
     from harrow.faults import slow_disk as slow_disk
     from harrow.faults import slow_link as slow_link
@@ -185,6 +191,12 @@ _FAULTS = (
     "exhaust_connections",
     "exhaust_descriptors",
     "throttle_cpu",
+    "expire_certificate",
+    "expire_token",
+    "refuse_reauthentication",
+    "revoke_acl",
+    "rotate_certificate",
+    "rotate_credentials",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -255,7 +267,9 @@ __all__ = [
     "elect_controller",
     "exhaust_connections",
     "exhaust_descriptors",
+    "expire_certificate",
     "expire_session",
+    "expire_token",
     "fail_response",
     "failpoint",
     "failpoint_at_start",
@@ -296,13 +310,17 @@ __all__ = [
     "power_loss",
     "reassign",
     "rebalance_storm",
+    "refuse_reauthentication",
     "refuse_request",
     "registry",
     "remove_broker",
     "reset",
     "restart",
     "restart_registry",
+    "revoke_acl",
     "rolling_restart",
+    "rotate_certificate",
+    "rotate_credentials",
     "skew_clock",
     "slow_disk",
     "slow_link",

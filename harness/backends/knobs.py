@@ -157,14 +157,14 @@ def host_arms(call: Call) -> dict[type[Rule], Arm]:
 
     def arm_clock(rule: ClockRule) -> HostRule:
         fields = asdict(rule)
-        return _armed(call, "clock", error=fields.pop("kind"), **fields)
+        return armed(call, "clock", error=fields.pop("kind"), **fields)
 
     def arm_disk(rule: DiskRule) -> HostRule:
-        return _armed(call, "disk", **asdict(rule))
+        return armed(call, "disk", **asdict(rule))
 
     return {
         **request_arms(call),
-        FailpointRule: lambda rule: _armed(call, FAILPOINT, **asdict(rule)),
+        FailpointRule: lambda rule: armed(call, FAILPOINT, **asdict(rule)),
         ClockRule: arm_clock,
         DiskRule: arm_disk,
         LateDiskRule: arm_disk,
@@ -176,12 +176,13 @@ def request_arms(call: Call) -> dict[type[Rule], Arm]:
 
     def arm_request(rule: RequestRule) -> HostRule:
         kind = "response" if rule.action in RESPONSE_ACTIONS else "request"
-        return _armed(call, kind, **(asdict(rule) | {"action": RESPONSE_ACTIONS.get(rule.action, rule.action)}))
+        return armed(call, kind, **(asdict(rule) | {"action": RESPONSE_ACTIONS.get(rule.action, rule.action)}))
 
     return {RequestRule: arm_request}
 
 
-def _armed(call: Call, kind: str, **fields: object) -> HostRule:
+def armed(call: Call, kind: str, **fields: object) -> HostRule:
+    """Arm a rule of the kind in a host; return its handle."""
     return HostRule(call, kind, call("rules.add", kind=kind, **fields)["id"])
 
 

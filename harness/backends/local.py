@@ -40,6 +40,7 @@ from harrow.faults.rule_kinds import (
 from harrow.faults.system import TRANSACTIONAL_IDS, Broker, HasTraffic, System
 
 from ..requests.operator import Operator
+from .credentials import access_arms, credentials_of
 from .disk_changes import DiskChanges, Make
 from .disk_damage import damaged
 from .fault_clients import fault_clients
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
     from ..histories.live_taps import CommitRows, GroupRows, TransactionalIds
+    from ..security.owner import SecurityOwner
 
 DESCRIPTORS_MOST = 500
 """Connections that take the free descriptors of a broker."""
@@ -165,6 +167,7 @@ class LocalBroker(Broker):
         self.rules = RuleTable(
             {
                 **host_arms(self._control),
+                **access_arms(self._control, cluster.config),
                 StartFailpointRule: self._start_armed,
                 SlowDiskRule: self._slow_disk,
                 DescriptorRule: self._limit_descriptors,
@@ -250,7 +253,8 @@ class LocalSystem(System):
 
     backend = "local"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, owner: SecurityOwner | None = None) -> None:
+        """`owner`: who made the users and certificates of the cluster; None: its settings say which there are."""
         self._cluster = cluster
         self.session_timeout_ms = cluster.config.number("zookeeper.session.timeout.ms")
         self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
@@ -260,6 +264,9 @@ class LocalSystem(System):
         self.operator = Operator(lambda: cluster.own_servers)
         self.clients = fault_clients(lambda: cluster.own_servers)
         self.membership = self
+        credentials = credentials_of(cluster, owner)
+        if credentials is not None:
+            self.credentials = credentials
         self.programs = {}
         self.dependencies = {}
 

@@ -30,7 +30,9 @@ from harrow.faults import (
     elect_controller,
     exhaust_connections,
     exhaust_descriptors,
+    expire_certificate,
     expire_session,
+    expire_token,
     fail_response,
     failpoint,
     failpoint_at_start,
@@ -58,13 +60,17 @@ from harrow.faults import (
     power_loss,
     reassign,
     rebalance_storm,
+    refuse_reauthentication,
     refuse_request,
     registry,
     remove_broker,
     reset,
     restart,
     restart_registry,
+    revoke_acl,
     rolling_restart,
+    rotate_certificate,
+    rotate_credentials,
     skew_clock,
     slow_disk,
     slow_link,
@@ -183,8 +189,22 @@ OF_CLIENTS: list[Fault] = [
     terminate_program(),
 ]
 """`test_client_faults_on_fakes.py` shows their effects."""
+OF_CREDENTIALS: list[Fault] = [
+    rotate_credentials("alice"),
+    rotate_credentials("alice", password="other", close=False, seconds=1),
+    revoke_acl("alice", "WRITE", "orders"),
+    revoke_acl("alice", "READ", group="billing", seconds=(1, 2)),
+    expire_certificate(),
+    expire_certificate(leader("orders", 0), close=False),
+    rotate_certificate(),
+    rotate_certificate(one, ca="new", seconds=1),
+    refuse_reauthentication("alice"),
+    refuse_reauthentication("alice", first_logins=False),
+    expire_token("alice", seconds=2),
+]
+"""`test_credential_faults_on_fakes.py` shows their effects."""
 ALL = AT_ONCE + OF_DEPENDENCIES + WAITING
-EVERY = ALL + OF_SEVERAL_STEPS + OF_CLIENTS
+EVERY = ALL + OF_SEVERAL_STEPS + OF_CLIENTS + OF_CREDENTIALS
 
 
 def fire(system: FakeSystem, fault: Fault) -> None:

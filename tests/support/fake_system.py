@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from harrow.cluster.errors import ClusterError
+from harrow.cluster.errors import ClusterError, ConfigError
 from harrow.cluster.view import ClusterView, PartitionView
 from harrow.faults import rule_kinds
 from harrow.faults.controls import (
@@ -18,6 +18,10 @@ from harrow.faults.controls import (
     PAUSED,
     RUNNING,
     STARTING,
+    AclRevocation,
+    CertificateChange,
+    ChangeStatus,
+    CredentialChange,
     DiskChange,
     DiskPowerLoss,
     EmptyFolders,
@@ -25,6 +29,7 @@ from harrow.faults.controls import (
     LinkStatus,
     Part,
     PartialPowerLoss,
+    PasswordChange,
     PeerKind,
     ProcessStatus,
 )
@@ -221,6 +226,42 @@ class FakeRules:
         return self.armed[-1]
 
 
+@dataclass(kw_only=True)
+class FakeChange:
+    """A change of credentials, made and undone at once."""
+
+    what: CredentialChange
+    undone: bool = False
+
+    def status(self) -> ChangeStatus:
+        return ChangeStatus(made=True, undone=self.undone)
+
+    def undo(self) -> None:
+        self.undone = True
+
+
+class FakeCredentials:
+    """Users, ACLs and certificates of a fake system: alice is a user, and every change can be made."""
+
+    kinds: frozenset[type[CredentialChange]] = frozenset({PasswordChange, AclRevocation, CertificateChange})
+
+    def __init__(self) -> None:
+        self.begun: list[FakeChange] = []
+        self.closed: list[tuple[int, str | None]] = []
+
+    def check(self, change: CredentialChange) -> None:
+        if isinstance(change, PasswordChange) and change.user != "alice":
+            raise ConfigError(f"there is no user {change.user}")
+
+    def begin(self, change: CredentialChange) -> FakeChange:
+        self.begun.append(FakeChange(what=change))
+        return self.begun[-1]
+
+    def close_connections(self, node: int, user: str | None) -> int:
+        self.closed.append((node, user))
+        return 2
+
+
 class FakeBroker(FakeProcess, Broker):
     """A broker that is nothing but its state."""
 
@@ -281,6 +322,7 @@ class FakeSystem(System):
         self.membership = self
         self.own_clients = FakeRules()
         self.clients = self.own_clients
+        self.credentials = self.own_credentials = FakeCredentials()
         self.names: dict[str, set[str]] = {}
         self.controller: int | None = 2
         self.controller_epoch = 1
@@ -366,7 +408,8 @@ class FakeSystem(System):
         rules = any(broker.own_links.state.rules for broker in self.brokers.values())
         armed = any(rule.armed for broker in self.brokers.values() for rule in broker.own_rules.armed)
         clients = any(client.armed for client in self.own_clients.armed)
-        return running and not rules and not armed and not clients
+        changes = any(not change.undone for change in self.own_credentials.begun)
+        return running and not rules and not armed and not clients and not changes
 
 
 class FakeRegistry(FakeProcess):

@@ -15,8 +15,11 @@ from harrow.faults.system import CAPABILITIES, Broker, System
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.backends.local import LocalSystem
 from harrow.harness.simulation.system import SimulatedSystem
+from secured_clusters import SecuredCluster, with_acls
 
-NOT_SIMULATED = {
+SECURITY = {"acls", "certificates", "logins", "passwords", "tokens"}
+"""Capabilities of clusters with listeners with SASL or TLS, or with an authorizer."""
+NOT_SIMULATED = SECURITY | {
     "client-requests",
     "connections",
     "dependencies",
@@ -32,6 +35,7 @@ WITHOUT = {
     "operator": {"reassignments"},
     "membership": {"more-brokers"},
     "clients": {"client-requests"},
+    "credentials": {"acls", "certificates", "passwords"},
     "programs": {"programs"},
     "dependencies": {"dependencies"},
     "process": {"process"},
@@ -47,6 +51,8 @@ WITHOUT = {
         "descriptors",
         "connections",
         "memory",
+        "logins",
+        "tokens",
     },
 }
 """Capabilities that go with each part."""
@@ -90,10 +96,11 @@ def test_an_extension_has_capabilities_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("config", "lacking"),
     [
-        ({"harrow.power.loss": True}, set[str]()),
-        ({}, {"power-loss", "power-loss-kept-fraction"}),
+        ({"harrow.power.loss": True}, SECURITY),
+        ({}, SECURITY | {"power-loss", "power-loss-kept-fraction"}),
+        (with_acls({"harrow.power.loss": True}), {"certificates"}),
     ],
-    ids=["all", "no-journal"],
+    ids=["journal", "no-journal", "users"],
 )
 def test_the_local_backend_has_everything_that_its_settings_allow(
     config: dict[str, object], lacking: set[str], tmp_path: Path
@@ -102,6 +109,13 @@ def test_the_local_backend_has_everything_that_its_settings_allow(
         system = LocalSystem(cluster)
     assert system.broker(1).links.peers == {PeerKind.BROKER, PeerKind.REGISTRY, PeerKind.CLIENT}
     assert KINDS["local"].capabilities() - system.capabilities == lacking
+
+
+def test_certificates_can_change_where_harrow_knows_their_authority(tmp_path: Path) -> None:
+    clusters = SecuredCluster(tmp_path)
+    with Cluster(brokers=1, config=clusters.config()) as cluster:
+        assert SECURITY & clusters.system(cluster).capabilities == {"certificates"}
+        assert not SECURITY & LocalSystem(cluster).capabilities
 
 
 def test_a_simulated_cluster_lacks_what_needs_real_processes() -> None:

@@ -1,0 +1,330 @@
+"""(A5) Faults of credentials on real brokers: what clients meet, that they go on, and clients that lose records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from faults_under_traffic import lines
+from harrow import (
+    Harrow,
+    Topic,
+    VerdictError,
+    expire_certificate,
+    expire_token,
+    refuse_reauthentication,
+    revoke_acl,
+    rotate_certificate,
+    rotate_credentials,
+)
+from harrow.cluster.authorizer import Operation, ResourceType
+from harrow.cluster.errors import ConfigError
+from harrow.cluster.listeners import Address
+from harrow.cluster.security.acls import Acl, AclEntry, PatternType, Permission, ResourcePattern
+from harrow.faults import Fault
+from harrow.faults.errors import NemesisError
+from harrow.harness.requests.operator import addresses_of
+from harrow.harness.requests.security_requests import create_acls, describe_acls
+from secured_clusters import SecuredCluster, client_config, sasl_config, servers_of, with_acls
+from waiting import until
+
+
+class App:
+    """An application that sends numbered records until each one is acknowledged, and remembers its errors."""
+
+    def __init__(self, harrow: Harrow, topic: Topic, config: dict[str, Any], *, drops: bool = False) -> None:
+        self.errors: set[str] = set()
+        self.sent: list[int] = []
+        self._drops = drops
+        self._again: list[int] = []
+        self._topic = topic.name
+        given = {"message.timeout.ms": 60_000, "linger.ms": 1, "reconnect.backoff.max.ms": 200, **config}
+        self._producer = harrow.producer(
+            error_cb=lambda error: self.errors.add(error.name()),
+            **{name.replace(".", "_"): value for name, value in given.items()},
+        )
+
+    def _delivered(self, number: int, error: Any) -> None:
+        if error is not None:
+            self.errors.add(error.name())
+            if not self._drops:
+                self._again.append(number)
+
+    def _send(self, number: int) -> None:
+        def delivered(error: Any, _: Any) -> None:
+            self._delivered(number, error)
+
+        try:
+            self._producer.produce(self._topic, json.dumps({"id": number}), on_delivery=delivered)
+        except KafkaException as error:  # librdkafka knows that the topic cannot be written to
+            delivered(error.args[0], None)
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(0.01):
+            again, self._again = self._again, []
+            for number in again:
+                self._send(number)
+            if len(self._producer) < 50:
+                self.sent.append(len(self.sent) + 1)
+                self._send(self.sent[-1])
+            self._producer.poll(0)
+        until(self._all_acknowledged, "every record is acknowledged", timeout_s=60)
+
+    def _all_acknowledged(self) -> bool:
+        again, self._again = self._again, []
+        for number in again:
+            self._send(number)
+        self._producer.flush(1)
+        return len(self._producer) == 0 and not self._again
+
+
+@contextmanager
+def running(app: App) -> Generator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=app.run, args=(stop,), name="app")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(90)
+
+
+def run(harrow: Harrow, app: App, fault: Fault) -> dict[str, dict[str, Any]]:
+    """Let one fault happen while the application runs; its rows by event."""
+    with running(app), harrow.chaos(fault) as chaos:
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
+    rows = {line["event"]: line for line in lines(harrow)}
+    assert list(rows) == ["inject", "effect", "heal", "healed"]
+    return rows
+
+
+@pytest.mark.parametrize(("user", "mechanism"), [("alice", "SCRAM-SHA-512"), ("alice", "PLAIN"), ("bob", "PLAIN")])
+@pytest.mark.harrow(config=sasl_config())
+def test_a_client_with_the_former_password_cannot_log_in_until_it_is_back(
+    harrow: Harrow, user: str, mechanism: str
+) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, client_config(harrow, user, mechanism))
+    rows = run(harrow, app, rotate_credentials(user, seconds=1))
+    assert rows["effect"]["evidence"]["refused_logins"] > 0
+    assert rows["effect"]["evidence"]["closed"] > 0
+    assert rows["healed"]["evidence"] == {"as_before": True, "armed": []}
+    assert "_AUTHENTICATION" in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+@pytest.mark.harrow(config=sasl_config())
+def test_an_application_that_drops_what_cannot_be_sent_meanwhile_loses_records(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    config = {**client_config(harrow), "message.timeout.ms": 500}
+    app = App(harrow, topic, config, drops=True)
+    run(harrow, app, rotate_credentials("alice", seconds=2))
+    assert "_MSG_TIMED_OUT" in app.errors
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(topic, record_id="id", expected=app.sent)
+    assert found.value.verdict.status == "invalid"
+
+
+@pytest.mark.harrow(config=sasl_config())
+def test_connections_that_stay_open_go_on_and_the_new_password_is_accepted(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, client_config(harrow))
+    fault = rotate_credentials("alice", password="other", close=False, seconds=3)
+    with running(app), harrow.chaos(fault) as chaos:
+        until(lambda: can_log_in({**client_config(harrow), "sasl.password": "other"}), "the new password is accepted")
+        assert not can_log_in(client_config(harrow))
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=60)
+    assert can_log_in(client_config(harrow))
+    assert app.errors == set()
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+def can_log_in(config: dict[str, Any]) -> bool:
+    try:
+        AdminClient(config).list_topics(timeout=2)
+    except KafkaException:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------------------------------- ACLs
+
+
+def own_address(harrow: Harrow) -> Address:
+    return addresses_of(harrow.bootstrap_servers)[0]
+
+
+def acls_of(harrow: Harrow) -> set[Acl]:
+    return set(describe_acls(own_address(harrow), ResourceType.TOPIC, "orders"))
+
+
+def allow(harrow: Harrow, *names: tuple[str, PatternType, Operation]) -> None:
+    rows = [
+        Acl(
+            ResourcePattern(ResourceType.TOPIC, name, pattern), AclEntry("User:alice", "*", operation, Permission.ALLOW)
+        )
+        for name, pattern, operation in names
+    ]
+    create_acls(own_address(harrow), rows)
+
+
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+OWN = ("orders", LITERAL, Operation.WRITE)
+
+
+@pytest.mark.parametrize(
+    ("others", "added"),
+    [([], 0), ([("*", LITERAL, Operation.WRITE)], 1), ([("ord", PREFIXED, Operation.ALL)], 1)],
+    ids=["own", "wildcard", "prefix"],
+)
+@pytest.mark.harrow(config=with_acls())
+def test_a_client_without_the_acl_is_refused_until_it_is_back(harrow: Harrow, others: Any, added: int) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    allow(harrow, OWN, ("orders", LITERAL, Operation.READ), *others)
+    before = acls_of(harrow)
+    app = App(harrow, topic, client_config(harrow))
+    rows = run(harrow, app, revoke_acl("alice", "WRITE", topic, seconds=1))
+    evidence = rows["effect"]["evidence"]
+    assert evidence["denied_operations"] > 0
+    assert (evidence["acls_removed"], evidence["acls_added"]) == (1, added)
+    assert "TOPIC_AUTHORIZATION_FAILED" in app.errors
+    assert acls_of(harrow) == before
+    harrow.verify(topic, record_id="id", expected=app.sent, guarantee="no-loss")
+
+
+@pytest.mark.harrow(config=with_acls())
+def test_an_application_that_drops_records_which_it_may_not_send_loses_them(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    allow(harrow, OWN)
+    app = App(harrow, topic, client_config(harrow), drops=True)
+    run(harrow, app, revoke_acl("alice", "WRITE", topic, seconds=1))
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(topic, record_id="id", expected=app.sent, guarantee="no-loss")
+    assert found.value.verdict.status == "invalid"
+
+
+@pytest.mark.harrow(config=with_acls())
+def test_an_operation_that_is_not_allowed_or_that_of_a_super_user_cannot_be_revoked(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    allow(harrow, OWN)
+    app = App(harrow, topic, client_config(harrow))
+    with pytest.raises(ConfigError, match="bob is a super user"), harrow.chaos(revoke_acl("bob", "WRITE", topic)):
+        pass
+    with pytest.raises(NemesisError, match="alice has no READ on topic orders"):
+        run(harrow, app, revoke_acl("alice", "READ", topic))
+
+
+# ----------------------------------------------------------------------------------- certificates
+
+
+@pytest.fixture
+def secured(tmp_path: Any) -> Generator[tuple[Harrow, dict[str, Any]]]:
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    clusters = SecuredCluster(folder)
+    with Harrow(tmp_path / "run", clusters=clusters, config=clusters.config()) as harrow:
+        yield harrow, clusters.client_config(harrow)
+
+
+@pytest.mark.parametrize(
+    "fault", [expire_certificate(seconds=1), rotate_certificate(ca="new", seconds=1)], ids=["expired", "new-authority"]
+)
+def test_a_client_refuses_the_certificate_until_the_former_one_is_back(
+    secured: tuple[Harrow, dict[str, Any]], fault: Fault
+) -> None:
+    harrow, config = secured
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, config)
+    rows = run(harrow, app, fault)
+    assert rows["effect"]["evidence"]["handshakes"] > 0
+    assert rows["healed"]["evidence"]["as_before"] is True
+    assert "_SSL" in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+def test_an_application_that_does_not_send_again_after_a_wrong_certificate_loses_records(
+    secured: tuple[Harrow, dict[str, Any]],
+) -> None:
+    harrow, config = secured
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, {**config, "message.timeout.ms": 500}, drops=True)
+    run(harrow, app, expire_certificate(seconds=2))
+    with pytest.raises(VerdictError):
+        harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+def test_clients_accept_another_certificate_of_the_same_authority(secured: tuple[Harrow, dict[str, Any]]) -> None:
+    harrow, config = secured
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, config)
+    first = shown(harrow)
+    seen: set[str] = set()
+    with running(app), harrow.chaos(rotate_certificate(seconds=1)) as chaos:
+        while chaos.running:
+            with contextlib.suppress(OSError):  # the fault closes this connection, too
+                seen.add(shown(harrow))
+    assert len(seen) == 2
+    assert shown(harrow) == first
+    assert "_SSL" not in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+def shown(harrow: Harrow) -> str:
+    """The certificate that the first broker shows, as a client that pins it sees it."""
+    host, _, port = servers_of(harrow).split(",")[0].rpartition(":")
+    return ssl.get_server_certificate((host, int(port)))
+
+
+# ---------------------------------------------------------------------------- sessions and tokens
+
+
+@pytest.mark.parametrize("first_logins", [True, False])
+@pytest.mark.harrow(config=sasl_config() | {"connections.max.reauth.ms": 1000})
+def test_sessions_that_cannot_be_renewed_end(harrow: Harrow, first_logins: bool) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, client_config(harrow))
+    rows = run(harrow, app, refuse_reauthentication("alice", first_logins=first_logins, seconds=1))
+    assert rows["effect"]["evidence"]["refused_logins"] > 0
+    assert "_AUTHENTICATION" in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+@pytest.mark.harrow(config=sasl_config())
+def test_a_client_with_an_expired_token_cannot_log_in_until_tokens_are_valid(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    config = {
+        "bootstrap.servers": servers_of(harrow),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.config": "principal=alice",
+        "enable.sasl.oauthbearer.unsecure.jwt": True,
+        "log_level": 0,
+    }
+    app = App(harrow, topic, config)
+    rows = run(harrow, app, expire_token("alice", seconds=1))
+    assert rows["effect"]["evidence"]["refused_tokens"] > 0
+    assert rows["effect"]["evidence"]["closed"] > 0
+    assert "_AUTHENTICATION" in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+@pytest.mark.harrow(config=sasl_config())
+def test_a_fault_that_no_client_meets_fails_the_run(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, client_config(harrow))
+    with (
+        pytest.raises(NemesisError, match="no login of bob was refused"),
+        running(app),
+        harrow.chaos(rotate_credentials("bob"), reached_within=2) as chaos,
+    ):
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=60)
+    assert app.errors == set()
