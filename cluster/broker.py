@@ -347,7 +347,7 @@ class Broker:
 
     def _fingerprints(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         user = str(fields.get("user", ""))
-        return {"scram": self.users.fingerprints(user), **self.sockets.fingerprints(user)}
+        return {"scram": self.users.fingerprints(user), **self.sockets.fingerprints()}
 
     def state(self) -> dict[str, Any]:
         """The answer to the control operation `state`."""

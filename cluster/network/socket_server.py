@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ..authorizer import USER_TYPE, Authorizer, Principal
 from ..config import BrokerConfig
@@ -175,13 +175,17 @@ class SocketServer:
         with_tls = (row for row in self._servers.values() if self._tls.of(row.listener) is not None)
         return sum(server.close_connections(None) for server in with_tls)
 
-    def fingerprints(self, user: str) -> dict[str, dict[str, str]]:
-        """What an observer may know of certificates, and of the password of a user for PLAIN, by listener."""
+    def fingerprints(self) -> dict[str, dict[str, Any]]:
+        """What an observer may know of certificates, and of the passwords of PLAIN by user, by listener."""
         tls = {name: self._tls.of(server.listener) for name, server in self._servers.items()}
         users = {name: mechanisms.plain_users() for name, mechanisms in self._mechanisms.items()}
         return {
             "certificates": {name: of_certificate(found.chain) for name, found in tls.items() if found is not None},
-            "plain": {name: of_secret(row[user].encode()) for name, row in users.items() if user in row},
+            "plain": {
+                name: {user: of_secret(password.encode()) for user, password in row.items()}
+                for name, row in users.items()
+                if row
+            },
         }
 
     def connections(self) -> Iterator[tuple[str, int]]:

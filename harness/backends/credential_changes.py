@@ -23,14 +23,14 @@ from harrow.cluster.errors import HarrowError
 from harrow.cluster.listeners import Address, Listener
 from harrow.cluster.security.acls import ANYONE, WILDCARD, Acl, AclEntry, Permission, ResourcePattern
 from harrow.cluster.security.fingerprints import of_certificate, of_secret
-from harrow.cluster.security.sasl.jaas import jaas_text, parse_jaas
+from harrow.cluster.security.sasl.jaas import jaas_text
 from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS
 from harrow.cluster.security.standard_authorizer import ALLOWED_BY
 from harrow.cluster.security.tls import tls_options
 from harrow.faults.controls import AclRevocation, CertificateChange, ChangeStatus, PasswordChange
 
 from ..requests.security_requests import alter_broker, alter_scram, create_acls, delete_acls, describe_acls
-from ..security.owner import JAAS, PLAIN, SecurityOwner, plain_users
+from ..security.owner import JAAS, PLAIN, USER, SecurityOwner, plain_entry
 
 AGAIN_S = 0.2
 TURN_S = 60.0
@@ -52,7 +52,7 @@ class Site:
     owner: SecurityOwner
     addresses: Callable[[], Mapping[int, Address]]
     """By node id: where Harrow's own clients reach the brokers that run."""
-    credentials: Callable[[int, str], Mapping[str, Mapping[str, str]]]
+    credentials: Callable[[int, str], Mapping[str, Any]]
     """The control operation `credentials` of a broker, for a user."""
 
 
@@ -170,7 +170,7 @@ class PasswordChanged(RequestedChange):
     def send(self, node: int, address: Address, *, undo: bool) -> None:
         """Change the password of SCRAM."""
         found = self._found(node)
-        if not found["scram"] and not found["plain"]:
+        if not found["scram"] and not self._of_plain(found):
             raise RefusedError(f"no broker has a password of {self._user}")
         password = self._former if undo else self._password
         salted = {
@@ -182,23 +182,29 @@ class PasswordChanged(RequestedChange):
 
     def send_on(self, node: int, address: Address, *, undo: bool) -> None:
         """Change the password of PLAIN."""
-        listeners = self._found(node)["plain"]
-        if listeners:
-            alter_broker(address, node, dict(self._jaas(listeners, self._former if undo else self._password)))
+        settings = dict(self._jaas(self._found(node), self._former if undo else self._password))
+        if settings:
+            alter_broker(address, node, settings)
 
-    def _found(self, node: int) -> Mapping[str, Mapping[str, str]]:
+    def _found(self, node: int) -> Mapping[str, Any]:
         return self._site.credentials(node, self._user)
 
-    def _jaas(self, listeners: Mapping[str, str], password: str) -> Iterator[tuple[str, str | None]]:
-        """The setting of each listener with PLAIN; None where the start of the broker has that password."""
-        for listener in listeners:
-            start = str(self._site.config.of_listener(listener, JAAS, PLAIN))
-            same = plain_users(self._site.config, listener).get(self._user) == password
-            entry = parse_jaas(JAAS, start)
-            users = {f"user_{name}": secret for name, secret in self._site.owner.passwords().items()}
-            options = {**entry.options, **users, f"user_{self._user}": password}
+    def _of_plain(self, found: Mapping[str, Any]) -> dict[str, str]:
+        """The fingerprint of the user's password by listener with PLAIN."""
+        return {name: users[self._user] for name, users in found["plain"].items() if self._user in users}
+
+    def _jaas(self, found: Mapping[str, Any], password: str) -> Iterator[tuple[str, str | None]]:
+        """The setting of each listener with the user; None where the broker has started with these users."""
+        known = self._site.owner.passwords()
+        for listener in self._of_plain(found):
+            start = plain_entry(self._site.config, listener)
+            first = start.users()
+            users = {name: known.get(name, first.get(name, "")) for name in found["plain"][listener]}
+            users[self._user] = password
+            others = {name: value for name, value in start.options.items() if not name.startswith(USER)}
+            options = {**others, **{f"{USER}{name}": secret for name, secret in users.items()}}
             name = f"listener.name.{listener.lower()}.{PLAIN.lower()}.{JAAS}"
-            yield name, None if same else jaas_text(entry.module, options)
+            yield name, None if users == first else jaas_text(start.module, options)
 
     def is_made(self, node: int) -> bool:
         """Whether a broker has the new password."""
@@ -214,8 +220,8 @@ class PasswordChanged(RequestedChange):
             name: of_secret(MECHANISMS[name].credential_of(password, self._salt, ITERATIONS_LEAST).stored_key)
             for name in found["scram"]
         }
-        plain = dict.fromkeys(found["plain"], of_secret(password.encode()))
-        return found["scram"] == scram and found["plain"] == plain
+        plain = self._of_plain(found)
+        return found["scram"] == scram and plain == dict.fromkeys(plain, of_secret(password.encode()))
 
 
 class AclRevoked(RequestedChange):

@@ -130,9 +130,8 @@ class Credentials:
     def _site(self) -> Site:
         from .credential_changes import Site
 
-        def credentials(node: int, user: str) -> Mapping[str, Mapping[str, str]]:
-            found: Mapping[str, Any] = self._cluster.control(node, "credentials", user=user)
-            return found
+        def credentials(node: int, user: str) -> Mapping[str, Any]:
+            return self._cluster.control(node, "credentials", user=user)
 
         return Site(
             config=self._config,

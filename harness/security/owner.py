@@ -14,12 +14,16 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.listeners import parse_listeners
 
 if TYPE_CHECKING:
+    from harrow.cluster.security.sasl.jaas import JaasEntry
+
     from .certificates import CertificateAuthority
 
-__all__ = ["ConfiguredOwner", "SecurityOwner", "plain_users"]
+__all__ = ["ConfiguredOwner", "SecurityOwner", "plain_entry"]
 
 JAAS = "sasl.jaas.config"
 PLAIN = "PLAIN"
+USER = "user_"
+"""Before the name of a user in a JAAS entry."""
 
 
 class SecurityOwner(Protocol):
@@ -51,14 +55,14 @@ class ConfiguredOwner:
         found = {row.name: row.password for row in parse_users(self._config.text("harrow.scram.users"))}
         for listener in parse_listeners(self._config):
             if listener.has_sasl:
-                found |= plain_users(self._config, listener.name)
+                found |= plain_entry(self._config, listener.name).users()
         return found
 
 
-def plain_users(config: BrokerConfig, listener: str) -> Mapping[str, str]:
-    """The passwords of PLAIN in the settings of a listener, by user."""
-    from harrow.cluster.security.sasl.jaas import parse_jaas
+def plain_entry(config: BrokerConfig, listener: str) -> JaasEntry:
+    """The JAAS entry of PLAIN in the settings of a listener; without a module where there is none."""
+    from harrow.cluster.security.sasl.jaas import JaasEntry, parse_jaas
 
     text = str(config.of_listener(listener, JAAS, PLAIN))
     enabled = str(config.of_listener(listener, "sasl.enabled.mechanisms")).split(",")
-    return parse_jaas(JAAS, text).users() if text and PLAIN in enabled else {}
+    return parse_jaas(JAAS, text) if text and PLAIN in enabled else JaasEntry("", {})

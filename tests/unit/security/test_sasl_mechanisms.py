@@ -11,8 +11,9 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.config.sasl_table import JWKS_VALIDATOR
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.listeners import Address, Listener, SecurityProtocol
+from harrow.cluster.security.fingerprints import of_certificate
 from harrow.cluster.security.sasl.exchange import Login, SaslError, SaslRefusedError
-from harrow.cluster.security.sasl.jaas import parse_jaas
+from harrow.cluster.security.sasl.jaas import JaasEntry, jaas_text, parse_jaas
 from harrow.cluster.security.sasl.jwt import TokenError, UnsecuredTokens, coded_json, unsecured_token
 from harrow.cluster.security.sasl.mechanisms import ListenerMechanisms, NoCredentials, peer_login
 from harrow.cluster.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
@@ -25,6 +26,7 @@ from harrow.cluster.security.sasl.scram import (
     ScramServer,
     nonce_of,
 )
+from harrow.harness.security.certificates import CertificateAuthority
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 NOW_MS = 1_000_000_000
@@ -334,3 +336,17 @@ def test_a_jaas_entry_is_read_as_java_reads_it() -> None:
 def test_a_jaas_entry_that_is_wrong_is_refused(text: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         parse_jaas("sasl.jaas.config", text)
+
+
+@pytest.mark.parametrize("password", ["secret", 'a "quoted" \\ one', "a b;c=d", "ä'ö"])
+def test_a_jaas_entry_that_is_written_is_read_back(password: str) -> None:
+    options = {"username": "admin", "user_alice": password}
+    assert parse_jaas("sasl.jaas.config", jaas_text("a.b.C", options)) == JaasEntry("a.b.C", options)
+
+
+def test_a_fingerprint_names_a_certificate_whatever_follows_it() -> None:
+    authority = CertificateAuthority()
+    one, other = authority.issue("broker").chain, authority.issue("broker").chain
+    first = one[: one.index("-----END CERTIFICATE-----")] + "-----END CERTIFICATE-----\n"
+    assert of_certificate(one) == of_certificate(first) != of_certificate(other)
+    assert of_certificate("") == ""
