@@ -269,7 +269,7 @@ class AclRevoked(RequestedChange):
         if not allowing and (acls or not by_default):
             change = self._change
             raise RefusedError(f"{change.user} has no {change.operation} on {change.type.lower()} {change.name}")
-        added = []
+        added: list[Acl] = []
         if len(own) < len(allowing) or by_default:
             added.append(Acl(self._pattern, AclEntry(self._who, WILDCARD, self._operation, Permission.DENY)))
         if not acls:  # with an ACL the resource is closed to others

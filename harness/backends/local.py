@@ -253,8 +253,7 @@ class LocalSystem(System):
 
     backend = "local"
 
-    def __init__(self, cluster: Cluster, owner: SecurityOwner | None = None) -> None:
-        """`owner`: who made the users and certificates of the cluster; None: its settings say which there are."""
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.session_timeout_ms = cluster.config.number("zookeeper.session.timeout.ms")
         self.offsets_partitions = cluster.config.number("offsets.topic.num.partitions")
@@ -264,9 +263,7 @@ class LocalSystem(System):
         self.operator = Operator(lambda: cluster.own_servers)
         self.clients = fault_clients(lambda: cluster.own_servers)
         self.membership = self
-        credentials = credentials_of(cluster, owner)
-        if credentials is not None:
-            self.credentials = credentials
+        self.owned_by(None)
         self.programs = {}
         self.dependencies = {}
 
@@ -278,6 +275,12 @@ class LocalSystem(System):
     def broker(self, node: int) -> LocalBroker:
         """Return one broker."""
         return self._brokers[node]
+
+    def owned_by(self, owner: SecurityOwner | None) -> None:
+        """Let faults change what `owner` made; None: the users in the settings of the cluster."""
+        credentials = credentials_of(self._cluster, owner)
+        if credentials is not None:
+            self.credentials = credentials
 
     def add_broker(self) -> int:
         """Fork one more broker."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_system import FakeSystem, remove_part
+from fake_system import FakeChange, FakeSystem, remove_part
 from harrow import (
     broker,
     expire_certificate,
@@ -39,6 +40,13 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
 
 def armed(system: FakeSystem) -> list[dict[str, Any]]:
     return [rule.what for own in system.brokers.values() for rule in own.own_rules.armed]
+
+
+def constantly(status: ChangeStatus) -> Callable[[FakeChange], ChangeStatus]:
+    def given(_: FakeChange) -> ChangeStatus:
+        return status
+
+    return given
 
 
 CASES: list[tuple[Fault, list[object], dict[str, Any], object]] = [
@@ -108,7 +116,7 @@ def test_a_broker_that_starts_later_counts_too_and_its_connections_are_closed() 
 def test_logins_that_fail_before_the_change_is_made_are_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     system, fault = FakeSystem(), rotate_credentials("alice")
     pending = ChangeStatus(made=False, undone=False, facts={"trouble": "the registry is away"})
-    monkeypatch.setattr("fake_system.FakeChange.status", lambda _: pending)
+    monkeypatch.setattr(FakeChange, "status", constantly(pending))
     injection = begun(system, fault)
     assert not armed(system)
     assert not system.own_credentials.closed
@@ -118,12 +126,12 @@ def test_logins_that_fail_before_the_change_is_made_are_no_evidence(monkeypatch:
 def test_a_change_that_cannot_be_made_fails_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     system, fault = FakeSystem(), revoke_acl("alice", "READ", group="billing")
     failed = ChangeStatus(made=False, undone=True, failed="alice has no READ on group billing")
-    monkeypatch.setattr("fake_system.FakeChange.status", lambda _: failed)
+    monkeypatch.setattr(FakeChange, "status", constantly(failed))
     injection = begun(system, fault)
     assert fault.probe(system, injection).failed == "alice has no READ on group billing"
 
 
-def test_another_certificate_of_the_same_authority_counts_every_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_certificate_of_the_same_authority_counts_every_handshake() -> None:
     system, fault = FakeSystem(), rotate_certificate(broker(2))
     injection = begun(system, fault)
     [rule] = system.brokers[2].own_rules.armed

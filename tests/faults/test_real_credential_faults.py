@@ -48,9 +48,12 @@ class App:
         self._topic = topic.name
         given = {"message.timeout.ms": 60_000, "linger.ms": 1, "reconnect.backoff.max.ms": 200, **config}
         self._producer = harrow.producer(
-            error_cb=lambda error: self.errors.add(error.name()),
+            error_cb=self._failed,
             **{name.replace(".", "_"): value for name, value in given.items()},
         )
+
+    def _failed(self, error: Any) -> None:
+        self.errors.add(error.name())
 
     def _delivered(self, number: int, error: Any) -> None:
         if error is not None:

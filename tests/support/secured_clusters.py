@@ -111,4 +111,6 @@ class SecuredCluster(OwnCluster):
 
     def system(self, cluster: Any) -> LocalSystem:
         """The processes, with who made the certificates."""
-        return LocalSystem(cluster, self.owner)
+        system = LocalSystem(cluster)
+        system.owned_by(self.owner)
+        return system
