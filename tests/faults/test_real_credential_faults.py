@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import ssl
-import threading
 from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from faults_under_traffic import lines
 from harrow import (
     Harrow,
-    Topic,
     VerdictError,
     expire_certificate,
     expire_token,
@@ -33,81 +28,9 @@ from harrow.faults import Fault
 from harrow.faults.errors import NemesisError
 from harrow.harness.requests.operator import addresses_of
 from harrow.harness.requests.security_requests import create_acls, describe_acls
+from persistent_app import App, run, running
 from secured_clusters import SecuredCluster, client_config, sasl_config, servers_of, with_acls
 from waiting import until
-
-
-class App:
-    """An application that sends numbered records until each one is acknowledged, and remembers its errors."""
-
-    def __init__(self, harrow: Harrow, topic: Topic, config: dict[str, Any], *, drops: bool = False) -> None:
-        self.errors: set[str] = set()
-        self.sent: list[int] = []
-        self._drops = drops
-        self._again: list[int] = []
-        self._topic = topic.name
-        given = {"message.timeout.ms": 60_000, "linger.ms": 1, "reconnect.backoff.max.ms": 200, **config}
-        self._producer = harrow.producer(
-            error_cb=self._failed,
-            **{name.replace(".", "_"): value for name, value in given.items()},
-        )
-
-    def _failed(self, error: Any) -> None:
-        self.errors.add(error.name())
-
-    def _delivered(self, number: int, error: Any) -> None:
-        if error is not None:
-            self.errors.add(error.name())
-            if not self._drops:
-                self._again.append(number)
-
-    def _send(self, number: int) -> None:
-        def delivered(error: Any, _: Any) -> None:
-            self._delivered(number, error)
-
-        try:
-            self._producer.produce(self._topic, json.dumps({"id": number}), on_delivery=delivered)
-        except KafkaException as error:  # librdkafka knows that the topic cannot be written to
-            delivered(error.args[0], None)
-
-    def run(self, stop: threading.Event) -> None:
-        while not stop.wait(0.01):
-            again, self._again = self._again, []
-            for number in again:
-                self._send(number)
-            if len(self._producer) < 50:
-                self.sent.append(len(self.sent) + 1)
-                self._send(self.sent[-1])
-            self._producer.poll(0)
-        until(self._all_acknowledged, "every record is acknowledged", timeout_s=60)
-
-    def _all_acknowledged(self) -> bool:
-        again, self._again = self._again, []
-        for number in again:
-            self._send(number)
-        self._producer.flush(1)
-        return len(self._producer) == 0 and not self._again
-
-
-@contextmanager
-def running(app: App) -> Generator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=app.run, args=(stop,), name="app")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(90)
-
-
-def run(harrow: Harrow, app: App, fault: Fault) -> dict[str, dict[str, Any]]:
-    """Let one fault happen while the application runs; its rows by event."""
-    with running(app), harrow.chaos(fault) as chaos:
-        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
-    rows = {line["event"]: line for line in lines(harrow)}
-    assert list(rows) == ["inject", "effect", "heal", "healed"]
-    return rows
 
 
 @pytest.mark.parametrize(("user", "mechanism"), [("alice", "SCRAM-SHA-512"), ("alice", "PLAIN"), ("bob", "PLAIN")])
@@ -148,6 +71,25 @@ def test_connections_that_stay_open_go_on_and_the_new_password_is_accepted(harro
         until(lambda: not chaos.running, "the end of the schedule", timeout_s=60)
     assert can_log_in(client_config(harrow))
     assert app.errors == set()
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+@pytest.mark.harrow(config=sasl_config())
+def test_a_broker_that_starts_meanwhile_has_the_new_password_and_then_the_former_one(
+    harrow: Harrow, mechanism: str
+) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, client_config(harrow, mechanism=mechanism))
+    of_broker = {**client_config(harrow, mechanism=mechanism), "bootstrap.servers": servers_of(harrow).split(",")[0]}
+    harrow.cluster.brokers[1].kill()
+    with running(app), harrow.chaos(rotate_credentials("alice", password="other", seconds=4)) as chaos:
+        until(lambda: chaos.effects, "the effect", timeout_s=60)
+        harrow.cluster.brokers[1].start()
+        until(lambda: can_log_in({**of_broker, "sasl.password": "other"}), "it has the new password")
+        assert not can_log_in(of_broker)
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=60)
+    assert can_log_in(of_broker)
     harrow.verify(topic, record_id="id", expected=app.sent)
 
 
