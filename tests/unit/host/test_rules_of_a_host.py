@@ -13,6 +13,7 @@ from harrow.cluster.host.simulated import Machine, World
 RULES: Mapping[str, dict[str, Any]] = {
     "request": {"action": "lose", "api_key": 0},
     "response": {"action": "hold", "api_key": 0},
+    "access": {"event": "login", "user": "alice"},
     "failpoint": {"name": "log.after-append", "action": "delay"},
     "disk": {"operation": "write", "error": "EIO", "path": "*/no/*"},
     "clock": {"error": "jump", "by_ms": 5},
@@ -40,7 +41,8 @@ def test_a_rule_is_armed_until_it_is_removed(call: Call, kind: str) -> None:
 def test_the_rules_of_all_kinds_are_listed_with_their_kinds(call: Call) -> None:
     for kind, fields in RULES.items():
         call("rules.add", kind=kind, **fields)
-    assert [row["rule"] for row in call("rules.list")["rules"]] == ["request", "response", "failpoint", "clock", "disk"]
+    listed = [row["rule"] for row in call("rules.list")["rules"]]
+    assert listed == ["request", "response", "access", "failpoint", "clock", "disk"]
     for kind in RULES:
         call("rules.remove", kind=kind)
     assert not any(row["armed"] for row in call("rules.list")["rules"])
@@ -48,5 +50,5 @@ def test_the_rules_of_all_kinds_are_listed_with_their_kinds(call: Call) -> None:
 
 @pytest.mark.parametrize("operation", ["rules.add", "rules.list", "rules.remove"])
 def test_a_kind_that_the_host_does_not_have_is_named(call: Call, operation: str) -> None:
-    with pytest.raises(ConfigError, match="rules of the kind 'requests': there are clock, disk, failpoint"):
+    with pytest.raises(ConfigError, match="rules of the kind 'requests': there are access, clock, disk, failpoint"):
         call(operation, kind="requests")

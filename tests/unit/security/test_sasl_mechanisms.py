@@ -346,7 +346,7 @@ def test_a_jaas_entry_that_is_written_is_read_back(password: str) -> None:
 
 def test_a_fingerprint_names_a_certificate_whatever_follows_it() -> None:
     authority = CertificateAuthority()
-    one, other = authority.issue("broker").chain, authority.issue("broker").chain
-    first = one[: one.index("-----END CERTIFICATE-----")] + "-----END CERTIFICATE-----\n"
-    assert of_certificate(one) == of_certificate(first) != of_certificate(other)
+    chain, other = authority.issue("broker").chain, authority.issue("broker").chain
+    end = "-----END CERTIFICATE-----\n"
+    assert of_certificate(chain) == of_certificate(chain[: chain.index(end)] + end) != of_certificate(other)
     assert of_certificate("") == ""
