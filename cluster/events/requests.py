@@ -97,3 +97,21 @@ class RequestUnanswered(TraceEvent):
     looks: int
     group: str | None = None
     """The group that it is about; absent where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRefused(TraceEvent):
+    """A fault refuses a login of SASL."""
+
+    EVENT: ClassVar[str] = "login.refused"
+    user: str
+    again: bool
+    """The client has logged in on this connection before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRefused(TraceEvent):
+    """A fault lets a token of OAUTHBEARER count as expired."""
+
+    EVENT: ClassVar[str] = "token.refused"
+    user: str

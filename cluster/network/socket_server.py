@@ -164,6 +164,7 @@ class SocketServer:
         for name, server in self._servers.items():
             if server.sasl is not None:
                 yield name, server.sasl.logins.succeeded, server.sasl.logins.failed
+
     def close_connections(self, user: str | None) -> int:
         """End the connections of a user; None: those of all clients on listeners with TLS. Return how many there were.
 

@@ -2,24 +2,32 @@
 
 With `--json` the command prints one line when the cluster is ready:
 `{"bootstrap_servers": "…", "brokers": [{"id": 1, "host": "127.0.0.1", "port": …, "pid": …}, …],
-"registry": {"pid": …}, "data": "…", "planted": [{"module": …, "title": …}]}`.
+"registry": {"pid": …}, "data": "…", "planted": [{"module": …, "title": …}]}`; with `--security` also
+`"users": {"app": {"security.protocol": …}}`, the settings of librdkafka of each user.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from harrow.cluster.errors import ConfigError
 from harrow.cluster.forkserver import fork_server
 from harrow.cluster.stop_signals import stop_signals
 
+from ..security.choice import INSECURE, Security
 from .settings import defaults_option, parse_settings_of_brokers, plant_option
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from harrow.cluster import Cluster
+
+    from ..security.cluster_security import ClusterSecurity
 
 HOST = "127.0.0.1"
 
@@ -43,6 +51,14 @@ HOST = "127.0.0.1"
     help="the host name or address by which clients reach the brokers, which then listen on all interfaces; "
     "127.0.0.1 by default",
 )
+@click.option(
+    "--security",
+    default="none",
+    metavar="PROTOCOL",
+    help="how clients reach the brokers: none, ssl, mtls, sasl_plaintext or sasl_ssl, with a mechanism as in "
+    "sasl_ssl:PLAIN; their settings are printed",
+)
+@click.option("--user", "users", multiple=True, metavar="NAME", help="a user beside `app`, with --security; repeatable")
 @defaults_option
 @plant_option
 @click.option("--json", "as_json", is_flag=True, help="print one JSON line when ready")
@@ -52,19 +68,24 @@ def command(
     data: str | None,
     settings: tuple[str, ...],
     advertise: str | None,
+    security: str,
+    users: tuple[str, ...],
     defaults: str,
     plants: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run a cluster in this terminal until Ctrl-C."""
-    with stop_signals() as wait_for_stop:
+    chosen = parse_security(security, users, alone=data is None and advertise is None)
+    with stop_signals() as wait_for_stop, contextlib.ExitStack() as closing:
         config, own = parse_settings_of_brokers(settings, brokers)
         advertised = {} if advertise is None else advertised_listeners(advertise, {*config}.union(*own.values()))
+        secured = None if chosen == INSECURE else secured_in(closing, chosen, {*config}.union(*own.values()))
         fork_server().begin()  # it imports the broker code while this process imports the rest
         from harrow.cluster import Cluster
         from harrow.cluster.defaults import KAFKA, kafka_defaults
 
-        usual = kafka_defaults() if defaults == KAFKA else {}
+        usual: dict[str, object] = {**kafka_defaults()} if defaults == KAFKA else {}
+        usual |= {} if secured is None else secured.broker_settings
         cluster = Cluster(
             brokers=brokers,
             port=port,
@@ -77,12 +98,57 @@ def command(
         cluster.start()
         try:
             host = advertise or HOST
-            click.echo(json.dumps(describe(cluster, host)) if as_json else banner(cluster, host))
+            found = {} if secured is None else settings_of_users(secured, cluster.bootstrap_servers)
+            files = [] if secured is None else property_files(secured, found)
+            click.echo(json.dumps(describe(cluster, host) | found) if as_json else banner(cluster, host, files))
             wait_for_stop()
         finally:
             if not as_json:
                 click.echo("stopping")
             cluster.stop(graceful=data is not None)
+
+
+def parse_security(text: str, users: tuple[str, ...], *, alone: bool) -> Security:
+    """Return the security of the brokers; a usage error for what cannot be, and unless it stands `alone`."""
+    try:
+        chosen = Security(text, users=users)
+    except ConfigError as error:
+        raise click.BadParameter(str(error).removeprefix("security="), param_hint="--security") from None
+    if chosen != INSECURE and not alone:
+        raise click.BadParameter(
+            "certificates and passwords are made for one run on this machine: leave out --data and --advertise",
+            param_hint="--security",
+        )
+    return chosen
+
+
+def secured_in(closing: contextlib.ExitStack, chosen: Security, settings: Collection[str]) -> ClusterSecurity:
+    """Make files that end with `closing`; a usage error where `--set` has a setting of `--security`, too."""
+    from ..security.cluster_security import ClusterSecurity
+
+    folder = closing.enter_context(tempfile.TemporaryDirectory("-harrow"))
+    secured = ClusterSecurity(chosen, Path(folder))
+    for name in secured.broker_settings.keys() & {*settings}:
+        raise click.BadParameter(f"--security sets {name}: leave it out", param_hint="--set")
+    return secured
+
+
+def settings_of_users(secured: ClusterSecurity, servers: str) -> dict[str, dict[str, Any]]:
+    """Return `users` of the JSON line."""
+    from ..security.client_settings import client_settings
+
+    names = secured.first_users
+    return {"users": {name: client_settings(secured.access(name, servers), "librdkafka") for name in names}}
+
+
+def property_files(secured: ClusterSecurity, found: dict[str, dict[str, Any]]) -> list[tuple[str, Path]]:
+    """Write the settings of each user into a file, as kcat and other programs over librdkafka read it."""
+    paths: list[tuple[str, Path]] = []
+    for name, settings in found["users"].items():
+        path = secured.folder / f"{name}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+        paths.append((name, path))
+    return paths
 
 
 def advertised_listeners(host: str, settings: Collection[str]) -> dict[str, str]:
@@ -113,7 +179,7 @@ def describe(cluster: Cluster, host: str = HOST) -> dict[str, Any]:
     }
 
 
-def banner(cluster: Cluster, host: str = HOST) -> str:
+def banner(cluster: Cluster, host: str = HOST, users: Sequence[tuple[str, Path]] = ()) -> str:
     """Return the text for a terminal."""
     rows = [f"  broker {i}  {host}:{b.port}  pid {b.pid}" for i, b in cluster.brokers.items()]
     return "\n".join(
@@ -122,6 +188,7 @@ def banner(cluster: Cluster, host: str = HOST) -> str:
             *(f"  PLANTED BUG {plant}" for plant in cluster.plants),
             *rows,
             f"  data      {cluster.folder}",
+            *(f"  user {name}  {path}" for name, path in users),
             "Ctrl-C ends it",
         ]
     )

@@ -18,6 +18,7 @@ import pytest
 from ..backends.choice import LOCAL
 from ..engines import SPARK, needs_spark_from_the_start
 from ..plain_text import write_plainly
+from ..security.choice import INSECURE
 from ..user_spark import shown
 from . import options
 from .attempts import PROPERTY, named, properties_by_attempt
@@ -129,6 +130,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"shrink {chosen.shrink}")
     if chosen.backend != LOCAL:
         parts.append(f"backend {chosen.backend}")
+    if chosen.security != INSECURE:
+        parts.append(f"security {chosen.security}")
     if chosen.defaults != options.HARROW_DEFAULTS:
         parts.append(f"defaults {chosen.defaults}")
     if chosen.scope != "test":

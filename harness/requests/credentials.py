@@ -25,64 +25,33 @@ from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS, Scr
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.client_requests import SIZE, ClientRequest, client_request
 
-from .raw import CLIENT_ID, ask
+from .raw import CLIENT_ID, NoResponseError
+from .security_requests import alter_broker, alter_scram, create_acls, describe_acls
 
 KNOWN_WITHIN_S = 10.0
 POLL_S = 0.01
 LOGIN_TIMEOUT_S = 5.0
-ALTER_SCRAM_VERSION, ALTER_CONFIGS_VERSION, ACLS_VERSION = 0, 1, 3
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
-BROKER_RESOURCE, SET = 4, 0
 
 
 def store_scram_user(addresses: Sequence[Address], mechanism: str, user: str, password: str) -> None:
     """Make a user of SCRAM, or replace the password of one."""
     found, salt = MECHANISMS[mechanism], secrets.token_bytes(16)
-    row = {
-        "name": user,
-        "mechanism": found.value,
-        "iterations": ITERATIONS_LEAST,
-        "salt": salt,
-        "salted_password": found.salted_password(password, salt, ITERATIONS_LEAST),
-    }
-    request = client_request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_SCRAM_VERSION, deletions=[], upsertions=[row])
-    _send(addresses, request, f"user {user!r}")
+    salted = {found: found.salted_password(password, salt, ITERATIONS_LEAST)}
+    _of_any(addresses, lambda address: alter_scram(address, user, salted, salt, ITERATIONS_LEAST))
 
 
 def store_plain_users(addresses: Mapping[int, Address], setting: str, module: str) -> None:
     """Replace the users of PLAIN on these brokers, by node id: `module` is the value of the setting."""
-    change = {"name": setting, "config_operation": SET, "value": module}
     for node, address in addresses.items():
-        row = {"resource_type": BROKER_RESOURCE, "resource_name": str(node), "configs": [change]}
-        request = client_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS_VERSION, resources=[row])
-        _send([address], request, f"users of broker {node}")
+        alter_broker(address, node, {setting: module})
 
 
 def create_acl(addresses: Sequence[Address], running: Callable[[], Sequence[Address]], acl: Acl) -> None:
     """Add an ACL, and wait until every running broker has it."""
-    pattern, entry = acl
-    row = {
-        "resource_type": pattern.type,
-        "resource_name": pattern.name,
-        "resource_pattern_type": pattern.pattern_type,
-        "principal": entry.principal,
-        "host": entry.host,
-        "operation": entry.operation,
-        "permission_type": entry.permission,
-    }
-    _send(addresses, client_request(ApiKey.CREATE_ACLS, ACLS_VERSION, creations=[row]), f"{acl}")
-    wanted = client_request(
-        ApiKey.DESCRIBE_ACLS,
-        ACLS_VERSION,
-        resource_type_filter=pattern.type,
-        resource_name_filter=pattern.name,
-        pattern_type_filter=pattern.pattern_type,
-        principal_filter=entry.principal,
-        host_filter=entry.host,
-        operation=entry.operation,
-        permission_type=entry.permission,
-    )
-    await_everywhere(running, lambda address: "" if ask(address, wanted).resources else "lacks it")
+    _of_any(addresses, lambda address: create_acls(address, [acl]))
+    kind, name = acl.pattern.type, acl.pattern.name
+    await_everywhere(running, lambda address: "" if acl in describe_acls(address, kind, name) else "lacks it")
 
 
 def await_everywhere(running: Callable[[], Sequence[Address]], lacking: Callable[[Address], str]) -> None:
@@ -106,21 +75,15 @@ def _said(lacking: Callable[[Address], str], address: Address) -> str:
         return str(error)
 
 
-def _send(addresses: Sequence[Address], request: ClientRequest, what: str) -> None:
-    """Send a request to the first broker that responds; HarrowError where it refuses a part."""
-    refused: HarrowError = ClusterError("the cluster has no broker")
+def _of_any(addresses: Sequence[Address], send: Callable[[Address], None]) -> None:
+    """Send a request to the first broker that responds; ClusterError where it refuses the request, or none responds."""
+    silent: ClusterError = ClusterError("the cluster has no broker")
     for address in addresses:
         try:
-            response = ask(address, request)
-        except HarrowError as error:
-            refused = error
-            continue
-        rows = getattr(response, "results", None) or getattr(response, "responses", None) or ()
-        for row in rows:
-            if row.error_code is not ErrorCode.none:
-                raise HarrowError(f"{what}: {row.error_code.name}: {row.error_message}")
-        return
-    raise HarrowError(f"{what}: no broker responds: {refused}")
+            return send(address)
+        except NoResponseError as error:
+            silent = error
+    raise silent
 
 
 # ---------------------------------------------------------------------- logins

@@ -14,8 +14,8 @@ from harrow.cluster.errors import ClusterError, ErrorCode
 from harrow.cluster.listeners import Address
 from harrow.cluster.security.acls import Acl, AclEntry, PatternType, Permission, ResourcePattern
 from harrow.cluster.security.sasl.scram import ScramMechanism
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.client_requests import client_request
 
 from .raw import ask
 
@@ -33,40 +33,41 @@ def alter_scram(
 
     One request may name a user once.
     """
-    s = messages.schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, "request")
     for mechanism, password in salted.items():
-        row = s.ScramCredentialUpsertion(
-            name=user, mechanism=mechanism.value, iterations=iterations, salt=salt, salted_password=password
-        )
-        response = _asked(address, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, s.root(deletions=(), upsertions=(row,)))
+        row = {
+            "name": user,
+            "mechanism": mechanism.value,
+            "iterations": iterations,
+            "salt": salt,
+            "salted_password": password,
+        }
+        response = _ask(address, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=[row])
         _check(response.results, f"the password of {user}")
 
 
 def alter_broker(address: Address, node: int, settings: Mapping[str, str | None]) -> None:
     """Change dynamic settings of a broker; None: the setting has the value of the broker's start again."""
-    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, "request")
-    configs = tuple(
-        s.AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
+    configs = [
+        {"name": name, "config_operation": DELETE if value is None else SET, "value": value}
         for name, value in settings.items()
-    )
-    row = s.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node), configs=configs)
-    response = _asked(address, ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, s.root(resources=(row,)))
+    ]
+    row = {"resource_type": BROKER_RESOURCE, "resource_name": str(node), "configs": configs}
+    response = _ask(address, ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER_VERSION, resources=[row])
     _check(response.responses, f"settings of broker {node}")
 
 
 def describe_acls(address: Address, kind: ResourceType, name: str) -> list[Acl]:
     """The ACLs that a broker has for a resource: literal, prefixed and with a wildcard."""
-    s = messages.schema(ApiKey.DESCRIBE_ACLS, ACL_VERSION, "request")
-    entity = s.root(
+    response = _ask(
+        address,
+        ApiKey.DESCRIBE_ACLS,
+        ACL_VERSION,
         resource_type_filter=kind,
         resource_name_filter=name,
         pattern_type_filter=PatternType.MATCH,
-        principal_filter=None,
-        host_filter=None,
         operation=Operation.ANY,
         permission_type=Permission.ANY,
     )
-    response = _asked(address, ApiKey.DESCRIBE_ACLS, ACL_VERSION, entity)
     _check([response], "the ACLs")
     return [
         Acl(
@@ -82,44 +83,42 @@ def create_acls(address: Address, acls: Sequence[Acl]) -> None:
     """Create ACLs; those that exist stay."""
     if not acls:
         return
-    s = messages.schema(ApiKey.CREATE_ACLS, ACL_VERSION, "request")
-    rows = tuple(
-        s.AclCreation(
-            resource_type=pattern.type,
-            resource_name=pattern.name,
-            resource_pattern_type=pattern.pattern_type,
-            principal=entry.principal,
-            host=entry.host,
-            operation=entry.operation,
-            permission_type=entry.permission,
-        )
+    rows = [
+        {
+            "resource_type": pattern.type,
+            "resource_name": pattern.name,
+            "resource_pattern_type": pattern.pattern_type,
+            "principal": entry.principal,
+            "host": entry.host,
+            "operation": entry.operation,
+            "permission_type": entry.permission,
+        }
         for pattern, entry in acls
-    )
-    _check(_asked(address, ApiKey.CREATE_ACLS, ACL_VERSION, s.root(creations=rows)).results, "ACLs to create")
+    ]
+    _check(_ask(address, ApiKey.CREATE_ACLS, ACL_VERSION, creations=rows).results, "ACLs to create")
 
 
 def delete_acls(address: Address, acls: Sequence[Acl]) -> None:
     """Delete just these ACLs; those that do not exist are no error."""
     if not acls:
         return
-    s = messages.schema(ApiKey.DELETE_ACLS, ACL_VERSION, "request")
-    rows = tuple(
-        s.DeleteAclsFilter(
-            resource_type_filter=pattern.type,
-            resource_name_filter=pattern.name,
-            pattern_type_filter=pattern.pattern_type,
-            principal_filter=entry.principal,
-            host_filter=entry.host,
-            operation=entry.operation,
-            permission_type=entry.permission,
-        )
+    rows = [
+        {
+            "resource_type_filter": pattern.type,
+            "resource_name_filter": pattern.name,
+            "pattern_type_filter": pattern.pattern_type,
+            "principal_filter": entry.principal,
+            "host_filter": entry.host,
+            "operation": entry.operation,
+            "permission_type": entry.permission,
+        }
         for pattern, entry in acls
-    )
-    _check(_asked(address, ApiKey.DELETE_ACLS, ACL_VERSION, s.root(filters=rows)).filter_results, "ACLs to delete")
+    ]
+    _check(_ask(address, ApiKey.DELETE_ACLS, ACL_VERSION, filters=rows).filter_results, "ACLs to delete")
 
 
-def _asked(address: Address, api_key: ApiKey, version: int, entity: Any) -> Any:
-    return ask(address, api_key, version, entity, timeout_s=TIMEOUT_S)
+def _ask(address: Address, api_key: ApiKey, version: int, **fields: Any) -> Any:
+    return ask(address, client_request(api_key, version, **fields), timeout_s=TIMEOUT_S)
 
 
 def _check(rows: Iterable[Any], what: str) -> None:

@@ -6,7 +6,6 @@ cluster share them.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +109,8 @@ class RunCredentials:
         mechanism = self.security.mechanism
         if not mechanism or mechanism == "OAUTHBEARER":
             return  # a certificate, or a token, says who it is
+        import ssl
+
         from ..requests import credentials
 
         files = self.of_cluster
@@ -163,10 +164,12 @@ class RunCredentials:
 
 
 def _refusal(security: Security, backend: str) -> str:
-    text = f"security={security} is there for Harrow's own brokers (backend {LOCAL}), and the backend is {backend}"
     if backend == EXTERNAL:
         return (
-            f"{text}: its brokers have the security that they have; give your clients their own settings, and Harrow a "
-            "PLAINTEXT listener in bootstrap"
+            f"security={security}: the brokers of the backend {backend} have the security that they have; give your "
+            "clients their own settings, and Harrow a PLAINTEXT listener in bootstrap"
         )
-    return f"{text}: choose {LOCAL}, or leave security out"
+    return (
+        f"security={security}: clients reach the brokers of the backend {backend} in another way, such as through a "
+        f"proxy that reads what they send; choose the backend {LOCAL}, or leave security out"
+    )

@@ -8,7 +8,6 @@ What may fail: ConfigError for another library; ImportError for one that is not 
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -126,6 +125,8 @@ def _kafka_python(access: Access) -> dict[str, Any]:
 def _aiokafka(access: Access) -> dict[str, Any]:
     found = _python(access)
     if access.ca:
+        import ssl
+
         context = ssl.create_default_context(cafile=access.ca)
         if access.certificate:
             context.load_cert_chain(access.certificate, access.key)

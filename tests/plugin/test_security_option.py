@@ -59,6 +59,7 @@ def test_the_command_that_repeats_a_failure_has_the_flag_and_the_report_names_it
         *ALONE, "--harrow-engine=inline", "--harrow-security=sasl_ssl:PLAIN", "--harrow-brokers=1"
     )
     first.assert_outcomes(failed=1)  # nothing was acknowledged
+    first.stdout.fnmatch_lines(["harrow: seed *, brokers 1, *security sasl_ssl:PLAIN*"])
     line = next(row for row in first.outlines if row.startswith("repeat with: pytest "))
     words = shlex.split(line.removeprefix("repeat with: pytest "))
     assert "--harrow-security=sasl_ssl:PLAIN" in words

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import ssl
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,6 +260,21 @@ def test_a_program_finds_its_credentials_in_its_environment(secured: Harrow) -> 
     assert message is not None
     assert message.value() == b"shop"
     secured.verify(orders, guarantee="no-loss")
+
+
+def test_harrow_up_prints_the_settings_of_each_user(tmp_path: Path) -> None:
+    words = ("up", "--brokers", "1", "--security", "sasl_ssl:PLAIN", "--user", "alice", "--json")
+    command = [str(Path(sys.executable).with_name("harrow")), *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            users = json.loads(process.stdout.readline())["users"]
+            assert sorted(users) == ["alice", "app"]
+            admin = AdminClient(users["alice"] | {"log_level": 0})
+            assert len(admin.list_topics(timeout=10).brokers) == 1
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
 
 
 @pytest.mark.harrow(security=Security("sasl_ssl", reauthenticate_after=1.0), brokers=1)

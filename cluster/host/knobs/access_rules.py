@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ...events.requests import LoginRefused, TokenRefused
 from ..seam import Trace
 from .rules import RuleId
 
@@ -68,7 +69,7 @@ class AccessRules:
             rule.fired += failed or hit
             refused = refused or hit
         if refused:
-            self._trace.emit("login.refused", user=user, again=again)
+            self._trace.emit(LoginRefused(user=user, again=again))
         return refused
 
     def token_expired(self, user: str) -> bool:
@@ -78,7 +79,7 @@ class AccessRules:
             rule.seen += 1
             rule.fired += 1
         if rules:
-            self._trace.emit("token.refused", user=user)
+            self._trace.emit(TokenRefused(user=user))
         return bool(rules)
 
     def denied(self, user: str, operation: str, kind: str, name: str) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
+from harrow.cluster.events import TraceEvent
+from harrow.cluster.events.requests import LoginRefused
 from harrow.cluster.host.knobs.access_rules import AccessRules
 
 
@@ -13,10 +15,10 @@ class Lines:
     """A trace that keeps its events."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, object]]] = []
+        self.events: list[TraceEvent] = []
 
-    def emit(self, event: str, /, **fields: object) -> None:
-        self.events.append((event, fields))
+    def emit(self, event: TraceEvent, /) -> None:
+        self.events.append(event)
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
         raise AssertionError(f"{level}: {message} {fields}")
@@ -38,7 +40,7 @@ def test_logins_are_counted_and_refused(refuse: str, first: bool, again: bool) -
     assert not rules.login("bob", again=True, failed=False)
     assert not rules.login("alice", again=False, failed=True)
     assert counts(rules) == [(3, 1 + first + again)]
-    assert [event for event, _ in trace.events] == ["login.refused"] * (first + again)
+    assert [type(event) for event in trace.events] == [LoginRefused] * (first + again)
     rules.remove()
     assert not rules.login("alice", again=True, failed=False)
     assert [row["armed"] for row in rules.report()] == [False]
