@@ -15,6 +15,7 @@ from harrow.faults.errors import CapabilityError
 
 from .. import run_folder
 from ..backends.choice import EXTERNAL, LOCAL
+from ..backends.local import LocalSystem
 from ..security.choice import INSECURE, Security, check_user
 from ..security.client_settings import Access, client_settings
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harrow.cluster.listeners import Address
+    from harrow.faults.system import System
 
     from ..running_cluster import RunningCluster
     from ..security.cluster_security import ClusterSecurity
@@ -68,6 +70,11 @@ class RunCredentials:
         for name in added.keys() & config.keys():
             raise ConfigError(f"security={self.security} sets {name}: leave it out of config")
         return {**added, **config}
+
+    def hand_over(self, system: System) -> None:
+        """Let the faults of a block change the users and certificates of this run."""
+        if self._of_cluster is not None and isinstance(system, LocalSystem):
+            system.owned_by(self._of_cluster)
 
     def without_own(self, config: Mapping[str, object]) -> dict[str, object]:
         """Return the settings of brokers without those that name this run's files and users."""

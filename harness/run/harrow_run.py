@@ -247,6 +247,7 @@ class HarrowRun:
         system = self._source.system(cluster)
         system.programs = self.programs.controls
         system.dependencies = self.dependencies.controls
+        self.credentials.hand_over(system)
         block = self._blocks - self._before_test[0]
         planned = request.plan(
             cluster,

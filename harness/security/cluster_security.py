@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -49,21 +50,18 @@ class ClusterSecurity:
     def __init__(self, security: Security, folder: Path) -> None:
         self.security = security
         self.folder = folder
-        self._passwords: dict[str, str] = {}
-        """Passwords that replaced the first ones."""
         self.users: dict[str, None] = dict.fromkeys(self.first_users)
         """The users of the cluster so far, in the order in which they were made."""
 
     # ------------------------------------------------------------------ users
 
     def password(self, user: str) -> str:
-        """The password of a user; the first one derives from the name."""
-        first = hashlib.sha256(f"{_SECRET} {check_user(user)}".encode()).hexdigest()[:24]
-        return self._passwords.get(user, first)
+        """The password of a user, which derives from the name."""
+        return hashlib.sha256(f"{_SECRET} {check_user(user)}".encode()).hexdigest()[:24]
 
-    def set_password(self, user: str, password: str) -> None:
-        """Note a new password; brokers are not asked."""
-        self._passwords[check_user(user)] = password
+    def passwords(self) -> Mapping[str, str]:
+        """The password of each user."""
+        return {user: self.password(user) for user in self.users}
 
     @property
     def first_users(self) -> tuple[str, ...]:

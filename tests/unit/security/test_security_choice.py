@@ -121,13 +121,10 @@ def test_the_settings_of_brokers_have_a_secured_listener_and_a_plain_one_for_har
     assert config.text("super.users") == ("User:ANONYMOUS" if security.acls else "")
 
 
-def test_a_password_that_was_replaced_is_in_all_settings_from_then_on(tmp_path: Path) -> None:
-    found = ClusterSecurity(Security("sasl_ssl:PLAIN"), tmp_path)
-    before = found.password("alice")
-    assert before == found.password("alice") != found.password("bob")
-    found.set_password("alice", "other")
-    assert found.access("alice", "").password == "other"
-    assert 'user_alice="other"' in found.plain_module(("alice",))
+def test_a_password_belongs_to_its_user_and_faults_know_those_of_all_users(tmp_path: Path) -> None:
+    found = ClusterSecurity(Security("sasl_ssl:PLAIN", users=("alice",)), tmp_path)
+    assert found.password("alice") == found.access("alice", "").password != found.password("app")
+    assert found.passwords() == {name: found.password(name) for name in ("app", "alice")}
 
 
 class Elsewhere(OwnCluster):

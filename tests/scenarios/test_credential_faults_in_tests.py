@@ -1,0 +1,81 @@
+"""Faults of credentials in clusters with `security=`: users and authority are those of the test (A5, J1)."""
+
+from __future__ import annotations
+
+import pytest
+from harrow import (
+    Harrow,
+    Security,
+    expire_certificate,
+    expire_token,
+    refuse_reauthentication,
+    revoke_acl,
+    rotate_certificate,
+    rotate_credentials,
+)
+from harrow.faults import Fault
+from persistent_app import App, run
+
+SHORT_SESSIONS = Security("sasl_ssl", reauthenticate_after=1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        pytest.param(
+            rotate_credentials("shop", seconds=1),
+            "_AUTHENTICATION",
+            marks=pytest.mark.harrow(security="sasl_ssl"),
+            id="password of SCRAM",
+        ),
+        pytest.param(
+            rotate_credentials("shop", seconds=1),
+            "_AUTHENTICATION",
+            marks=pytest.mark.harrow(security="sasl_ssl:PLAIN"),
+            id="password of PLAIN",
+        ),
+        pytest.param(
+            refuse_reauthentication("shop", seconds=1),
+            "_AUTHENTICATION",
+            marks=pytest.mark.harrow(security=SHORT_SESSIONS),
+            id="session",
+        ),
+        pytest.param(
+            expire_token("shop", seconds=1),
+            "_AUTHENTICATION",
+            marks=pytest.mark.harrow(security="sasl_ssl:OAUTHBEARER"),
+            id="token",
+        ),
+        pytest.param(
+            expire_certificate(seconds=1),
+            "_SSL",
+            marks=pytest.mark.harrow(security="sasl_ssl"),
+            id="expired certificate",
+        ),
+        pytest.param(
+            rotate_certificate(ca="new", seconds=1),
+            "_SSL",
+            marks=pytest.mark.harrow(security="mtls"),
+            id="certificate of another authority",
+        ),
+    ],
+)
+def test_a_service_meets_the_fault_and_loses_nothing(harrow: Harrow, fault: Fault, error: str) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    app = App(harrow, topic, harrow.client_config("shop"))
+    rows = run(harrow, app, fault)
+    assert rows["healed"]["evidence"]["armed"] == []
+    assert error in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent)
+
+
+@pytest.mark.harrow(security=Security("sasl_ssl", acls=True))
+def test_a_service_that_loses_a_right_waits_until_it_is_back(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    harrow.allow("shop", "WRITE", topic)
+    harrow.allow("shop", "IDEMPOTENT_WRITE")
+    app = App(harrow, topic, harrow.client_config("shop"))
+    rows = run(harrow, app, revoke_acl("shop", "WRITE", topic, seconds=1))
+    assert rows["effect"]["evidence"]["denied_operations"] > 0
+    assert "TOPIC_AUTHORIZATION_FAILED" in app.errors
+    harrow.verify(topic, record_id="id", expected=app.sent, guarantee="no-loss")
