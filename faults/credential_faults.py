@@ -139,8 +139,19 @@ class CredentialFault(Fault):
         return Evidence(
             proved=status.made and count > 0,
             failed=status.failed,
-            facts={self.effect: count, **closed, **status.facts, "brokers": facts},
+            facts={self.effect: count, "made": status.made, **closed, **status.facts, "brokers": facts},
         )
+
+    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+        """Say that nothing was refused, or that the change was not made."""
+        del injection
+        if facts.get("made", True):
+            return self.unmet()
+        return f"not every running broker decides by it ({facts.get('trouble', 'no request was refused')})"
+
+    @abc.abstractmethod
+    def unmet(self) -> str:
+        """Say what no client did."""
 
     def heal(self, system: System, injection: Injection) -> None:
         """Begin to undo the changes, and count no more."""
@@ -176,9 +187,8 @@ class UserFault(NamedFault, CredentialFault):
         for change in self.changes(injection):
             system.credentials.check(change)
 
-    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+    def unmet(self) -> str:
         """Say that the user did not log in."""
-        del injection, facts
         return f"no login of {self.user} was refused"
 
 
@@ -250,9 +260,8 @@ class RevokeAcl(UserFault):
         operations = (self.operation, "DESCRIBE") if self.operation in DESCRIBING else (self.operation,)
         return DenialRule(user=self.user, operations=operations, type=kind, name=name)
 
-    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+    def unmet(self) -> str:
         """Say that the operation was not asked for."""
-        del injection, facts
         [(kind, name)] = self._named()
         return f"{self.user} was not denied {self.operation} on {kind.lower()} {name!r}: no request asked for it"
 
@@ -272,9 +281,8 @@ class RefuseReauthentication(UserFault):
         """Refuse re-authentications, or every login."""
         return LoginRule(user=self.user, refuse="again" if self.first_logins else "all")
 
-    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+    def unmet(self) -> str:
         """Say that no session was renewed."""
-        del injection, facts
         return f"no session of {self.user} was renewed: brokers need connections.max.reauth.ms, clients KIP-368"
 
 
@@ -331,9 +339,8 @@ class CertificateFault(CredentialFault):
         """Count handshakes."""
         return HandshakeRule()
 
-    def unreached(self, injection: Injection, facts: Mapping[str, Any]) -> str:
+    def unmet(self) -> str:
         """Say that no client opened a connection."""
-        del injection, facts
         return "no handshake met the certificate"
 
 

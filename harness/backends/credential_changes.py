@@ -128,6 +128,9 @@ class RequestedChange(abc.ABC):
 
     def _unmake(self) -> None:
         self._making.join(TURN_S)
+        if self._failed:
+            self._unsent = True  # nothing was sent
+            return
         for _ in range(ATTEMPTS_MOST):
             addresses = self._site.addresses()
             try:

@@ -120,7 +120,9 @@ def test_logins_that_fail_before_the_change_is_made_are_no_evidence(monkeypatch:
     injection = begun(system, fault)
     assert not armed(system)
     assert not system.own_credentials.closed
-    assert fault.probe(system, injection).facts["trouble"] == "the registry is away"
+    facts = fault.probe(system, injection).facts
+    assert fault.unreached(injection, facts) == "not every running broker decides by it (the registry is away)"
+    assert fault.unreached(injection, {**facts, "made": True}) == "no login of alice was refused"
 
 
 def test_a_change_that_cannot_be_made_fails_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
