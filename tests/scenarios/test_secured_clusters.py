@@ -28,7 +28,6 @@ from harrow import (
     one,
     pause,
 )
-from harrow.harness.run.harrow import run_of
 from harrow.harness.security.certificates import CertificateAuthority
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -238,23 +237,6 @@ def test_a_user_of_plain_is_made_while_every_broker_runs(with_plain: Harrow) -> 
     assert outcome(with_plain, orders, "bob") == "delivered"
     with_plain.cluster.brokers[1].start()
     assert outcome(with_plain, orders, "alice") == "delivered"
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [pytest.param(name, marks=pytest.mark.harrow(security=f"sasl_ssl:{name}")) for name in ("PLAIN", "SCRAM-SHA-256")],
-)
-def test_a_replaced_password_refuses_the_old_one_and_blinds_no_verdict(harrow: Harrow, mechanism: str) -> None:
-    orders = harrow.topic("orders")
-    before = harrow.client_config("alice")
-    assert outcome(harrow, orders, "alice") == "delivered"
-    credentials = run_of(harrow).credentials
-    credentials.of_cluster.set_password("alice", f"another one of {mechanism}")
-    credentials.store("alice")
-    assert "SASL authentication error" in refusal(before)
-    assert outcome(harrow, orders, "alice") == "delivered"
-    harrow.await_records(orders, 2)
-    assert harrow.verify(orders, guarantee="no-loss").valid
 
 
 def test_a_program_finds_its_credentials_in_its_environment(secured: Harrow) -> None:
