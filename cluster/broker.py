@@ -193,7 +193,8 @@ class Broker:
         self.replicas.transaction_checks.queries = self.transactions.queries
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
-        self.settings.on_user.append(self.users.changed)
+        if any(listener.has_sasl for listener in self.listeners):
+            self.settings.on_user.append(self.users.changed)
 
     def _peer_login(self) -> PeerLogin | None:
         """How this broker logs in to the others; None where the inter-broker listener has no SASL."""

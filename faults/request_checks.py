@@ -14,7 +14,7 @@ from harrow.cluster.errors import ConfigError as ClusterConfigError
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.knobs.request_rules import COUNT_MOST
 from harrow.cluster.host.knobs.request_where import Where
-from harrow.cluster.wire.api_errors import API_ERRORS, errors_after, errors_of
+from harrow.cluster.wire.api_errors import errors_after, errors_of
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .errors import ConfigError
@@ -49,24 +49,25 @@ def check_refusal(api: str | int, error: str, kind: str) -> None:
     key, code = api_key(api, kind), error_code(error, kind)
     given = errors_of(key)
     if code.name.upper() not in given:
-        known = f"It gives {_listed(given)}" if given else "Harrow does not know which it gives"
-        raise ConfigError(f"{kind}({api!r}, {error!r}): Kafka never gives this error for this API. {known}; {STUBBORN}")
+        raise ConfigError(
+            f"{kind}({api!r}, {error!r}): Kafka never gives this error for this API. "
+            f"It gives {_listed(given)}; {STUBBORN}"
+        )
 
 
 def check_failure(api: str | int, error: str, kind: str) -> None:
     """Raise ConfigError for an API without effect, and for a code that Kafka never gives after the effect of an API."""
     key, code = api_key(api, kind), error_code(error, kind)
     after = errors_after(key)
-    if key in API_ERRORS and not after:
+    if not after:
         raise ConfigError(
             f"{kind}({api!r}): its requests have no effect that an error could follow; write refuse_request({api!r}, "
             f"{error!r}), or {STUBBORN}"
         )
     if code.name.upper() not in after:
-        known = f"It gives {_listed(after)}" if after else "Harrow does not know which it gives"
         raise ConfigError(
             f"{kind}({api!r}, {error!r}): Kafka never gives this error for this API after the request took effect. "
-            f"{known}; {STUBBORN}"
+            f"It gives {_listed(after)}; {STUBBORN}"
         )
 
 

@@ -54,7 +54,7 @@ def test_every_fault_of_requests_arms_what_it_was_given(make: Any) -> None:
         (lambda: refuse_request("Fetch", "NOT_COORDINATOR"), "gives CORRUPT_MESSAGE, .*OFFSET_OUT_OF.*any_error=True"),
         (lambda: fail_response("Fetch", "REQUEST_TIMED_OUT"), "no effect that an error could follow; write refuse"),
         (lambda: fail_response("Produce", "MESSAGE_TOO_LARGE"), "took effect. It gives KAFKA_STORAGE_ERROR"),
-        (lambda: refuse_request("DescribeAcls", "INVALID_REQUEST"), "Harrow does not know which"),
+        (lambda: refuse_request("DescribeAcls", "NOT_COORDINATOR"), "gives CLUSTER_AUTHORIZATION_FAILED, INVALID_R"),
         (lambda: lose_request(count=0), r"lose_request\(count=0\): expected a number from 1 to"),
         (lambda: lose_request(probability=1.5), "expected more than 0, and at most 1"),
         (lambda: lose_request("Fetch", where={"group": "billing"}), "names no group; it names partition, topic"),
