@@ -1,6 +1,6 @@
 """Rows of batches and watermarks: what Produce acknowledged, what Fetch and ListOffsets returned.
 
-Owns: the fetch sessions of one broker. Layout and meaning of the rows: `tap/layouts.py`, `tap/layouts.py`. A
+Owns: the fetch sessions of one broker. Layout and meaning of the rows: `tap/layouts.py`. A
 Produce that is part of a transaction of version 2 (KIP-890) adds its partitions to the transaction, so it writes rows
 of transactions too. The leader epoch of a Fetch response is that of its request, which the
 broker compares with its own.

@@ -6,14 +6,13 @@
 
 Owns: the keys, and the HTTP server, which ends with the `with` block. `GET /keys` is the JWKS document; `POST /token`
 is the client credentials grant (RFC 6749, section 4.4): the client id is the user, any secret is right.
-The keys are not for any other use: they are made quickly. What may fail: OSError without a free port.
+What may fail: OSError without a free port.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs
 
+from cryptography.hazmat.primitives.asymmetric import rsa
 from harrow.cluster.security.sasl.jwt import coded, coded_json, padded
 
 __all__ = ["IssuerKey", "TokenIssuer"]
@@ -30,9 +30,6 @@ __all__ = ["IssuerKey", "TokenIssuer"]
 KEY_BITS = 2048
 EXPONENT = 65_537
 LIFETIME_S = 600
-_ROUNDS = 20
-"""Of the test of Miller and Rabin: a composite number passes with a chance below 2 to the power of -40."""
-_SMALL_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +41,10 @@ class IssuerKey:
     private_exponent: int
 
     @classmethod
-    def make(cls, key_id: str, bits: int = KEY_BITS) -> IssuerKey:
+    def make(cls, key_id: str) -> IssuerKey:
         """Make a new key."""
-        while True:
-            left, right = _prime(bits // 2), _prime(bits // 2)
-            order = (left - 1) * (right - 1)
-            if left != right and order % EXPONENT:
-                return cls(key_id, left * right, pow(EXPONENT, -1, order))
+        made = rsa.generate_private_key(EXPONENT, KEY_BITS).private_numbers()
+        return cls(key_id, made.public_numbers.n, made.d)
 
     def signature(self, data: bytes) -> bytes:
         """The signature of `data` (RS256)."""
@@ -159,28 +153,3 @@ def _user_of(headers: Mapping[str, str], fields: Mapping[str, list[str]]) -> str
     if kind.lower() == "basic":
         return base64.b64decode(given).decode().partition(":")[0]
     return fields.get("client_id", [""])[0]
-
-
-def _prime(bits: int) -> int:
-    while True:
-        number = secrets.randbits(bits) | 3 << (bits - 2) | 1
-        if all(number % small for small in _SMALL_PRIMES) and _is_prime(number):
-            return number
-
-
-def _is_prime(number: int) -> bool:
-    """The test of Miller and Rabin."""
-    power = ((number - 1) & -(number - 1)).bit_length() - 1
-    odd = (number - 1) >> power
-    return all(_passes(number, odd, power, secrets.randbelow(number - 3) + 2) for _ in range(_ROUNDS))
-
-
-def _passes(number: int, odd: int, power: int, base: int) -> bool:
-    value = pow(base, odd, number)
-    if value in (1, number - 1):
-        return True
-    for _ in range(power - 1):
-        value = pow(value, 2, number)
-        if value == number - 1:
-            return True
-    return False

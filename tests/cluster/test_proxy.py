@@ -130,6 +130,8 @@ def _refuses(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), 10).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it was in the backlog of the port that closed
+        return False
     return False
 
 

@@ -16,7 +16,7 @@ from free_ports import first_free
 from harrow.cluster import Cluster
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from kafka_reference import TOOL
+from kafka_reference import TOOL, needs_jar
 from kafka_tools import Tools, ToolsJvm
 from raw_kafka import RawKafka
 from tls_stores import PASSWORD, TlsStores
@@ -173,6 +173,7 @@ def test_settings_of_tls_are_described_alike(secure: Secure) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+@needs_jar
 def test_javas_clients_produce_and_consume(secure: Secure, tools_jvm: ToolsJvm) -> None:
     tools = Tools(tools_jvm, {1: secure.port})
     settings = secure.stores.folder / "java.properties"

@@ -14,6 +14,7 @@ from harrow import (
     rotate_credentials,
 )
 from harrow.faults import Fault
+from long_runs import long_run
 from persistent_app import App, run
 
 SHORT_SESSIONS = Security("sasl_ssl", reauthenticate_after=1)
@@ -31,19 +32,19 @@ SHORT_SESSIONS = Security("sasl_ssl", reauthenticate_after=1)
         pytest.param(
             rotate_credentials("shop", seconds=1),
             "_AUTHENTICATION",
-            marks=pytest.mark.harrow(security="sasl_ssl:PLAIN"),
+            marks=(pytest.mark.harrow(security="sasl_ssl:PLAIN"), long_run),
             id="password of PLAIN",
         ),
         pytest.param(
             refuse_reauthentication("shop", seconds=1),
             "_AUTHENTICATION",
-            marks=pytest.mark.harrow(security=SHORT_SESSIONS),
+            marks=(pytest.mark.harrow(security=SHORT_SESSIONS), long_run),
             id="session",
         ),
         pytest.param(
             expire_token("shop", seconds=1),
             "_AUTHENTICATION",
-            marks=pytest.mark.harrow(security="sasl_ssl:OAUTHBEARER"),
+            marks=(pytest.mark.harrow(security="sasl_ssl:OAUTHBEARER"), long_run),
             id="token",
         ),
         pytest.param(
@@ -55,7 +56,7 @@ SHORT_SESSIONS = Security("sasl_ssl", reauthenticate_after=1)
         pytest.param(
             rotate_certificate(ca="new", seconds=1),
             "_SSL",
-            marks=pytest.mark.harrow(security="mtls"),
+            marks=(pytest.mark.harrow(security="mtls"), long_run),
             id="certificate of another authority",
         ),
     ],

@@ -31,6 +31,7 @@ from harrow import (
 from harrow.harness.security.certificates import CertificateAuthority
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from long_runs import some
 from waiting import until
 
 RECORDS = 100
@@ -94,7 +95,7 @@ def receive(harrow: Harrow, topic: Topic) -> None:
         pass
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", some(PROTOCOLS, 3))
 def test_each_library_produces_and_consumes_while_a_leader_is_killed(harrow: Harrow, protocol: str) -> None:
     orders = harrow.topic("orders", partitions=2)
     for user in ("python", "async", "reader"):

@@ -67,7 +67,7 @@ def test_keys_are_read_before_they_are_used_and_again_for_a_key_that_is_missing(
             keys = IssuerKeys(host, issuer.keys_url, (3_600_000, 1, 10))
             await keys.ready()
             assert keys.key("key-1") is not None
-            issuer.keys.append(IssuerKey.make("key-2", 512))
+            issuer.keys.append(IssuerKey.make("key-2"))
             await keys.ready()
             assert keys.key("key-2") is None, "not due"
             await host.tasks.sleep(5)
