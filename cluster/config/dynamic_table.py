@@ -15,7 +15,7 @@ from .setting import INT_MAX, LONG_MAX, Change, Setting, Value
 
 _THREADS = "a broker serves all requests on one thread"
 _TIERED = "there is no tiered storage"
-_SECURITY = "security is not served"
+_SECURITY = "Kerberos and the providers of a JVM are not there"
 _CLASS = "a broker loads no Java class"
 PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
