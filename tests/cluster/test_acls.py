@@ -55,10 +55,11 @@ def give(cluster: Cluster, kafka: Authorized, *acls: Acl) -> None:
 
 
 def created(cluster: Cluster, kafka: Authorized, name: str) -> str:
-    """Creates a topic as the administrator."""
+    """Creates a topic as the administrator; returns when the administrator's broker knows it."""
     controller = cluster.brokers[kafka.admin.metadata().controller_id]
     with RawKafka(controller.listeners["BROKERS"].bind.port, client_id="broker-1") as admin:
         assert admin.create_topic(name, replication=3).error_code == 0
+    until(lambda: kafka.admin.metadata(name).topics[0].error_code == 0, f"broker 1 knows {name}")
     return name
 
 

@@ -116,6 +116,7 @@ def acls_of(harrow: Harrow) -> set[Acl]:
 
 
 def allow(harrow: Harrow, *names: tuple[str, PatternType, Operation]) -> None:
+    """Creates ACLs of alice; returns when the broker that describes them has them all."""
     rows = [
         Acl(
             ResourcePattern(ResourceType.TOPIC, name, pattern), AclEntry("User:alice", "*", operation, Permission.ALLOW)
@@ -123,6 +124,7 @@ def allow(harrow: Harrow, *names: tuple[str, PatternType, Operation]) -> None:
         for name, pattern, operation in names
     ]
     create_acls(own_address(harrow), rows)
+    until(lambda: acls_of(harrow) >= set(rows), "the broker has the ACLs")
 
 
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
