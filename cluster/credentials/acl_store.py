@@ -27,14 +27,14 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..authorizer import Operation, ResourceType
-from ..errors import ErrorCode, KafkaError, RegistryError
-from ..host.seam import Host, Promise
+from ..errors import ErrorCode, KafkaError
+from ..host.seam import Host
 from ..metadata.registry_retries import RegistryRetries
 from ..registry import BadVersionError, NodeExistsError, NoNodeError, RegistryClient
 from ..registry.paths import ACL_CHANGE, ACL_CHANGES, ACLS, EXTENDED_ACL_CHANGES, EXTENDED_ACLS
 from ..security.acls import Acl, AclEntry, AclFilter, PatternType, Permission, ResourcePattern, kafka_name
 from ..security.standard_authorizer import StandardAuthorizer
-from .change_feed import ChangeFeed
+from .change_feed import ChangeFollower
 
 __all__ = ["AclStore"]
 
@@ -42,7 +42,6 @@ Named = TypeVar("Named", bound=IntEnum)
 Entries = frozenset[AclEntry]
 Choice = tuple[AclFilter, list[Acl]]
 """A filter, and the ACLs that it chose."""
-_RETRY_MS = 200
 _PREFIXED = f"{EXTENDED_ACLS}/prefixed"
 
 
@@ -57,20 +56,10 @@ class AclStore:
         self._retries = RegistryRetries(host, registry)
         self._authorizer = authorizer
         self._timeout_ms = request_timeout_ms
-        self._feeds = [ChangeFeed(registry, path, self._wake_up) for path in (ACL_CHANGES, EXTENDED_ACL_CHANGES)]
-        self._wake: Promise[None] | None = None
-        self._begun: Promise[None] = host.tasks.promise()
-
-    async def start(self) -> None:
-        """Follow the ACLs; returns when all were read, however long the registry is unreachable."""
-        self._host.tasks.spawn(self._work(), name="acl-changes")
-        await self._begun
-
-    def session_expired(self) -> None:
-        """The watches ended with the session: read everything again."""
-        for feed in self._feeds:
-            feed.expired()
-        self._wake_up()
+        self._follower = ChangeFollower(
+            host, registry, (ACL_CHANGES, EXTENDED_ACL_CHANGES), self._read, what="ACLs", task="acl-changes"
+        )
+        self.start, self.session_expired = self._follower.start, self._follower.session_expired
 
     # ------------------------------------------------------------------ reading
 
@@ -78,37 +67,11 @@ class AclStore:
         """The ACLs that a filter chooses."""
         return [acl for acl in self._authorizer.acls() if wanted.matches(acl)]
 
-    def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def _work(self) -> None:
-        while True:
-            while not any(feed.is_stale for feed in self._feeds):
-                self._wake = self._host.tasks.promise()
-                await self._wake
-            try:
-                await self._follow()
-                if not self._begun.done():
-                    self._begun.set_result(None)
-            except RegistryError as error:
-                self._host.trace.log("info", f"ACLs cannot be read yet: {error}")
-                for feed in self._feeds:
-                    feed.expired()
-                await self._host.tasks.sleep(_RETRY_MS)
-
-    async def _follow(self) -> None:
-        changed: dict[ResourcePattern, None] = {}
-        lost = False
-        for feed in self._feeds:
-            if feed.is_stale:
-                news = await feed.news()
-                lost = lost or news is None
-                patterns = map(_announced, news or ())
-                changed.update((pattern, None) for pattern in patterns if pattern is not None)
-        if lost:
+    async def _read(self, news: list[str] | None) -> None:
+        if news is None:
             await self._read_everything()
             return
+        changed = dict.fromkeys(pattern for pattern in map(_announced, news) if pattern is not None)
         found = await self._registry.get_many([_path_of(pattern) for pattern in changed])
         for pattern, row in zip(changed, found, strict=True):
             self._take(pattern, "" if row is None else row[0])

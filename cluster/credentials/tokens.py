@@ -23,19 +23,18 @@ from dataclasses import dataclass, replace
 from ..authorizer import Principal
 from ..config import BrokerConfig
 from ..errors import RegistryError
-from ..host.seam import Host, Promise
+from ..host.seam import Host
 from ..metadata.node_names import name_of_node, node_of_name
 from ..metadata.registry_retries import RegistryRetries
 from ..registry import BadVersionError, NoNodeError, RegistryClient
 from ..registry.paths import DELEGATION_CHANGE, DELEGATION_CHANGES, DELEGATION_TOKENS, token_path
 from ..security.sasl.exchange import Login
 from ..security.sasl.scram import ITERATIONS_LEAST, FoundCredential, ScramCredential, ScramMechanism
-from .change_feed import ChangeFeed
+from .change_feed import ChangeFollower
 
 __all__ = ["DelegationToken", "TokenStore"]
 
 JSON_VERSION = 3
-_RETRY_MS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +112,10 @@ class TokenStore:
         self._tokens: dict[str, DelegationToken] = {}
         self._versions: dict[str, int] = {}
         self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
-        self._feed = ChangeFeed(registry, DELEGATION_CHANGES, self._wake_up)
-        self._wake: Promise[None] | None = None
-        self._begun: Promise[None] = host.tasks.promise()
+        self._follower = ChangeFollower(
+            host, registry, (DELEGATION_CHANGES,), self._follow, what="delegation tokens", task="token-changes"
+        )
+        self.session_expired = self._follower.session_expired
 
     @property
     def enabled(self) -> bool:
@@ -153,33 +153,12 @@ class TokenStore:
     async def start(self) -> None:
         """Follow the tokens; returns when all were read, however long the registry is unreachable."""
         if self.enabled:
-            self._host.tasks.spawn(self._follow(), name="token-changes")
-            await self._begun
+            await self._follower.start()
             self._check_later()
 
-    def session_expired(self) -> None:
-        """The watch ended with the session: read everything again."""
-        self._feed.expired()
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    async def _follow(self) -> None:
-        while True:
-            while not self._feed.is_stale:
-                self._wake = self._host.tasks.promise()
-                await self._wake
-            try:
-                await self._feed.news()
-                await self._read()
-                if not self._begun.done():
-                    self._begun.set_result(None)
-            except RegistryError as error:
-                self._feed.expired()
-                self._host.trace.log("info", f"delegation tokens cannot be read yet: {error}")
-                await self._host.tasks.sleep(_RETRY_MS)
+    async def _follow(self, news: list[str] | None) -> None:
+        del news  # the tokens are few: all are read
+        await self._read()
 
     async def refresh(self) -> None:
         """Read the tokens now; RegistryError when the registry cannot be reached in time."""

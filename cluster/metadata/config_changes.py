@@ -155,16 +155,15 @@ class ConfigChanges:
 
     async def _everything(self) -> None:
         """At the start, in a new session, and when notifications were deleted unread."""
-        for kind, path in self._kinds():
+        for kind, path in self._kinds().items():
             with contextlib.suppress(NodeError):  # nothing of the kind has settings
                 self._due.update((f"{kind}/{name}", None) for name in await self._registry.children(path))
         self._due.update((f"brokers/{name}", None) for name in self._brokers)
         self._due.update((f"topics/{log.topic_partition.topic}", None) for log in self._logs())
 
-    def _kinds(self) -> tuple[tuple[str, str], ...]:
-        """The kinds of entities that are all read at the start, with their folders; users only for who asks."""
-        groups, users = ("groups", GROUP_CONFIGS), ("users", USER_QUOTAS)
-        return (groups, users) if self.on_user else (groups,)
+    def _kinds(self) -> Mapping[str, str]:
+        """The folders of the kinds of entities that are all read at the start; users only for who asks."""
+        return {"groups": GROUP_CONFIGS} | ({"users": USER_QUOTAS} if self.on_user else {})
 
     async def _read_new(self, names: list[str]) -> None:
         for found in await self._registry.get_many([f"{CONFIG_CHANGES}/{name}" for name in names]):
@@ -175,7 +174,7 @@ class ConfigChanges:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 self._changed_topics.add(name)
-            if kind == "topics" or kind in dict(self._kinds()) or (kind == "brokers" and name in self._brokers):
+            if kind == "topics" or kind in self._kinds() or (kind == "brokers" and name in self._brokers):
                 self._due[entity] = None
 
     async def _purge(self, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The client side of SASL on a connection to another broker.
+"""The client side of SASL on a connection to a broker.
 
 Owns: `log_in`, the exchange before the first request, and `again_ms`, when to log in again before a session ends
 (KIP-368). What may fail: `LoginError` where one of the two refuses, and what a request to it may raise.
@@ -43,13 +43,13 @@ async def log_in(ask: Ask, login: PeerLogin) -> int:
     try:
         return await _exchange(ask, login)
     except SaslError as error:
-        raise LoginError(f"{login.mechanism} with another broker: {error}") from error
+        raise LoginError(f"{login.mechanism} with the broker: {error}") from error
 
 
 async def _exchange(ask: Ask, login: PeerLogin) -> int:
     client = login.client()
     s = messages.schema(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, "request")
-    token, lifetime_ms = client.evaluate(b""), 0
+    token = client.evaluate(b"")
     while True:
         entity = s.SaslAuthenticateRequest(auth_bytes=token)
         answer = await ask(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, entity)

@@ -226,7 +226,7 @@ def _claims_of_traces(run: RunToJudge, groups: GroupFindings) -> list[AnomalyRow
     """Return the anomalies of leaders, controllers, groups and requests that wait."""
     late = unanswered_requests(run.events, run.fault_times, groups.timeouts_ms)
     brokers = claims_of_brokers(run.events, set(run.topics))
-    return [*map(AnomalyRow.from_json, brokers), *groups.anomalies, *map(AnomalyRow.from_json, late)]
+    return [*brokers, *groups.anomalies, *late]
 
 
 def _judge_groups(run: RunToJudge) -> GroupFindings:

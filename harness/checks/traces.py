@@ -10,18 +10,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harrow.cluster.events import TracedEvent, TraceEvent, traced_line
 from harrow.cluster.events.brokers import BrokerPlanted, BrokerReady, BrokerStopping
 from harrow.cluster.events.controllers import ControllerElected
 from harrow.cluster.events.coordinators import GroupsLoaded, MemberExpired, TransactionsLoaded
-from harrow.cluster.events.partitions import IsrChanged, IsrExpansionProposed, PartitionLeader, WakeUpMissed
+from harrow.cluster.events.partitions import (
+    IsrChanged,
+    IsrExpansionProposed,
+    PartitionEvent,
+    PartitionLeader,
+    WakeUpMissed,
+)
 from harrow.cluster.events.requests import RequestUnanswered
 
 from ..histories.trace_events import events_of_cluster
 from ..run_folder import trace_files
 from .busy_machine import EVENTS as MACHINE_EVENTS
+from .rows import AnomalyRow, OperationRow
 from .traced_changes import CHANGE_EVENTS
 
 Events = Iterable[TracedEvent[TraceEvent]]
@@ -58,13 +65,13 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def claims_of_brokers(events: Sequence[TracedEvent[TraceEvent]], topics: set[str]) -> list[dict[str, Any]]:
+def claims_of_brokers(events: Sequence[TracedEvent[TraceEvent]], topics: set[str]) -> list[AnomalyRow]:
     """Return what `leadership_claims`, `fenced_in_isr` and `missed_wake_ups` find."""
     return [*leadership_claims(events, topics), *fenced_in_isr(events, topics), *missed_wake_ups(events, topics)]
 
 
-def leadership_claims(events: Events, topics: set[str]) -> list[dict[str, Any]]:
-    """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies.
+def leadership_claims(events: Events, topics: set[str]) -> list[AnomalyRow]:
+    """Return the anomalies `two-leaders` and `two-controllers`, as rows.
 
     Epochs of a topic that was created again begin again.
     """
@@ -77,17 +84,27 @@ def leadership_claims(events: Events, topics: set[str]) -> list[dict[str, Any]]:
             place = ("two-leaders", (event.topic, event.topic_id), event.partition, event.leader_epoch)
             claims[place].setdefault(event.leader, traced)
     return [
-        {
-            "name": name,
-            "topic": topic,
-            "partition": partition,
-            "offsets": [],
-            "operations": [traced.row() for traced in claimed.values()],
-            "explanation": _explain(name, epoch, claimed),
-        }
+        AnomalyRow(
+            name=name,
+            topic=topic,
+            partition=partition,
+            operations=[_shown(traced) for traced in claimed.values()],
+            explanation=_explain(name, epoch, claimed),
+        )
         for (name, (topic, _), partition, epoch), claimed in claims.items()
         if len(claimed) > 1
     ]
+
+
+def _claim(name: str, event: PartitionEvent, traced: TracedEvent[TraceEvent], text: str) -> AnomalyRow:
+    """Return the anomaly that one event shows."""
+    return AnomalyRow(
+        name=name, topic=event.topic, partition=event.partition, operations=[_shown(traced)], explanation=text
+    )
+
+
+def _shown(traced: TracedEvent[TraceEvent]) -> OperationRow:
+    return cast("OperationRow", traced.row())
 
 
 def _explain(name: str, epoch: object, claimed: Mapping[str | int, object]) -> str:
@@ -96,13 +113,13 @@ def _explain(name: str, epoch: object, claimed: Mapping[str | int, object]) -> s
     return f"brokers {brokers} were all {role} {epoch}, expected at most one broker"
 
 
-def fenced_in_isr(events: Events, topics: set[str]) -> list[dict[str, Any]]:
+def fenced_in_isr(events: Events, topics: set[str]) -> list[AnomalyRow]:
     """Return the anomaly `fenced-in-isr`, once for each broker that was added under a leader epoch.
 
     A leader is judged by what it knew itself: its event has the replicas that its metadata listed as live when it made
     the proposal. So a broker that has just lost its session, or has just registered again, is no anomaly.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], AnomalyRow] = {}
     for traced in events:
         event = traced.event
         if not isinstance(event, IsrExpansionProposed) or event.topic not in topics or event.added in event.live:
@@ -113,24 +130,17 @@ def fenced_in_isr(events: Events, topics: set[str]) -> list[dict[str, Any]]:
         )
         found.setdefault(
             (event.topic, event.partition, event.leader_epoch, event.leader, event.added),
-            {
-                "name": "fenced-in-isr",
-                "topic": event.topic,
-                "partition": event.partition,
-                "offsets": [],
-                "operations": [traced.row()],
-                "explanation": text,
-            },
+            _claim("fenced-in-isr", event, traced, text),
         )
     return list(found.values())
 
 
-def missed_wake_ups(events: Events, topics: set[str]) -> list[dict[str, Any]]:
+def missed_wake_ups(events: Events, topics: set[str]) -> list[AnomalyRow]:
     """Return the anomaly `missed-wake-up`, once for each broker, partition and kind of operation.
 
     The broker asked the operation at its deadline, and it could have completed.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], AnomalyRow] = {}
     for traced in events:
         event = traced.event
         if not isinstance(event, WakeUpMissed) or event.topic not in topics:
@@ -141,13 +151,6 @@ def missed_wake_ups(events: Events, topics: set[str]) -> list[dict[str, Any]]:
         )
         found.setdefault(
             (traced.process, event.topic, event.partition, event.purgatory),
-            {
-                "name": "missed-wake-up",
-                "topic": event.topic,
-                "partition": event.partition,
-                "offsets": [],
-                "operations": [traced.row()],
-                "explanation": text,
-            },
+            _claim("missed-wake-up", event, traced, text),
         )
     return list(found.values())

@@ -17,6 +17,8 @@ from typing import Any
 from harrow.cluster.events import TracedEvent, TraceEvent
 from harrow.cluster.events.requests import RequestUnanswered
 
+from .rows import AnomalyRow, OperationRow
+
 NAME = "unanswered-request"
 PATIENCE_NS = 10_000_000_000
 REBALANCE_TIMEOUT_MS = 300_000
@@ -26,12 +28,12 @@ MS = 1_000_000
 
 def unanswered_requests(
     events: Iterable[TracedEvent[TraceEvent]], windows: Sequence[tuple[int, int]], group_timeouts: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """Return the anomalies, each request once, in the form of a kernel's anomaly.
+) -> list[AnomalyRow]:
+    """Return the anomalies, each request once.
 
     `windows`: start and end of each fault. `group_timeouts`: the longest timeout of a member in ms, by group.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], AnomalyRow] = {}
     for traced in events:
         event, now_ns = traced.event, traced.t_ns
         if not isinstance(event, RequestUnanswered):
@@ -50,14 +52,14 @@ def unanswered_requests(
     return list(found.values())
 
 
-def _anomaly(node: int, event: RequestUnanswered, waited_ns: int, timeout_ms: int) -> dict[str, Any]:
+def _anomaly(node: int, event: RequestUnanswered, waited_ns: int, timeout_ms: int) -> AnomalyRow:
     whose = f" of group {event.group}" if event.group is not None else ""
     text = (
         f"broker {node} has not answered a {event.api} request{whose} of client {event.client} for "
         f"{waited_ns / 1e9:.1f} s after it came and the last fault ended, on a connection that lives; it may wait "
         f"for {timeout_ms / 1e3:.1f} s"
     )
-    operation = {
+    operation: OperationRow = {
         "operation": f"{event.api} request",
         "client": event.client,
         "broker": node,
@@ -65,4 +67,4 @@ def _anomaly(node: int, event: RequestUnanswered, waited_ns: int, timeout_ms: in
         "timeout_ms": timeout_ms,
         "invoked_ns": event.invoked_ns,
     }
-    return {"name": NAME, "topic": "", "partition": -1, "offsets": [], "operations": [operation], "explanation": text}
+    return AnomalyRow(name=NAME, topic="", partition=-1, operations=[operation], explanation=text)

@@ -1,37 +1,34 @@
 """Requests that give users their credentials and rights, and logins that show that every broker knows them (A5).
 
-Owns: `store_scram_user`, `store_plain_users`, `create_acl`, each of which returns when the brokers act by it; `login`.
-They go to listeners for Harrow's own clients. A broker that does not run learns it when it starts.
+Owns: `store_scram_user`, `store_plain_users`, `create_acl`, each of which returns when the brokers act by it; `refusal`
+of a login. They go to listeners for Harrow's own clients. A broker that does not run learns it when it starts.
 What may fail: HarrowError with what a broker refused, or where one does not act by it in time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from random import SystemRandom
 from typing import Any
 
-from harrow.cluster.errors import ClusterError, ErrorCode, HarrowError
+from harrow.cluster.errors import ClusterError, HarrowError
 from harrow.cluster.listeners import Address
+from harrow.cluster.network.sasl_client import LoginError, log_in
 from harrow.cluster.security.acls import Acl
-from harrow.cluster.security.sasl.exchange import SaslClient, SaslError
-from harrow.cluster.security.sasl.plain import PlainClient
-from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS, ScramClient, nonce_of
-from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.client_requests import SIZE, ClientRequest, client_request
+from harrow.cluster.security.sasl.mechanisms import PeerLogin, password_login
+from harrow.cluster.security.sasl.scram import ITERATIONS_LEAST, MECHANISMS
+from harrow.cluster.wire.client_requests import ClientRequest
 
-from .raw import CLIENT_ID, NoResponseError
+from .blocking import completed
+from .raw import CLIENT_ID, Connection, NoResponseError
 from .security_requests import alter_broker, alter_scram, create_acls, describe_acls
 
 KNOWN_WITHIN_S = 10.0
 POLL_S = 0.01
 LOGIN_TIMEOUT_S = 5.0
-HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 
 
 def store_scram_user(addresses: Sequence[Address], mechanism: str, user: str, password: str) -> None:
@@ -89,48 +86,20 @@ def _of_any(addresses: Sequence[Address], send: Callable[[Address], None]) -> No
 # ---------------------------------------------------------------------- logins
 
 
-def sasl_client(mechanism: str, user: str, password: str) -> SaslClient:
-    """Return the client's side of PLAIN or SCRAM."""
-    if mechanism in MECHANISMS:
-        return ScramClient(MECHANISMS[mechanism], user, password, nonce_of(SystemRandom()))
-    return PlainClient(user, password)
+def login_of(mechanism: str, user: str, password: str) -> PeerLogin:
+    """Return how a user logs in by PLAIN or SCRAM."""
+    return password_login(mechanism, user, password, SystemRandom())
 
 
-def login(address: Address, mechanism: str, client: SaslClient, tls: ssl.SSLContext | None) -> str:
+def refusal(address: Address, login: PeerLogin, tls: ssl.SSLContext | None) -> str:
     """Log in on a connection of its own; return why it was refused, empty where it was not. OSError."""
-    with contextlib.ExitStack() as closing:
-        link: socket.socket = closing.enter_context(socket.create_connection(address, LOGIN_TIMEOUT_S))
-        if tls is not None:
-            link = closing.enter_context(tls.wrap_socket(link, server_hostname=address.host))
-        response = _exchanged(link, client_request(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, mechanism=mechanism))
-        if response.error_code is not ErrorCode.none:
-            return f"{response.error_code.name}: {', '.join(response.mechanisms)}"
-        received = b""
+    with Connection(address, CLIENT_ID, LOGIN_TIMEOUT_S, tls=tls) as connection:
+
+        async def ask(api_key: int, version: int, entity: Any) -> Any:
+            return connection.exchange(ClientRequest(api_key, version, entity), LOGIN_TIMEOUT_S)
+
         try:
-            while not client.complete:
-                sent = client.evaluate(received)
-                if client.complete and not sent:
-                    break
-                request = client_request(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, auth_bytes=sent)
-                response = _exchanged(link, request)
-                if response.error_code is not ErrorCode.none:
-                    return f"{response.error_code.name}: {response.error_message}"
-                received = response.auth_bytes
-        except SaslError as error:
+            completed(log_in(ask, login))
+        except LoginError as error:
             return str(error)
     return ""
-
-
-def _exchanged(link: socket.socket, request: ClientRequest) -> Any:
-    link.sendall(request.frame(1, CLIENT_ID))
-    return request.response(_received(link, SIZE.unpack(_received(link, SIZE.size))[0]))
-
-
-def _received(link: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        chunk = link.recv(size - len(data))
-        if not chunk:
-            raise ConnectionResetError("the broker closed the connection")
-        data += chunk
-    return bytes(data)

@@ -9,10 +9,12 @@ What may fail: OSError of a connection, NoResponseError of `ask`; WireError.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
 import socket
+import ssl
 import threading
 import time
 from typing import Any, Self
@@ -63,8 +65,10 @@ class Connection:
         client_id: str = CLIENT_ID,
         timeout_s: float = CONNECT_TIMEOUT_S,
         stopped: threading.Event | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`timeout_s`: until each address must have accepted."""
+        """`timeout_s`: until each address must have accepted, and until a handshake of TLS must be done."""
         self._client_id = client_id
         self._stopped = stopped
         self._in_flight: dict[int, ClientRequest] = {}
@@ -74,6 +78,8 @@ class Connection:
             self._socket = socket.socket(family, kind, protocol)
             try:
                 self._connect(where, time.monotonic() + timeout_s)
+                if tls is not None:
+                    self._encrypt(tls, address.host, timeout_s)
             except BaseException as error:
                 self._socket.close()
                 if not isinstance(error, OSError):
@@ -92,6 +98,11 @@ class Connection:
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
+
+    def _encrypt(self, tls: ssl.SSLContext, host: str, timeout_s: float) -> None:
+        self._socket.settimeout(timeout_s)
+        self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+        self._socket.setblocking(False)
 
     def __enter__(self) -> Self:
         return self
@@ -135,17 +146,26 @@ class Connection:
         left = memoryview(data)
         while left:
             self._wait(select.POLLOUT, deadline)
-            left = left[self._socket.send(left) :]
+            with contextlib.suppress(ssl.SSLWantWriteError):
+                left = left[self._socket.send(left) :]
 
     def _exactly(self, size: int, deadline: float) -> bytes:
         data = bytearray()
         while len(data) < size:
-            self._wait(select.POLLIN, deadline)
-            chunk = self._socket.recv(size - len(data))
+            if not self._has_decrypted():
+                self._wait(select.POLLIN, deadline)
+            try:
+                chunk = self._socket.recv(size - len(data))
+            except ssl.SSLWantReadError:  # a part of a record has arrived
+                continue
             if not chunk:
                 raise ConnectionResetError("the broker closed the connection before its response")
             data += chunk
         return bytes(data)
+
+    def _has_decrypted(self) -> bool:
+        """True when TLS has bytes of which no poll says that they are there."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _wait(self, events: int, deadline: float) -> None:
         """Wait for one of the events of `select.poll`; StoppedError, TimeoutError."""

@@ -19,7 +19,7 @@ from harrow.cluster.wire.client_requests import client_request
 
 from .raw import ask
 
-__all__ = ["alter_broker", "alter_scram", "create_acls", "delete_acls", "describe_acls"]
+__all__ = ["alter_broker", "alter_scram", "create_acls", "creation_of", "delete_acls", "describe_acls", "filter_of"]
 
 TIMEOUT_S = 2.0
 ACL_VERSION, ALTER_VERSION = 3, 1
@@ -83,18 +83,7 @@ def create_acls(address: Address, acls: Sequence[Acl]) -> None:
     """Create ACLs; those that exist stay."""
     if not acls:
         return
-    rows = [
-        {
-            "resource_type": pattern.type,
-            "resource_name": pattern.name,
-            "resource_pattern_type": pattern.pattern_type,
-            "principal": entry.principal,
-            "host": entry.host,
-            "operation": entry.operation,
-            "permission_type": entry.permission,
-        }
-        for pattern, entry in acls
-    ]
+    rows = map(creation_of, acls)
     _check(_ask(address, ApiKey.CREATE_ACLS, ACL_VERSION, creations=rows).results, "ACLs to create")
 
 
@@ -102,19 +91,36 @@ def delete_acls(address: Address, acls: Sequence[Acl]) -> None:
     """Delete just these ACLs; those that do not exist are no error."""
     if not acls:
         return
-    rows = [
-        {
-            "resource_type_filter": pattern.type,
-            "resource_name_filter": pattern.name,
-            "pattern_type_filter": pattern.pattern_type,
-            "principal_filter": entry.principal,
-            "host_filter": entry.host,
-            "operation": entry.operation,
-            "permission_type": entry.permission,
-        }
-        for pattern, entry in acls
-    ]
+    rows = map(filter_of, acls)
     _check(_ask(address, ApiKey.DELETE_ACLS, ACL_VERSION, filters=rows).filter_results, "ACLs to delete")
+
+
+def creation_of(acl: Acl) -> dict[str, Any]:
+    """Return the fields of a row of CreateAcls."""
+    pattern, entry = acl
+    return {
+        "resource_type": pattern.type,
+        "resource_name": pattern.name,
+        "resource_pattern_type": pattern.pattern_type,
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
+
+
+def filter_of(acl: Acl) -> dict[str, Any]:
+    """Return the fields of a filter that chooses this ACL alone."""
+    pattern, entry = acl
+    return {
+        "resource_type_filter": pattern.type,
+        "resource_name_filter": pattern.name,
+        "pattern_type_filter": pattern.pattern_type,
+        "principal_filter": entry.principal,
+        "host_filter": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
 
 
 def _ask(address: Address, api_key: ApiKey, version: int, **fields: Any) -> Any:

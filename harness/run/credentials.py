@@ -130,9 +130,10 @@ class RunCredentials:
             credentials.store_scram_user([*own.values()], mechanism, user, files.password(user))
         context = ssl.create_default_context(cafile=files.ca_file) if self.security.has_tls else None
 
+        login = credentials.login_of(mechanism, user, files.password(user))
+
         def refused(address: Address) -> str:
-            client = credentials.sasl_client(mechanism, user, files.password(user))
-            return credentials.login(address, mechanism, client, context)
+            return credentials.refusal(address, login, context)
 
         credentials.await_everywhere(lambda: self._running(self._cluster().bootstrap_servers), refused)
 

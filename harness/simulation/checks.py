@@ -253,5 +253,5 @@ def check_trace(trace: WorldTrace, topic: str) -> Iterable[FoundAnomaly]:
         if isinstance(row.event, TaskFailed):
             yield "task-failed", f"{row.process} at {row.t_ns}: {row.event.name}: {row.event.error}"
     for claim in claims_of_brokers(trace.events, {topic}):
-        hosts = ", ".join(sorted({row["broker"] for row in claim["operations"]}))
-        yield claim["name"], f"{claim['explanation']}: {hosts}"
+        hosts = ", ".join(sorted({str(row["broker"]) for row in claim.operations}))
+        yield claim.name, f"{claim.explanation}: {hosts}"

@@ -32,12 +32,12 @@ def windows(*faults: tuple[float, float]) -> list[tuple[int, int]]:
 
 def test_a_request_without_response_is_found_once_with_its_longest_wait() -> None:
     (found,) = unanswered_requests([event(111), event(116), event(121)], [], {})
-    assert found["name"] == "unanswered-request"
-    assert found["explanation"] == (
+    assert found.name == "unanswered-request"
+    assert found.explanation == (
         "broker 2 has not answered a FETCH request of client app for 21.0 s after it came and the last fault ended, "
         "on a connection that lives; it may wait for 0.5 s"
     )
-    (operation,) = found["operations"]
+    (operation,) = found.operations
     assert (operation["broker"], operation["correlation_id"]) == (2, 7)
 
 
@@ -66,12 +66,12 @@ def test_a_wait_that_something_explains_is_no_anomaly(name: str) -> None:
 
 def test_the_time_counts_from_the_end_of_the_fault() -> None:
     (found,) = unanswered_requests([event(131)], windows((99, 120)), {})
-    assert "for 11.0 s" in found["explanation"]
+    assert "for 11.0 s" in found.explanation
 
 
 def test_a_rebalance_longer_than_every_member_allows_is_found() -> None:
     (found,) = unanswered_requests(
         [event(171, api="JOIN_GROUP", timeout_ms=10_000, group="billing")], [], {"billing": 60_000}
     )
-    assert "a JOIN_GROUP request of group billing of client app for 71.0 s" in found["explanation"]
-    assert "it may wait for 60.0 s" in found["explanation"]
+    assert "a JOIN_GROUP request of group billing of client app for 71.0 s" in found.explanation
+    assert "it may wait for 60.0 s" in found.explanation

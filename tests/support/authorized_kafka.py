@@ -20,6 +20,7 @@ from harrow.cluster.authorizer import CLUSTER, Operation, ResourceType
 from harrow.cluster.security.acls import Acl, AclEntry, PatternType, Permission, ResourcePattern
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.harness.requests.security_requests import creation_of, filter_of
 from kafka_reference import TOOL
 from raw_kafka import RawKafka
 from waiting import until
@@ -28,6 +29,15 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 USER = "User:ANONYMOUS"
 EVERYWHERE = "*"
+EVERY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 
 
 def allow(
@@ -60,8 +70,7 @@ class Authorized:
 
     def acls(self) -> set[Acl]:
         """Returns the ACLs by which the broker decides."""
-        s = messages.schema(ApiKey.DESCRIBE_ACLS, 3, "request")
-        answer = self.admin.ask(ApiKey.DESCRIBE_ACLS, 3, s.root(**_filter(None)))
+        answer = self.admin.ask(ApiKey.DESCRIBE_ACLS, 3, **EVERY_ACL)
         assert answer.error_code == 0, answer
         return {
             Acl(
@@ -84,43 +93,12 @@ class Authorized:
         until(lambda: len(self.acls()) == count, f"{count} ACLs")
 
     def _create(self, acls: Iterable[Acl]) -> None:
-        s = messages.schema(ApiKey.CREATE_ACLS, 3, "request")
-        rows = tuple(
-            s.AclCreation(
-                resource_type=pattern.type,
-                resource_name=pattern.name,
-                resource_pattern_type=pattern.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in acls
-        )
-        answer = self.admin.ask(ApiKey.CREATE_ACLS, 3, s.root(creations=rows))
+        answer = self.admin.ask(ApiKey.CREATE_ACLS, 3, creations=map(creation_of, acls))
         assert all(row.error_code == 0 for row in answer.results), answer
 
     def _remove(self, acls: Iterable[Acl]) -> None:
-        s = messages.schema(ApiKey.DELETE_ACLS, 3, "request")
-        rows = tuple(s.DeleteAclsFilter(**_filter(acl)) for acl in acls)
-        answer = self.admin.ask(ApiKey.DELETE_ACLS, 3, s.root(filters=rows))
+        answer = self.admin.ask(ApiKey.DELETE_ACLS, 3, filters=map(filter_of, acls))
         assert all(row.error_code == 0 for row in answer.filter_results), answer
-
-
-def _filter(acl: Acl | None) -> dict[str, Any]:
-    any_of = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-    if acl is None:
-        return {**any_of, "resource_name_filter": None, "principal_filter": None, "host_filter": None}
-    pattern, entry = acl
-    return {
-        "resource_type_filter": pattern.type,
-        "resource_name_filter": pattern.name,
-        "pattern_type_filter": pattern.pattern_type,
-        "principal_filter": entry.principal,
-        "host_filter": entry.host,
-        "operation": entry.operation,
-        "permission_type": entry.permission,
-    }
 
 
 @contextmanager

@@ -34,23 +34,13 @@ class RawKafka(Connection):
         timeout_s: float = 30.0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(Address(host, port), client_id, timeout_s)
+        super().__init__(Address(host, port), client_id, timeout_s, tls=tls)
         self._timeout_s = timeout_s
-        if tls is not None:
-            self._socket.settimeout(timeout_s)
-            wrapped = tls.wrap_socket(self._socket, server_hostname=host)
-            self._socket = wrapped
 
     @property
     def certificate(self) -> bytes | None:
         """The certificate of the broker, as DER; None without TLS."""
         return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, ssl.SSLSocket) else None
-
-    def _wait(self, events: int, deadline: float) -> None:
-        if isinstance(self._socket, ssl.SSLSocket):  # it blocks: bytes may be decrypted already, which no poll sees
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-        else:
-            super()._wait(events, deadline)
 
     # ------------------------------------------------------------------ frames
 

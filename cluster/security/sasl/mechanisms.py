@@ -1,7 +1,7 @@
 """The mechanisms of a listener, by its settings.
 
 Owns: `ListenerMechanisms`, which begins an exchange as the server; `peer_login`, by which a broker begins one as the
-client of another broker; `Credentials`, where SCRAM finds users and delegation tokens.
+client of another broker, and `password_login`; `Credentials`, where SCRAM finds users and delegation tokens.
 
 Settings are read when an exchange begins, so that those which a running broker changes take effect for new connections.
 May fail: ConfigError at the start of a broker, for a mechanism that is not served or has no login module.
@@ -29,7 +29,15 @@ from .oauthbearer import OAuthBearerClient, OAuthBearerServer
 from .plain import PlainClient, PlainServer
 from .scram import MECHANISMS, FoundCredential, ScramClient, ScramMechanism, ScramServer, nonce_of
 
-__all__ = ["OAUTHBEARER", "Credentials", "ListenerMechanisms", "NoCredentials", "PeerLogin", "peer_login"]
+__all__ = [
+    "OAUTHBEARER",
+    "Credentials",
+    "ListenerMechanisms",
+    "NoCredentials",
+    "PeerLogin",
+    "password_login",
+    "peer_login",
+]
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 _JAAS = "sasl.jaas.config"
@@ -166,11 +174,11 @@ class ListenerMechanisms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLogin:
-    """How a broker logs in to the other brokers."""
+    """How a broker logs in to the other brokers, or a client of Harrow's to a broker."""
 
     mechanism: str
     user: str
-    """The name that the other brokers know it by."""
+    """The name that the other side knows it by."""
     client: Callable[[], SaslClient]
     """Begins an exchange."""
 
@@ -196,13 +204,23 @@ def peer_login(config: BrokerConfig, listener: Listener, random: Random, now_ms:
         needed = "unsecuredLoginStringClaim_sub" if mechanism == OAUTHBEARER else "username and password"
         raise ConfigError(f"{_JAAS} of {mechanism} on listener {listener.name} needs {needed}: brokers log in by it")
 
+    if mechanism != OAUTHBEARER:
+        return password_login(mechanism, user, password, random)
+
     def client() -> SaslClient:
-        if mechanism == PLAIN:
-            return PlainClient(user, password)
-        if mechanism in MECHANISMS:
-            return ScramClient(MECHANISMS[mechanism], user, password, nonce_of(random))
         now_s = now_ms() / MS_PER_S
         return OAuthBearerClient(unsecured_token({"sub": user, "iat": now_s, "exp": now_s + TOKEN_LIFETIME_S}))
+
+    return PeerLogin(mechanism=mechanism, user=user, client=client)
+
+
+def password_login(mechanism: str, user: str, password: str, random: Random) -> PeerLogin:
+    """How a user logs in by PLAIN or SCRAM; nonces are drawn from `random`."""
+
+    def client() -> SaslClient:
+        if mechanism in MECHANISMS:
+            return ScramClient(MECHANISMS[mechanism], user, password, nonce_of(random))
+        return PlainClient(user, password)
 
     return PeerLogin(mechanism=mechanism, user=user, client=client)
 

@@ -33,6 +33,9 @@ EVICTED_FIRST = ("inactive_file", "total_inactive_file")
 """Pages of files that count as used, and that the kernel takes back before it kills a process."""
 
 
+_UNLIMITED = 1 << 62
+
+
 class TooLargeError(Exception):
     """The rows of a partition do not fit into the memory that is free."""
 
@@ -87,9 +90,6 @@ def _of_machine() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return _UNLIMITED
-
-
-_UNLIMITED = 1 << 62
 
 
 def _groups() -> Iterator[Path]:
