@@ -53,6 +53,27 @@ class TappedGroup(NamedTuple):
     """The longest rebalance or session timeout of its members: until then the coordinator may wait for one of them."""
 
 
+SHARE_ACQUIRED, SHARE_ACCEPTED, SHARE_RELEASED, SHARE_REJECTED, SHARE_RENEWED, SHARE_EXPIRED, SHARE_ARCHIVED = range(
+    1, 8
+)
+"""What happened to records of a share group: a ShareFetch delivered them to a member under a lock; the member's
+acknowledgement (accept, release, reject, renew) has its result; the lock expired; they were given up, because they were
+delivered as often as is allowed or because the log lost them."""
+
+
+class SharedRecords(NamedTuple):
+    """Records of one partition, from `first_offset` to `last_offset`, as one share group consumes them."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    delivery_count: int = 0
+    """How often they were delivered, with this time; 0: not known (an acknowledgement on a foreign broker)."""
+    leader_epoch: int = -1
+    """In which the leader decided it; -1: not known."""
+
+
 class Watermarks(NamedTuple):
     """Where the log of one partition begins and ends, as its leader says; an offset that a response lacks is -1."""
 
@@ -180,6 +201,27 @@ class Tap(Protocol):
         """A transaction is in `state` (Kafka's number) in the coordinator's log, before what follows from it.
 
         `since_ns`: the earliest time at which it may have been in this state; 0: now.
+        """
+        ...
+
+    def shared(
+        self,
+        group: str,
+        member: str,
+        client: str,
+        records: Iterable[SharedRecords],
+        *,
+        kind: int,
+        error: int = 0,
+        invoked_ns: int = 0,
+        lock_until_ns: int = 0,
+        lost: bool = False,
+    ) -> None:
+        """Records of a share group (`SHARE_ACQUIRED`, …), before the response that says so leaves.
+
+        `member` and `client` are empty where no member is known. `error`: what the response says of the
+        acknowledgement. `lock_until_ns`: when the lock of acquired or renewed records ends, on the monotonic clock; 0:
+        not known. `lost`: a fault drops the response.
         """
         ...
 
