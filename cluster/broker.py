@@ -67,6 +67,7 @@ from .security.standard_authorizer import authorizer_of
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
+from .wire.api import Identity
 
 LAST_RESPONSES_MS = 50
 """How long a broker without a data folder goes on, so that the responses which say so leave first."""
@@ -169,7 +170,14 @@ class Broker:
         rows = self.forwarding.rows(row for room in rooms for row in room.handlers())
         scope = BrokerScope(self.cache, self.replicas)
         self.sockets = SocketServer(
-            host, config, self.listeners, rows, scope=scope, authorizer=authorizer, credentials=self.users
+            host,
+            config,
+            self.listeners,
+            rows,
+            scope=scope,
+            authorizer=authorizer,
+            credentials=self.users,
+            identity=lambda: Identity(self.cache.cluster_id, self.node_id),
         )
         for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
             self.settings.on_change.append(changed)

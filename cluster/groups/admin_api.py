@@ -106,7 +106,7 @@ class GroupAdminApi:
         )
 
     def delete_groups(self, request: Request) -> None:
-        """DeleteGroups v0 to v2: Empty groups only. The response follows once every tombstone is committed."""
+        """DeleteGroups v0 to v3: Empty groups only. The response follows once every tombstone is committed."""
         body = request.decode()
         errors: dict[str, ErrorCode] = {}
         names: list[str] = list(dict.fromkeys(body.groups_names))

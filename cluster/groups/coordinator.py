@@ -66,7 +66,7 @@ class GroupCoordinator:
             ApiRow(ApiKey.SYNC_GROUP, 0, 5, self._membership.sync_group),
             ApiRow(ApiKey.DESCRIBE_GROUPS, 0, 6, self._admin.describe_groups),
             ApiRow(ApiKey.LIST_GROUPS, 0, 5, self._admin.list_groups),
-            ApiRow(ApiKey.DELETE_GROUPS, 0, 2, self._admin.delete_groups),
+            ApiRow(ApiKey.DELETE_GROUPS, 0, 3, self._admin.delete_groups),
             ApiRow(ApiKey.TXN_OFFSET_COMMIT, *TXN_VERSIONS, self._transactional.txn_offset_commit),
             ApiRow(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, self._consumers.consumer_group_heartbeat),
             ApiRow(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, self._consumers.consumer_group_describe),

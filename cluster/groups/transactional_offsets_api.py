@@ -41,11 +41,14 @@ if TYPE_CHECKING:
     from ..replication import ReplicaManager
     from ..wire.request import Request
 
-VERSIONS = (0, 5)
+VERSIONS = (0, 6)
 ADDS_FROM = 5
 """First version whose clients do not send AddOffsetsToTxn (KIP-890)."""
 ABORTABLE_FROM = 4
 """First version whose clients know TRANSACTION_ABORTABLE."""
+MEMBER_EPOCH_FROM = 6
+"""First version whose clients know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH; topics have ids instead of names
+(KIP-1319)."""
 
 NOT_HERE = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
@@ -87,7 +90,7 @@ class TransactionalOffsetsApi:
     # ---- TxnOffsetCommit ---------------------------------------------------------------------------
 
     async def txn_offset_commit(self, request: Request) -> None:
-        """TxnOffsetCommit v0 to v5."""
+        """TxnOffsetCommit v0 to v6; v6 names topics by id."""
         body = request.decode()
         request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         request.require(Operation.READ, ResourceType.GROUP, body.group_id)
@@ -98,7 +101,7 @@ class TransactionalOffsetsApi:
             return
         try:
             await self._verify(body, request.version)
-            shard, hosted = self._committer(body)
+            shard, hosted = self._committer(body, request.version)
         except KafkaError as error:
             self._respond(request, body, [known or error.code for known in refused])
             return
@@ -131,18 +134,24 @@ class TransactionalOffsetsApi:
         if error is not ErrorCode.none:
             raise KafkaError(_error_for_client(error, version))
 
-    def _committer(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+    def _committer(self, body: Any, version: int) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(body.group_id)
-        generation = getattr(body, "generation_id", -1)  # from version 3 on
+        generation = _generation(body)
         if hosted is None:
             if generation >= 0:
-                raise KafkaError(ErrorCode.illegal_generation)
+                since_1319 = version >= MEMBER_EPOCH_FROM
+                raise KafkaError(ErrorCode.group_id_not_found if since_1319 else ErrorCode.illegal_generation)
             return shard, shard.create(body.group_id)
         member_id = getattr(body, "member_id", NO_MEMBER)
         instance = getattr(body, "group_instance_id", None)
         if hosted.consumer is not None:
             data = hosted.consumer.data
-            check_transactional(data, body.group_id, member_id, instance, generation)
+            try:
+                check_transactional(data, body.group_id, member_id, instance, generation)
+            except KafkaError as error:
+                if error.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
+                    raise KafkaError(ErrorCode.illegal_generation) from None
+                raise
             return shard, hosted
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:
@@ -248,10 +257,15 @@ def _committer_of(request: Request, body: Any) -> Committer:
     return Committer(
         request.client_id,
         getattr(body, "member_id", NO_MEMBER),
-        getattr(body, "generation_id", -1),
+        _generation(body),
         body.producer_id,
         body.producer_epoch,
     )
+
+
+def _generation(body: Any) -> int:
+    """The generation, or the member epoch, that a TxnOffsetCommit names; -1 where it names none (versions 0 to 2)."""
+    return int(getattr(body, "generation_id_or_member_epoch", getattr(body, "generation_id", -1)))
 
 
 def _check_member(group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:

@@ -10,7 +10,7 @@ What may fail: ConfigError for a listener that the host has no socket for, or wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -22,7 +22,7 @@ from ..metrics.request_times import RequestTimes
 from ..security.certificates import PrincipalNames
 from ..security.fingerprints import of_certificate, of_secret
 from ..security.sasl.mechanisms import Credentials, ListenerMechanisms, NoCredentials
-from ..wire.api import ApiRow, ApiTable
+from ..wire.api import ApiRow, ApiTable, Identity
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
@@ -69,8 +69,9 @@ class SocketServer:
         authorizer: Authorizer | None = None,
         credentials: Credentials | None = None,
         unanswered_most: int = UNANSWERED_MOST,
+        identity: Callable[[], Identity] = Identity,
     ) -> None:
-        """`credentials`: whose clients log in by SCRAM."""
+        """`credentials`: whose clients log in by SCRAM; `identity`: which node of which cluster this is."""
         self.times = RequestTimes()
         """How long the requests of all listeners took."""
         self._inter_broker = inter_broker_listener(listeners)
@@ -88,7 +89,7 @@ class SocketServer:
         self._servers = {
             listener.name: RequestServer(
                 host,
-                ApiTable(apis, inter_broker=listener.inter_broker),
+                ApiTable(apis, inter_broker=listener.inter_broker, identity=identity),
                 listener,
                 times=self.times,
                 quotas=quotas,

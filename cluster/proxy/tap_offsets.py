@@ -61,7 +61,7 @@ class TappedOffsets:
         by = Committer(
             request.client_id,
             getattr(body, "member_id", ""),
-            getattr(body, "generation_id", -1),
+            getattr(body, "generation_id_or_member_epoch", getattr(body, "generation_id", -1)),
             body.producer_id,
             body.producer_epoch,
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..wire.request import Request
     from .partition_directory import PartitionDirectory
 
-VERSION_LOW, VERSION_HIGH = 1, 4
+VERSION_LOW, VERSION_HIGH = 1, 5
 UNKNOWN_LAG = -1
 _WITH_SPACE = 4
 

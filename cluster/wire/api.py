@@ -4,7 +4,8 @@ Owns: `ApiTable`, `ApiRow`. A listener advertises the APIs that its table serves
 a listener for clients leaves the inter-broker APIs out (`INTER_BROKER_APIS`): there they are unknown keys.
 
 The table itself answers ApiVersions (A2, KIP-511): a request of a version that the broker does not know gets error 35
-in a v0 body that lists the range of ApiVersions. Produce is advertised from version 0, as Apache Kafka does
+in a v0 body that lists the range of ApiVersions, and a client that means another node gets REBOOTSTRAP_REQUIRED
+(KIP-1242). Produce is advertised from version 0, as Apache Kafka does
 (KAFKA-18659), because librdkafka would send uncompressed batches otherwise; a Produce of a version that the handler
 does not serve is refused all the same.
 
@@ -25,10 +26,10 @@ from . import messages
 from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
 from .request import Handler, Request
 
-__all__ = ["API_VERSIONS_HIGH", "ApiRow", "ApiTable", "VersionRange", "names_its_software"]
+__all__ = ["API_VERSIONS_HIGH", "ApiRow", "ApiTable", "Identity", "VersionRange", "names_its_software"]
 
 _PRODUCE_ADVERTISED_FROM = 0
-API_VERSIONS_HIGH = 4
+API_VERSIONS_HIGH = 5
 # Kafka's ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -73,15 +74,29 @@ FINALIZED_FROM = 3
 """First version of ApiVersions with features."""
 MINIMUM_ZERO_FROM = 4
 """First version whose clients accept a feature with the lowest level 0."""
+NO_NODE = -1
+NAMES_NODE_FROM = 5
+"""First version in which a client says whom it means to reach (KIP-1242)."""
+
+
+class Identity(NamedTuple):
+    """Who serves a listener. A client that means another cluster, or another node of it, must bootstrap again."""
+
+    cluster_id: str | None = None
+    """None: not known yet, so no client is refused."""
+    node_id: int = NO_NODE
 
 
 class ApiTable:
     """The APIs of one listener; all of them where `inter_broker` is true."""
 
-    __slots__ = ("_advertised", "_inter_broker", "_rows")
+    __slots__ = ("_advertised", "_identity", "_inter_broker", "_rows")
 
-    def __init__(self, rows: Iterable[ApiRow] = (), *, inter_broker: bool = True) -> None:
+    def __init__(
+        self, rows: Iterable[ApiRow] = (), *, inter_broker: bool = True, identity: Callable[[], Identity] = Identity
+    ) -> None:
         self._inter_broker = inter_broker
+        self._identity = identity
         self._rows: dict[int, ApiRow] = {}
         self._advertised: tuple[VersionRange, ...] | None = None
         self.add(ApiKey.API_VERSIONS, 0, API_VERSIONS_HIGH, self._api_versions)
@@ -143,17 +158,33 @@ class ApiTable:
         if not names_its_software(request):
             request.respond_parts((_body(request.version, ErrorCode.invalid_request, ()),))
             return
+        if means_another(request, self._identity()):
+            request.respond_parts((_body(request.version, ErrorCode.rebootstrap_required, ()),))
+            return
         request.respond_parts((_body(request.version, ErrorCode.none, self.versions()),))
 
 
 def names_its_software(request: Request) -> bool:
-    """True when the client's software name and version are well-formed, which v3 and later require (KIP-511)."""
+    """True when the client's software name and version are well-formed, which v3 and later require (KIP-511).
+
+    And when it names both a cluster and a node, or neither, which v5 requires (KIP-1242).
+    """
     if request.version < 3:  # the two fields were added in version 3
         return True
     entity = request.decode()
+    if request.version >= NAMES_NODE_FROM and (entity.cluster_id is None) != (entity.node_id == NO_NODE):
+        return False
     return bool(
         _SOFTWARE.fullmatch(entity.client_software_name) and _SOFTWARE.fullmatch(entity.client_software_version)
     )
+
+
+def means_another(request: Request, identity: Identity) -> bool:
+    """True when the client names a cluster (v5 and later), and it or the node is not this one."""
+    if request.version < NAMES_NODE_FROM or identity.cluster_id is None:
+        return False
+    entity = request.decode()
+    return entity.cluster_id is not None and (entity.cluster_id, entity.node_id) != identity
 
 
 def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> bytes:

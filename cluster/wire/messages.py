@@ -1,7 +1,8 @@
 """Looks up every message of the protocol by (API key, version): its classes, its decoder and its encoder.
 
-Owns: the look-up of schemas (kio's, and those of `internal.py` for keys 4 to 7), cached so that a call on a hot
-path costs one dictionary access; and `Schema`, which lets the same handler serve all versions of an API:
+Owns: the look-up of schemas (kio's, and `OWN`: those of `internal.py` for keys 4 to 7 and of `newer_messages.py`),
+cached so that a call on a hot path costs one dictionary access; and `Schema`, which lets the same handler serve all
+versions of an API:
 
     s = messages.response(request)
     request.respond(s.MetadataResponse(brokers=..., topics=..., cluster_id=...))
@@ -35,6 +36,7 @@ from .kio_imports import (
     load_response_schema,
     schema_name_map,
 )
+from .newer_messages import NEWER
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer
@@ -62,6 +64,8 @@ __all__ = [
 
 MessageKind = Literal["request", "response"]
 Writer = Callable[[io.BytesIO, Any], None]
+OWN: dict[tuple[int, int], tuple[type[Any], type[Any]]] = {**INTERNAL, **NEWER}
+"""(API key, version) -> the classes of the request and of the response, where kio has none."""
 _PRELOADED: dict[int, tuple[int, ...]] = {
     0: (10, 12),
     1: (12, 16, 17),
@@ -98,8 +102,8 @@ class Versioned(Protocol):
 @cache
 def request_type(api_key: int, version: int) -> Any:
     """Returns the class of the request; WireError when the version has no schema."""
-    if (api_key, version) in INTERNAL:
-        return INTERNAL[api_key, version][0]
+    if (api_key, version) in OWN:
+        return OWN[api_key, version][0]
     try:
         return load_request_schema(api_key, version)
     except KioIndexError:
@@ -109,8 +113,8 @@ def request_type(api_key: int, version: int) -> Any:
 @cache
 def response_type(api_key: int, version: int) -> Any:
     """Returns the class of the response; WireError when the version has no schema."""
-    if (api_key, version) in INTERNAL:
-        return INTERNAL[api_key, version][1]
+    if (api_key, version) in OWN:
+        return OWN[api_key, version][1]
     try:
         return load_response_schema(api_key, version)
     except KioIndexError:
@@ -120,7 +124,7 @@ def response_type(api_key: int, version: int) -> Any:
 @cache
 def versions_known(api_key: int) -> tuple[int, ...]:
     """Returns the versions that have a schema, in ascending order; empty for an unknown API key."""
-    internal = {version for key, version in INTERNAL if key == api_key}
+    internal = {version for key, version in OWN if key == api_key}
     public = schema_name_map.get(api_key_map.get(api_key, ""), {})
     return tuple(sorted(internal | set(public)))
 
@@ -240,7 +244,7 @@ class Schema:
 def _classes(top: Any) -> dict[str, Any]:
     """Returns the entity classes that `top` consists of, by name, `top` included."""
     module = vars(sys.modules[top.__module__])
-    if (top.__api_key__, top.__version__) in INTERNAL:
+    if (top.__api_key__, top.__version__) in OWN:
         return {
             name: value
             for name, value in module.items()

@@ -1,8 +1,7 @@
 """May this client commit or fetch offsets of a consumer group now?
 
 Owns: the checks of OffsetCommit, TxnOffsetCommit and OffsetFetch; each raises KafkaError or returns. A member must name
-its present epoch: STALE_MEMBER_EPOCH otherwise, ILLEGAL_GENERATION for a member of the classic protocol and in a
-transaction.
+its present epoch: STALE_MEMBER_EPOCH otherwise, ILLEGAL_GENERATION for a member of the classic protocol.
 
 Source: Kafka's ConsumerGroup.validateOffsetCommit and validateOffsetFetch.
 """
@@ -31,12 +30,11 @@ def check_commit(state: GroupData, group_id: str, member_id: str, epoch: int, ve
 
 
 def check_transactional(state: GroupData, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> None:
-    """TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH; its older versions name no member."""
+    """TxnOffsetCommit, whose clients know STALE_MEMBER_EPOCH from v6 on; its older versions name no member."""
     names_none = (member_id, instance_id, epoch) == (NO_MEMBER, None, NO_GENERATION)
     if names_none or (epoch < 0 and not state.members):
         return
-    if known_member(state, group_id, member_id).epoch != epoch:
-        raise KafkaError(ErrorCode.illegal_generation)
+    _check_epoch(known_member(state, group_id, member_id), epoch)
 
 
 def check_fetch(state: GroupData, group_id: str, member_id: str | None, epoch: int) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coordinator_fakes import Sent
+from coordinator_fakes import Sent, topic_id_of
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, joined
 from harrow.cluster.errors import ErrorCode
@@ -28,10 +28,16 @@ def bed() -> GroupTestBed:
 
 
 def commit_in_transaction(
-    bed: GroupTestBed, offset: int, *, version: int = 3, producer: int = PRODUCER, **member: Any
+    bed: GroupTestBed,
+    offset: int,
+    *,
+    version: int = 3,
+    producer: int = PRODUCER,
+    topic_of_id: str = "orders",
+    **member: Any,
 ) -> Sent:
     row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
-    topic = {"name": "orders", "partitions": (row,)}
+    topic = {"name": "orders", "topic_id": topic_id_of(topic_of_id), "partitions": (row,)}
     return bed.send(
         ApiKey.TXN_OFFSET_COMMIT,
         version,
@@ -71,7 +77,7 @@ def stable(bed: GroupTestBed) -> tuple[ErrorCode, int]:
     return row.error_code, row.committed_offset
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_an_offset_is_pending_until_the_commit_marker(bed: GroupTestBed, version: int) -> None:
     commit(bed, 3)
     assert error_of(commit_in_transaction(bed, 9, version=version)) is ErrorCode.none
@@ -178,6 +184,16 @@ def test_only_members_of_the_present_generation_may_commit(bed: GroupTestBed) ->
 def test_a_generation_of_a_group_that_does_not_exist_is_refused(bed: GroupTestBed) -> None:
     refused = commit_in_transaction(bed, 1, member_id="m", generation_id=4)
     assert error_of(refused) is ErrorCode.illegal_generation
+    refused = commit_in_transaction(bed, 1, version=6, member_id="m", generation_id_or_member_epoch=4)
+    assert error_of(refused) is ErrorCode.group_id_not_found
+
+
+def test_an_id_of_no_topic_is_refused_and_comes_back(bed: GroupTestBed) -> None:
+    """KIP-1319: from version 6 on topics have ids only."""
+    refused = commit_in_transaction(bed, 1, version=6, topic_of_id="gone")
+    assert error_of(refused) is ErrorCode.unknown_topic_id
+    assert [row.topic_id for row in refused.response.topics] == [topic_id_of("gone")]
+    assert not bed.replicas.logs[HOME].batches
 
 
 @pytest.mark.parametrize(

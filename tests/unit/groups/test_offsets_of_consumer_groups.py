@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from consumer_group_requests import consumer_heartbeat, consumer_join, described
+from coordinator_fakes import topic_id_of
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets
 from harrow.cluster.errors import ErrorCode
@@ -24,10 +25,11 @@ def bed() -> GroupTestBed:
     return made
 
 
-def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int) -> ErrorCode:
-    version, name = 5, ApiKey.TXN_OFFSET_COMMIT
+def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int, version: int = 5) -> ErrorCode:
+    name = ApiKey.TXN_OFFSET_COMMIT
     row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
-    topic = {"name": "orders", "partitions": (row,)}
+    topic = {"name": "orders", "topic_id": topic_id_of("orders"), "partitions": (row,)}
+    generation = "generation_id" if version < 6 else "generation_id_or_member_epoch"
     sent = bed.send(
         name,
         version,
@@ -37,7 +39,7 @@ def transactional_commit(bed: GroupTestBed, member_id: str, epoch: int) -> Error
         producer_epoch=0,
         topics=(topic,),
         member_id=member_id,
-        generation_id=epoch,
+        **{generation: epoch},
     )
     return ErrorCode(sent.response.topics[0].partitions[0].error_code)
 
@@ -55,6 +57,7 @@ def test_a_commit_in_a_transaction_needs_the_present_member_epoch(bed: GroupTest
     assert transactional_commit(bed, "a", epoch) is ErrorCode.none
     assert transactional_commit(bed, "a", epoch + 1) is ErrorCode.illegal_generation
     assert transactional_commit(bed, "a", -1) is ErrorCode.illegal_generation
+    assert transactional_commit(bed, "a", epoch + 1, version=6) is ErrorCode.stale_member_epoch, "KIP-1319"
     assert transactional_commit(bed, "stranger", epoch) is ErrorCode.unknown_member_id
     assert transactional_commit(bed, "", -1) is ErrorCode.none, "older versions name no member"
     consumer_heartbeat(bed, "a", -1)

@@ -147,7 +147,7 @@ def advertised(version: int, frame: bytes) -> dict[int, tuple[int, int]]:
     return {row.api_key: (row.min_version, row.max_version) for row in entity.api_keys}
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_ranges_are_cut_to_the_versions_that_the_proxy_can_read(version: int) -> None:
     rows = {
         0: (0, 99),
@@ -164,14 +164,14 @@ def test_ranges_are_cut_to_the_versions_that_the_proxy_can_read(version: int) ->
         2: (90, 91),
     }
     found = advertised(version, cut_api_versions(version, api_versions(version, rows), 4))
-    assert found == {0: (0, 13), 1: (4, 18), 3: (5, 13), 10: (0, 3), 55: (0, 1), 18: (0, 4), 71: (0, 0)}
+    assert found == {0: (0, 13), 1: (4, 18), 3: (5, 13), 10: (0, 3), 55: (0, 1), 18: (0, 5), 71: (0, 0)}
 
 
 def test_the_refusal_of_a_version_of_api_versions_has_the_body_of_version_0() -> None:
     s = messages.schema(ApiKey.API_VERSIONS, 0, "response")
     row = s.ApiVersion(api_key=18, min_version=0, max_version=7)
     frame = b"\0\0\0\1" + kio_bytes(s.ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=(row,)))
-    assert advertised(0, cut_api_versions(4, frame, 4)) == {18: (0, 4)}
+    assert advertised(0, cut_api_versions(4, frame, 4)) == {18: (0, 5)}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def sim() -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_describe_log_dirs_returns_every_partition_with_its_size(sim: Simulation, version: int) -> None:
     folder = described(sim, version=version)
     assert (folder.error_code, folder.log_dir) == (ErrorCode.none, sim.brokers[1].logs.folders[0].path)

@@ -9,7 +9,7 @@ from harrow.cluster.authorizer import Operation
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.host.seam import Buffer
 from harrow.cluster.wire import headers, messages
-from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
+from harrow.cluster.wire.api import ApiRow, ApiTable, Identity, VersionRange
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.request import Fate, Request
 
@@ -31,6 +31,9 @@ def ask_versions(table: ApiTable, version: int, body: bytes) -> bytes:
 TABLE = ApiTable((ApiRow(0, 3, 12, nothing), ApiRow(3, 0, 13, nothing), ApiRow(4, 7, 7, nothing)))
 SOFTWARE = messages.encode_request(
     18, 3, messages.schema(18, 3, "request").root(client_software_name="librdkafka", client_software_version="2.6.1")
+)
+SOFTWARE_V5 = messages.encode_request(
+    18, 5, messages.schema(18, 5, "request").root(client_software_name="java", client_software_version="4.4.0")
 )
 
 
@@ -64,7 +67,7 @@ def test_produce_is_advertised_from_version_zero() -> None:
         VersionRange(0, 0, 12),
         VersionRange(3, 0, 13),
         VersionRange(4, 7, 7),
-        VersionRange(18, 0, 4),
+        VersionRange(18, 0, 5),
     )
 
 
@@ -75,20 +78,45 @@ def test_registering_a_row_without_schema_or_twice_fails_an_assertion() -> None:
         ApiTable((ApiRow(3, 0, 1, nothing), ApiRow(3, 0, 1, nothing)))
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_returns_every_row_of_the_table(version: int) -> None:
-    body = ask_versions(TABLE, version, SOFTWARE if version >= 3 else b"")
+    software = SOFTWARE if version < 5 else SOFTWARE_V5
+    body = ask_versions(TABLE, version, software if version >= 3 else b"")
     answer = messages.decode_response(18, version, body)
     assert answer.error_code is ErrorCode.none
     listed = [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys]
     assert listed == [tuple(row) for row in TABLE.versions()]
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_an_unknown_api_versions_request_gets_error_35_in_a_v0_body(version: int) -> None:
     answer = messages.decode_response(18, 0, ask_versions(TABLE, version, b"\xff\xff\xff"))
     assert answer.error_code is ErrorCode.unsupported_version
-    assert [(r.api_key, r.min_version, r.max_version) for r in answer.api_keys] == [(18, 0, 4)]
+    assert [(r.api_key, r.min_version, r.max_version) for r in answer.api_keys] == [(18, 0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        ("ours", 7, ErrorCode.none),
+        (None, -1, ErrorCode.none),
+        (None, 8, ErrorCode.invalid_request),
+        ("ours", 8, ErrorCode.rebootstrap_required),
+        ("ours", -1, ErrorCode.invalid_request),
+        ("theirs", 7, ErrorCode.rebootstrap_required),
+        ("", 7, ErrorCode.rebootstrap_required),
+    ],
+)
+def test_a_client_that_means_another_node_must_bootstrap_again(
+    cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    """KIP-1242."""
+    table = ApiTable(identity=lambda: Identity("ours", 7))
+    s = messages.schema(18, 5, "request")
+    named = {"client_software_name": "t", "client_software_version": "1", "cluster_id": cluster_id, "node_id": node_id}
+    answer = messages.decode_response(18, 5, ask_versions(table, 5, messages.encode_request(18, 5, s.root(**named))))
+    assert answer.error_code is code
+    assert bool(answer.api_keys) is (code is ErrorCode.none)
 
 
 def test_an_invalid_client_software_name_is_an_invalid_request() -> None:
