@@ -52,7 +52,7 @@ from .internal_topics import OFFSETS, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
-from .metrics import broker_metrics
+from .metrics import Metrics, broker_metrics
 from .metrics.text import CONTENT_TYPE, prometheus_text
 from .network.forwarding import Forwarding
 from .network.http import PageServer
@@ -177,11 +177,16 @@ class Broker:
             scope=scope,
             authorizer=authorizer,
             credentials=self.users,
-            identity=lambda: Identity(self.cache.cluster_id, self.node_id),
+            identity=self._identity,
         )
         for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
             self.settings.on_change.append(changed)
-        self.metrics = broker_metrics(
+        self.metrics = self._metrics()
+        self._page = PageServer("/metrics", CONTENT_TYPE, lambda: prometheus_text(self.metrics))
+        self._page_port = -1
+
+    def _metrics(self) -> Metrics:
+        return broker_metrics(
             replicas=self.replicas,
             controller=self.controller,
             registry=self.registry,
@@ -190,8 +195,9 @@ class Broker:
             times=self.sockets.times,
             purgatories=self.purgatories,
         )
-        self._page = PageServer("/metrics", CONTENT_TYPE, lambda: prometheus_text(self.metrics))
-        self._page_port = -1
+
+    def _identity(self) -> Identity:
+        return Identity(self.cache.cluster_id, self.node_id)
 
     def _connect_rooms(self) -> None:
         """Give each room what it calls in another room."""
@@ -216,6 +222,7 @@ class Broker:
     async def start(self) -> None:
         """Recover, serve brokers, register, serve clients; return when the cluster knows this broker."""
         self._host.trace.emit(BrokerStarting(node_id=self.node_id))
+        self.controller.features = self.sockets.features
         self._register_control_operations()
         await self.logs.start()
         await self.registry.start()

@@ -289,6 +289,12 @@ SETTINGS: tuple[Setting, ...] = (
         low=-1,
         high=65535,
     ),
+    text_setting(
+        "harrow.as.version",
+        "",
+        "list and serve to clients what this release of Kafka does; '': all that Harrow serves",
+        ("", "3.9", "4.0", "4.2", "4.4"),
+    ),
     bool_setting("harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"),
     int_setting("harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"),
     int_setting("harrow.tail.total.bytes", 50_331_648, "bytes of all logs together kept so"),

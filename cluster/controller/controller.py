@@ -25,9 +25,11 @@ from ..events.processes import TaskFailed
 from ..host.seam import Host, Promise, Task
 from ..host.seam.failpoints import AFTER_ELECTION, passes
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
+from ..listeners import inter_broker_listener_name
 from ..registry import Event, RegistryClient, RegistryUnavailableError, SessionExpiredError
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
+from ..wire.features import Feature
 from ..wire.internal import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from ..wire.request import Request
 from .active_controller import ACTIVE_CONTROLLER_EVENTS, ActiveController
@@ -35,6 +37,7 @@ from .admin_api import ControllerAdminApi
 from .channels import ClientFactory
 from .controller_core import Handler
 from .controller_election import ControllerMovedError, campaign, delete_seat
+from .operator_api import OperatorApi
 
 T = TypeVar("T")
 
@@ -97,6 +100,8 @@ class Controller:
         self._cache = cache
         self.broker_epoch = BrokerEpoch(-1)
         """Epoch of this broker's registration; the broker sets it when it has registered."""
+        self.features: tuple[Feature, ...] = ()
+        """The features that the broker's listeners name; the broker sets them."""
         self._active: ActiveController | None = None
         self._last_epoch = -1
         self._queue: deque[tuple[str, Handler]] = deque()
@@ -267,6 +272,13 @@ class Controller:
         """ControlledShutdown, and the admin requests that need the controller."""
         yield ApiRow(ApiKey.CONTROLLED_SHUTDOWN, SHUTDOWN_VERSION, SHUTDOWN_VERSION, self._handle_shutdown)
         yield from ControllerAdminApi(self._host, self, self._cache).handlers()
+        yield from OperatorApi(
+            self._host.clock,
+            self._node_id,
+            inter_broker_listener_name(self._config),
+            self,
+            lambda: self.features,
+        ).handlers()
 
     async def run_event(self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]]) -> T:
         """Run `call` as one event of the queue and return its result.

@@ -148,8 +148,8 @@ class TransactionalOffsetsApi:
             data = hosted.consumer.data
             try:
                 check_transactional(data, body.group_id, member_id, instance, generation)
-            except KafkaError as error:
-                if error.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
+            except KafkaError as refused:
+                if refused.code is ErrorCode.stale_member_epoch and version < MEMBER_EPOCH_FROM:
                     raise KafkaError(ErrorCode.illegal_generation) from None
                 raise
             return shard, hosted

@@ -38,7 +38,7 @@ from ..wire.headers import encode_response_header, parse_request_header, parse_r
 from ..wire.request import OnSend, Request, RequestContext
 from .peers import PeerClient
 
-__all__ = ["FORWARDED", "ControllerLookup", "Forwarding"]
+__all__ = ["FORWARDED", "UNTIMED", "ControllerLookup", "Forwarding"]
 
 FORWARDED = frozenset(
     (
@@ -48,9 +48,14 @@ FORWARDED = frozenset(
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
     )
 )
-"""What the active controller serves for all brokers. Each has a field `timeout`."""
+"""What the active controller serves for all brokers. Each has a field `timeout`, except those of `UNTIMED`."""
+UNTIMED = frozenset((ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER))
+"""Kafka's controller responds to these without a deadline of the client's, also where they have a `timeout`."""
 _NAMED_ONCE = frozenset((ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS))
 """A topic that such a request names twice is refused."""
 UNTIMED_MS = 30_000
@@ -129,10 +134,8 @@ class Forwarding:
 
     async def _bring(self, row: ApiRow, request: Request) -> None:
         entity = request.decode()
-        timeout_ms = messages.to_milliseconds(entity.timeout)
-        if needs_no_time(row.api_key, entity):
-            timeout_ms = UNTIMED_MS
-        elif timeout_ms <= 0:
+        timeout_ms = UNTIMED_MS if needs_no_time(row.api_key, entity) else messages.to_milliseconds(entity.timeout)
+        if timeout_ms <= 0:
             request.fail(ErrorCode.request_timed_out)
             return
         deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
@@ -290,10 +293,11 @@ def _text_of(packed: bytes) -> str:
 def needs_no_time(api_key: int, entity: Any) -> bool:
     """True when the response to a decoded request does not depend on `timeout_ms`.
 
-    It lists reassignments, names nothing, or each of its topics is refused by the request alone: it is named twice, or
-    by name and id, or by neither. Kafka's ControllerApis and QuorumController end such requests before they wait.
+    It has no deadline in Kafka either (`UNTIMED`), lists reassignments, names nothing, or each of its topics is refused
+    by the request alone: it is named twice, or by name and id, or by neither. Kafka's ControllerApis and
+    QuorumController end such requests before they wait.
     """
-    if api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS:
+    if api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS or api_key in UNTIMED:
         return True
     if api_key == ApiKey.ALTER_PARTITION_REASSIGNMENTS:
         return not entity.topics

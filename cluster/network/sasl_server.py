@@ -38,7 +38,7 @@ from ..host.seam import Host, Link, Peer, Timer
 from ..security.sasl.exchange import Login, SaslError, SaslRefusedError, SaslServer
 from ..security.sasl.mechanisms import OAUTHBEARER, ListenerMechanisms
 from ..wire import messages
-from ..wire.api import API_VERSIONS_HIGH, ApiRow, names_its_software
+from ..wire.api import ApiRow, names_its_software
 from ..wire.api_keys import ApiKey
 from ..wire.request import Handler, Request, RequestContext
 from .connection import Connection, ListenerServices
@@ -206,7 +206,7 @@ class SaslConnection(Connection):
     # -------------------------------------------------------------- requests
 
     def _api_versions(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        if 0 <= request.version <= API_VERSIONS_HIGH and names_its_software(request):
+        if 0 <= request.version <= self._served.api_versions_high and names_its_software(request):
             self._state = State.HANDSHAKE
         return self._served.lookup(request.api_key, request.version).handler(request)
 

@@ -23,6 +23,8 @@ from ..security.certificates import PrincipalNames
 from ..security.fingerprints import of_certificate, of_secret
 from ..security.sasl.mechanisms import Credentials, ListenerMechanisms, NoCredentials
 from ..wire.api import ApiRow, ApiTable, Identity
+from ..wire.features import Feature
+from ..wire.release_table import RELEASES
 from ..wire.request_facts import NO_SCOPE, RequestScope
 from .connection import UNANSWERED_MOST
 from .connection_quotas import ConnectionQuotas
@@ -83,13 +85,16 @@ class SocketServer:
         # a single listener serves clients too, so the bound of clients applies to it
         brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
         apis = (*rows, *sasl_rows())
+        release = RELEASES.get(config.text("harrow.as.version"))
+        # what every listener names: no API that only brokers send has a feature
+        self.features: tuple[Feature, ...] = ApiTable(apis, release=release).features()
         self._host = host
         self._mechanisms: dict[str, ListenerMechanisms] = {}
         self._credentials = NoCredentials() if credentials is None else credentials
         self._servers = {
             listener.name: RequestServer(
                 host,
-                ApiTable(apis, inter_broker=listener.inter_broker, identity=identity),
+                ApiTable(apis, inter_broker=listener.inter_broker, identity=identity, release=release),
                 listener,
                 times=self.times,
                 quotas=quotas,

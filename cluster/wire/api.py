@@ -9,6 +9,9 @@ in a v0 body that lists the range of ApiVersions, and a client that means anothe
 (KAFKA-18659), because librdkafka would send uncompressed batches otherwise; a Produce of a version that the handler
 does not serve is refused all the same.
 
+A table of an older release (`release`, harrow.as.version) lists and serves what a broker of that release does, as far
+as the rows go. Brokers use versions of their own, so the inter-broker listener lists that and serves everything.
+
 May fail: `lookup` raises `WireError` for an API or version that the listener does not serve. The connection is
 closed then, as Kafka's is.
 """
@@ -24,6 +27,8 @@ from ..authorizer import Operation
 from ..errors import ErrorCode, WireError
 from . import messages
 from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
+from .features import FINALIZED_EPOCH, Feature, features_of
+from .release_table import Release
 from .request import Handler, Request
 
 __all__ = ["API_VERSIONS_HIGH", "ApiRow", "ApiTable", "Identity", "VersionRange", "names_its_software"]
@@ -56,20 +61,8 @@ class VersionRange(NamedTuple):
     high: int
 
 
-class Feature(NamedTuple):
-    """A feature (KIP-584), the levels that brokers support, and the level of this cluster."""
-
-    name: str
-    low: int
-    high: int
-    level: int
-
-
-FEATURES = (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
-"""`transaction.version` 2 makes clients of KIP-890 raise their epoch at each end of a transaction and leave
-AddPartitionsToTxn out; older clients do not read it, and are served as with version 1."""
-FINALIZED_EPOCH = 0
-"""Always the same, because no level changes."""
+_NEEDS = {ApiKey.CONSUMER_GROUP_HEARTBEAT: "group.version", ApiKey.CONSUMER_GROUP_DESCRIBE: "group.version"}
+"""APIs that a release lists and refuses with UNSUPPORTED_VERSION while it has not the feature: Kafka 3.9 (KIP-848)."""
 FINALIZED_FROM = 3
 """First version of ApiVersions with features."""
 MINIMUM_ZERO_FROM = 4
@@ -90,13 +83,20 @@ class Identity(NamedTuple):
 class ApiTable:
     """The APIs of one listener; all of them where `inter_broker` is true."""
 
-    __slots__ = ("_advertised", "_identity", "_inter_broker", "_rows")
+    __slots__ = ("_advertised", "_features", "_identity", "_inter_broker", "_release", "_rows")
 
     def __init__(
-        self, rows: Iterable[ApiRow] = (), *, inter_broker: bool = True, identity: Callable[[], Identity] = Identity
+        self,
+        rows: Iterable[ApiRow] = (),
+        *,
+        inter_broker: bool = True,
+        identity: Callable[[], Identity] = Identity,
+        release: Release | None = None,
     ) -> None:
         self._inter_broker = inter_broker
         self._identity = identity
+        self._release = release
+        self._features: tuple[Feature, ...] = ()
         self._rows: dict[int, ApiRow] = {}
         self._advertised: tuple[VersionRange, ...] | None = None
         self.add(ApiKey.API_VERSIONS, 0, API_VERSIONS_HIGH, self._api_versions)
@@ -116,6 +116,8 @@ class ApiTable:
         assert low <= high, f"API key {api_key}: versions {low} to {high}"
         for version in range(low, high + 1):
             assert messages.has_schema(api_key, version), f"API key {api_key}: no v{version}"
+        if self._release is not None and api_key in _NEEDS and _NEEDS[api_key] not in self._release.features:
+            handler = _unsupported
         operations = CLUSTER_OPERATIONS.get(api_key, ())
         self._rows[int(api_key)] = ApiRow(int(api_key), low, high, handler, operations, refuse)
         self._advertised = None
@@ -135,24 +137,48 @@ class ApiTable:
         row = self._rows.get(api_key)
         if row is None:
             raise WireError(f"API key {api_key} is not served on this listener")
-        if not row.low <= version <= row.high and api_key != ApiKey.API_VERSIONS:
-            raise WireError(f"API key {api_key} is served in versions {row.low} to {row.high}, not {version}")
+        low, high = row.low, row.high
+        if self._release is not None and not self._inter_broker:
+            offered = self._release.apis.get(api_key)
+            if offered is None:
+                raise WireError(f"API key {api_key} is not served as {self._release.version}")
+            low, high = max(low, offered[0]), min(high, offered[1])
+        if not low <= version <= high and api_key != ApiKey.API_VERSIONS:
+            raise WireError(f"API key {api_key} is served in versions {low} to {high}, not {version}")
         return row
 
     def versions(self) -> tuple[VersionRange, ...]:
         """The advertised ranges, by API key."""
         if self._advertised is None:
-            self._advertised = tuple(self._advertise(self._rows[key]) for key in sorted(self._rows))
+            ranges = (self._advertise(self._rows[key]) for key in sorted(self._rows))
+            self._advertised = tuple(found for found in ranges if found is not None)
         return self._advertised
 
-    @staticmethod
-    def _advertise(row: ApiRow) -> VersionRange:
-        low = _PRODUCE_ADVERTISED_FROM if row.api_key == ApiKey.PRODUCE else row.low
-        return VersionRange(row.api_key, low, row.high)
+    def features(self) -> tuple[Feature, ...]:
+        """The features that the listener names, by name."""
+        if not self._features:
+            self._features = features_of({row.api_key for row in self.versions()}, self._release)
+        return self._features
+
+    @property
+    def api_versions_high(self) -> int:
+        """The last version of ApiVersions that this table answers."""
+        if self._release is None:
+            return API_VERSIONS_HIGH
+        return min(API_VERSIONS_HIGH, self._release.apis[ApiKey.API_VERSIONS][1])
+
+    def _advertise(self, row: ApiRow) -> VersionRange | None:
+        """None for an API, or all of its versions, that the release does not have."""
+        low, high = _PRODUCE_ADVERTISED_FROM if row.api_key == ApiKey.PRODUCE else row.low, row.high
+        if self._release is not None and row.api_key not in INTER_BROKER_APIS:
+            least, most = self._release.apis.get(row.api_key, (0, -1))
+            low, high = max(low, least), min(high, most)
+        return VersionRange(row.api_key, low, high) if low <= high else None
 
     def _api_versions(self, request: Request) -> None:
-        if not 0 <= request.version <= API_VERSIONS_HIGH:
-            own = (VersionRange(ApiKey.API_VERSIONS, 0, API_VERSIONS_HIGH),)
+        high = self.api_versions_high
+        if not 0 <= request.version <= high:
+            own = (VersionRange(ApiKey.API_VERSIONS, 0, high),)
             request.respond_parts((_body(0, ErrorCode.unsupported_version, own),))
             return
         if not names_its_software(request):
@@ -161,7 +187,11 @@ class ApiTable:
         if means_another(request, self._identity()):
             request.respond_parts((_body(request.version, ErrorCode.rebootstrap_required, ()),))
             return
-        request.respond_parts((_body(request.version, ErrorCode.none, self.versions()),))
+        request.respond_parts((_body(request.version, ErrorCode.none, self.versions(), self.features()),))
+
+
+def _unsupported(request: Request) -> None:
+    request.fail(ErrorCode.unsupported_version)
 
 
 def names_its_software(request: Request) -> bool:
@@ -187,10 +217,10 @@ def means_another(request: Request, identity: Identity) -> bool:
     return entity.cluster_id is not None and (entity.cluster_id, entity.node_id) != identity
 
 
-def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> bytes:
+def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange], named: tuple[Feature, ...] = ()) -> bytes:
     s = messages.schema(ApiKey.API_VERSIONS, version, "response")
     rows = tuple(s.ApiVersion(api_key=row.api_key, min_version=row.low, max_version=row.high) for row in ranges)
-    features = FEATURES if code is ErrorCode.none and version >= FINALIZED_FROM else ()
+    features = named if version >= FINALIZED_FROM else ()
     entity = s.ApiVersionsResponse(
         error_code=code,
         api_keys=rows,
@@ -199,10 +229,11 @@ def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> byte
             for row in features
             if row.low or version >= MINIMUM_ZERO_FROM
         ),
-        finalized_features_epoch=FINALIZED_EPOCH if features else -1,
+        finalized_features_epoch=FINALIZED_EPOCH if code is ErrorCode.none and version >= FINALIZED_FROM else -1,
         finalized_features=tuple(
             s.FinalizedFeatureKey(name=row.name, max_version_level=row.level, min_version_level=row.level)
             for row in features
+            if row.level
         ),
     )
     return messages.encode(messages.response_writer(ApiKey.API_VERSIONS, version), entity)

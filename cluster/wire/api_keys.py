@@ -69,9 +69,12 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -102,6 +105,9 @@ CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
     ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Operation.DESCRIBE,),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (Operation.ALTER,),
+    ApiKey.DESCRIBE_QUORUM: (Operation.DESCRIBE,),
+    ApiKey.UPDATE_FEATURES: (Operation.ALTER,),
+    ApiKey.UNREGISTER_BROKER: (Operation.ALTER,),
 }
 """Operations on the cluster of which an API needs one; an API that is not listed needs none.
 

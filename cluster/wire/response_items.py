@@ -239,6 +239,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             place=GROUP,
         ),
     ),
+    ApiKey.DESCRIBE_QUORUM: (_topics("TopicData", "PartitionData"),),
     ApiKey.ELECT_LEADERS: (
         Mirror(
             request_list="topic_partitions",

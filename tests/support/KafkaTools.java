@@ -19,12 +19,12 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.apache.kafka.common.utils.Exit;
 
 public class KafkaTools {
     static final class Ended extends RuntimeException {
@@ -131,11 +131,32 @@ public class KafkaTools {
         return new Result(ended == null ? status : ended.status, out.toByteArray(), err.toByteArray());
     }
 
+    // Kafka 4.4 has its Exit in the package `internals`
+    static void replaceExits() {
+        try {
+            Class<?> exit;
+            try {
+                exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+            } catch (ClassNotFoundException older) {
+                exit = Class.forName("org.apache.kafka.common.utils.Exit");
+            }
+            Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+            Object end = Proxy.newProxyInstance(
+                    KafkaTools.class.getClassLoader(), new Class<?>[] {procedure}, (self, method, values) -> {
+                        end((int) values[0], (String) values[1]);
+                        return null;
+                    });
+            exit.getMethod("setExitProcedure", procedure).invoke(null, end);
+            exit.getMethod("setHaltProcedure", procedure).invoke(null, end);
+        } catch (ReflectiveOperationException renamed) {
+            throw new IllegalStateException(renamed);
+        }
+    }
+
     public static void main(String[] none) throws IOException {
         DataInputStream calls = new DataInputStream(new BufferedInputStream(System.in));
         DataOutputStream results = new DataOutputStream(new BufferedOutputStream(System.out));
-        Exit.setExitProcedure(KafkaTools::end);
-        Exit.setHaltProcedure(KafkaTools::end);
+        replaceExits();
         while (true) {
             String[] texts;
             try {

@@ -1,8 +1,9 @@
 """Apache Kafka as the reference: runs Kafka's own DumpLogSegments on our files.
 
-Owns: the place of the tool (`HARROW_APACHE_KAFKA`, or `../shared/tools/apache-kafka` beside the project), the check
-whether it can run here without the network, and the call. A test that needs it has the mark `needs_kafka`; one that
-needs only the message files in the jar of Kafka's clients has `needs_jar`.
+Owns: the release that judges (`KAFKA_VERSION`, 4.4.0 without it), the place of the tool (`HARROW_APACHE_KAFKA`, or
+`../shared/tools/apache-kafka` beside the project), the check whether it can run here without the network, and the call.
+A test that needs it has the mark `needs_kafka`; one that needs only the message files in the jar of Kafka's clients has
+`needs_jar`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from pathlib import Path
 import pytest
 
 TOOL = os.environ.get("HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "shared" / "tools" / "apache-kafka"))
-JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / "kafka-4.2.0"))
+VERSION = os.environ.setdefault("KAFKA_VERSION", "4.4.0")
+"""The release that judges; the tool and everything that a test starts reads the variable, too."""
+RELEASE = ".".join(VERSION.split(".")[:2])
+JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / f"kafka-{VERSION}"))
 HAS_JARS = (JARS / ".complete").exists()
 
 

@@ -12,7 +12,7 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.host.seam import Part, Peer, bytes_of
 from harrow.cluster.ids import NO_NODE, NodeId
 from harrow.cluster.network import forwarding
-from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, Forwarding
+from harrow.cluster.network.forwarding import FORWARDED, GRACE_MS, UNTIMED, Forwarding
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.api_keys import ApiKey
@@ -219,6 +219,12 @@ def named(api_key: int, version: int, *rows: Mapping[str, Any]) -> Any:
     return client_request(api_key, version, timeout=0, **topics).entity
 
 
+def sent_without_time(api_key: int, version: int) -> Any:
+    """A request of `UNTIMED`; one of them has a time all the same."""
+    times = {"timeout": 0} if api_key == ApiKey.UPDATE_FEATURES else {}
+    return client_request(api_key, version, **times).entity
+
+
 def reached(api_key: int, version: int, *rows: Mapping[str, Any]) -> bool:
     """Whether a request without time, that names these topics, reaches the handler."""
     host, seen = ManualHost(), list[Request]()
@@ -231,13 +237,20 @@ def reached(api_key: int, version: int, *rows: Mapping[str, Any]) -> bool:
 
     (row, _) = broker.forwarding.rows([ApiRow(api_key, version, version, handler)])
     frame = encode_request_header(api_key, version, 1, "admin")
-    frame += messages.encode_request(api_key, version, named(api_key, version, *rows))
+    entity = sent_without_time(api_key, version) if api_key in UNTIMED else named(api_key, version, *rows)
+    frame += messages.encode_request(api_key, version, entity)
     context = RequestContext(peer=Peer("client", "admin"), listener=CLIENT_LISTENER)
     host.run(broker.answered(row, frame, context))
     return bool(seen)
 
 
-@pytest.mark.parametrize("api_key", sorted(FORWARDED))
+@pytest.mark.parametrize("api_key", sorted(UNTIMED))
+def test_a_request_that_has_no_deadline_in_kafka_is_served_without_time(api_key: int) -> None:
+    for version in messages.versions_known(api_key):
+        assert reached(api_key, version)
+
+
+@pytest.mark.parametrize("api_key", sorted(FORWARDED - UNTIMED))
 def test_a_request_without_time_is_served_when_it_names_nothing_or_is_about_reassignments(api_key: int) -> None:
     version = messages.versions_known(api_key)[-1]
     lists = api_key == ApiKey.LIST_PARTITION_REASSIGNMENTS
