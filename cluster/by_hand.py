@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .broker_folder import REGISTRY, broker_name
-from .config import BrokerConfig
+from .config import BY_NAME, BrokerConfig
 from .defaults import DEFAULTS, HARROW, KAFKA, cluster_defaults, kafka_defaults
 from .errors import HarrowError
 from .listeners import ANY_HOST, BROKERS, CLIENTS, Address, parse_listeners
@@ -86,6 +86,11 @@ def parser() -> argparse.ArgumentParser:
             default=HARROW,
             help="whose defaults the other settings have: Harrow's (the default) or Apache Kafka's own",
         )
+        command.add_argument(
+            "--as-version",
+            choices=[name for name in BY_NAME["harrow.as.version"].choices if name],
+            help="list and serve to clients what this release of Kafka does; all by default",
+        )
     for command in (up, registry, broker):
         command.add_argument("--data", default=FOLDER, help="default: %(default)s")
         command.add_argument("--seed", type=int, default=0, help="of all random choices")
@@ -110,7 +115,9 @@ def main(words: Sequence[str]) -> int:
 
 def settings_of(given: argparse.Namespace) -> dict[str, object]:
     """Return the settings of a command: what was set, over the defaults of Apache Kafka where these were chosen."""
-    usual = kafka_defaults() if given.defaults == KAFKA else {}
+    usual: dict[str, object] = {**kafka_defaults()} if given.defaults == KAFKA else {}
+    if given.as_version is not None:
+        usual["harrow.as.version"] = given.as_version
     return {**usual, **dict(given.settings)}
 
 

@@ -147,7 +147,7 @@ class OperatorApi:
         node_id = NodeId(request.decode().broker_id)
         s = messages.response(request)
         try:
-            await self._controller.run_event(f"unregister {node_id}", lambda active: _unregister(active, node_id))
+            await self._controller.run_event(f"unregister {node_id}", lambda active: unregister(active, node_id))
         except KafkaError as error:
             if error.code is ErrorCode.not_controller:
                 raise
@@ -161,7 +161,8 @@ async def _is_controller(active: ActiveController) -> None:
     del active
 
 
-async def _unregister(active: ActiveController, node_id: NodeId) -> None:
+async def unregister(active: ActiveController, node_id: NodeId) -> None:
+    """Remove a registration; KafkaError: BROKER_ID_NOT_REGISTERED."""
     gone = KafkaError(ErrorCode.broker_id_not_registered, f"Broker ID {node_id} is not currently registered")
     if node_id not in active.context.brokers:
         raise gone

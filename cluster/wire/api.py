@@ -61,7 +61,10 @@ class VersionRange(NamedTuple):
     high: int
 
 
-_NEEDS = {ApiKey.CONSUMER_GROUP_HEARTBEAT: "group.version", ApiKey.CONSUMER_GROUP_DESCRIBE: "group.version"}
+_NEEDS: dict[int, str] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "group.version",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "group.version",
+}
 """APIs that a release lists and refuses with UNSUPPORTED_VERSION while it has not the feature: Kafka 3.9 (KIP-848)."""
 FINALIZED_FROM = 3
 """First version of ApiVersions with features."""

@@ -1,4 +1,4 @@
-"""`--set name=value`, `--defaults` and `--plant MODULE`, shared by the commands that start a cluster."""
+"""`--set name=value`, `--defaults`, `--as-version` and `--plant MODULE`, shared by commands that start a cluster."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ defaults_option = click.option(
     help="whose defaults the broker settings have: Harrow's, which suit tests, or Apache Kafka's own",
 )
 """Option of `harrow up`; the parameter `defaults` is a word of `harrow.cluster.defaults`."""
+as_version_option = click.option(
+    "--as-version",
+    type=click.Choice(("3.9", "4.0", "4.2", "4.4")),
+    help="list and serve to clients the requests, versions and features of this release of Kafka; all by default",
+)
+"""Option of `harrow up`; the parameter `as_version` is a value of the setting `harrow.as.version`, or None."""
 _OF_ONE = re.compile(r"(\d+):(.*)", re.DOTALL)
 
 

@@ -20,7 +20,7 @@ from harrow.cluster.forkserver import fork_server
 from harrow.cluster.stop_signals import stop_signals
 
 from ..security.choice import INSECURE, Security
-from .settings import defaults_option, parse_settings_of_brokers, plant_option
+from .settings import as_version_option, defaults_option, parse_settings_of_brokers, plant_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,6 +60,7 @@ HOST = "127.0.0.1"
 )
 @click.option("--user", "users", multiple=True, metavar="NAME", help="a user beside `app`, with --security; repeatable")
 @defaults_option
+@as_version_option
 @plant_option
 @click.option("--json", "as_json", is_flag=True, help="print one JSON line when ready")
 def command(
@@ -71,6 +72,7 @@ def command(
     security: str,
     users: tuple[str, ...],
     defaults: str,
+    as_version: str | None,
     plants: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -85,6 +87,7 @@ def command(
         from harrow.cluster.defaults import KAFKA, kafka_defaults
 
         usual: dict[str, object] = {**kafka_defaults()} if defaults == KAFKA else {}
+        usual |= {} if as_version is None else {"harrow.as.version": as_version}
         usual |= {} if secured is None else secured.broker_settings
         cluster = Cluster(
             brokers=brokers,

@@ -94,6 +94,7 @@ def harrow_fixture(
     brokers: int | None = None,
     config: Mapping[str, object] | None = None,
     defaults: str | None = None,
+    as_version: str | None = None,
     scope: str | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
@@ -113,6 +114,8 @@ def harrow_fixture(
       the marker stay, except those that are named here.
     * `defaults`: `"kafka"`: all other broker settings have Apache Kafka's own defaults (docs/settings.md), instead of
       Harrow's.
+    * `as_version`: `"3.9"`, `"4.0"`, `"4.2"` or `"4.4"`: clients see the requests, versions and features of that
+      release of Apache Kafka (docs/compatibility.md).
     * `scope`: `"test"`: a new cluster for each test. `"session"`: the tests of one worker that request the same
       brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
@@ -130,6 +133,7 @@ def harrow_fixture(
         "brokers": brokers,
         "config": config,
         "defaults": defaults,
+        "as_version": as_version,
         "scope": scope,
         "seed": seed,
         "plant": plant,
@@ -154,6 +158,7 @@ def harrow_session_fixture(
     brokers: int | None = None,
     config: Mapping[str, object] | None = None,
     defaults: str | None = None,
+    as_version: str | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
@@ -173,6 +178,7 @@ def harrow_session_fixture(
         "brokers": brokers,
         "config": config,
         "defaults": defaults,
+        "as_version": as_version,
         "seed": seed,
         "plant": plant,
         "backend": backend,

@@ -134,6 +134,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"security {chosen.security}")
     if chosen.defaults != options.HARROW_DEFAULTS:
         parts.append(f"defaults {chosen.defaults}")
+    if chosen.as_version:
+        parts.append(f"as version {chosen.as_version}")
     if chosen.scope != "test":
         parts.append(f"scope {chosen.scope}")
     if chosen.engine != SPARK:

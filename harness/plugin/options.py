@@ -33,6 +33,8 @@ from ..user_spark import data_folder
 
 SCOPES = ("test", "session")
 HARROW_DEFAULTS, KAFKA_DEFAULTS = "harrow", "kafka"
+AS_VERSIONS = ("3.9", "4.0", "4.2", "4.4")
+"""Releases of Apache Kafka that `harrow.cluster.wire.release_table` has."""
 BROKERS_MAX = 64
 REPEAT_MAX = 10_000
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -49,6 +51,8 @@ class Options:
     """Broker settings by Kafka's names; they override the defaults that `defaults` names."""
     defaults: str = HARROW_DEFAULTS
     """Whose defaults the other broker settings have: Harrow's, which suit tests, or Apache Kafka's own."""
+    as_version: str = ""
+    """The release of Apache Kafka whose requests, versions and features clients see; empty: all that Harrow serves."""
     scope: str = "test"
     """`test`: a new cluster for each test. `session`: tests of one worker with equal options share a cluster.
 
@@ -84,11 +88,12 @@ class Options:
     @property
     def cluster_config(self) -> Mapping[str, object]:
         """The settings of the cluster: `config` over the defaults of Apache Kafka where these were chosen."""
+        release = {"harrow.as.version": self.as_version} if self.as_version else {}
         if self.defaults == HARROW_DEFAULTS or self.backend == EXTERNAL:
-            return self.config  # an external cluster has its own settings
+            return {**release, **self.config}  # an external cluster has its own settings
         from harrow.cluster.defaults import kafka_defaults
 
-        return {**kafka_defaults(), **self.config}
+        return {**kafka_defaults(), **release, **self.config}
 
     @property
     def backend_choice(self) -> BackendChoice:
@@ -251,6 +256,13 @@ OPTIONS: tuple[OptionSpec, ...] = (
         parse=_one_of((HARROW_DEFAULTS, KAFKA_DEFAULTS)),
         metavar="harrow|kafka",
         doc="whose defaults the broker settings have: Harrow's, which suit tests (default), or Apache Kafka's own",
+        marker=True,
+    ),
+    OptionSpec(
+        name="as_version",
+        parse=_one_of(AS_VERSIONS),
+        metavar="RELEASE",
+        doc=f"requests, versions and features as brokers of this release of Kafka: {', '.join(AS_VERSIONS)}",
         marker=True,
     ),
     OptionSpec(

@@ -137,6 +137,33 @@ def test_kafkas_defaults_are_below_all_settings_that_are_given(pytester: pytest.
     assert "--harrow-defaults: 'apache': expected harrow or kafka" in result.stderr.str()
 
 
+def test_the_release_of_brokers_is_a_setting_that_config_overrides(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nharrow_as_version = 4.0\n")
+    pytester.makepyfile(
+        """
+        import pytest
+        from harrow import harrow_fixture
+
+        mine = harrow_fixture(as_version="4.2", config={"num.partitions": 2})
+
+        def test_ini(harrow): assert harrow._run._config == {"harrow.as.version": "4.0"}
+
+        @pytest.mark.harrow(as_version="4.4")
+        def test_marker(harrow): assert harrow._run._config == {"harrow.as.version": "4.4"}
+
+        def test_fixture(mine): assert mine._run._config == {"harrow.as.version": "4.2", "num.partitions": 2}
+
+        @pytest.mark.harrow(config={"harrow.as.version": "3.9"})
+        def test_config(harrow): assert harrow._run._config == {"harrow.as.version": "3.9"}
+        """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["harrow: seed *, as version 4.0*"])
+    result = run(pytester, "--harrow-as-version=4.1")
+    assert "--harrow-as-version: '4.1': expected 3.9 or 4.0 or 4.2 or 4.4" in result.stderr.str()
+
+
 def test_an_invalid_option_is_a_usage_error(pytester: pytest.Pytester) -> None:
     result = run(pytester, "--harrow-brokers=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

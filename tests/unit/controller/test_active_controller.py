@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from controlled_cluster import ControlledCluster, ReceivedRequests, clustered
 from harrow.cluster.controller import RegistryIsrStore
+from harrow.cluster.controller.operator_api import unregister
 from harrow.cluster.errors import ErrorCode, IsrMemberChangedError, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from registry_in_process import RecordedEvents, deleted
@@ -284,5 +285,24 @@ def test_concurrent_campaigns_elect_one_controller(tmp_path: Path) -> None:
 
     async def settled_view(received: ReceivedRequests, count: int) -> None:
         await received.until(lambda: len(received.live) == count)
+
+    clustered(tmp_path, test)
+
+
+def test_an_unregistered_broker_loses_its_leaderships_and_registers_again_when_it_starts(tmp_path: Path) -> None:
+    async def test(cluster: ControlledCluster) -> None:
+        await cluster.start(1, 2, 3)
+        await cluster.topic("t", (2, 3))
+        await cluster.leader_received(3, T0, 2, 0)
+        controller = cluster.nodes[1].controller
+        await controller.run_event("unregister", lambda active: unregister(active, NodeId(2)))
+        await cluster.leader_received(3, T0, 3, 1)
+        for gone in (2, 9):
+            with pytest.raises(KafkaError) as refused:
+                await controller.run_event("again", lambda active, gone=gone: unregister(active, NodeId(gone)))  # type: ignore[misc]  # mypy cannot infer a default
+            assert refused.value.code is ErrorCode.broker_id_not_registered
+        await cluster.stop(2)
+        await cluster.start(2)
+        await cluster.leader_received(2, T0, 3, 1)
 
     clustered(tmp_path, test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from harrow.cluster.config import BY_NAME
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
@@ -10,6 +11,7 @@ from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
 from harrow.cluster.wire.features import Feature, features_of
 from harrow.cluster.wire.release_table import RELEASES
 from harrow.cluster.wire.request import Request
+from harrow.harness.plugin.options import AS_VERSIONS
 
 from .fake_requests import Answer, body_of, request_of
 
@@ -37,6 +39,11 @@ def test_each_range_is_inside_that_of_the_release(release: str) -> None:
     assert set(listed) == {*PUBLIC, ApiKey.API_VERSIONS} & set(offered)
     assert all(low >= offered[key][0] and high <= offered[key][1] for key, (low, high) in listed.items())
     assert listed[ApiKey.METADATA] == offered[ApiKey.METADATA]
+
+
+def test_the_setting_and_the_option_name_every_release() -> None:
+    assert BY_NAME["harrow.as.version"].choices == ("", *sorted(RELEASES))
+    assert tuple(sorted(RELEASES)) == AS_VERSIONS
 
 
 def test_without_a_release_everything_is_listed() -> None:
