@@ -99,6 +99,42 @@ def _classes() -> Iterator[Setting]:
     )
 
 
+def _since_4_4() -> Iterator[Setting]:
+    """Settings that Kafka 4.3 and 4.4 added."""
+    share, buffers = "there are no dead letters of share groups", "a coordinator keeps no buffer"
+    assignments = "an assignment is computed at once"
+    rows: tuple[tuple[str, Value, str, str], ...] = (
+        ("errors.deadletterqueue.auto.create.topics.enable", False, "", share),
+        ("errors.deadletterqueue.topic.name.prefix", "dlq.", "", share),
+        ("follower.fetch.last.tiered.offset.enable", False, "", _TIERED),
+        ("group.consumer.assignment.interval.ms", 1_000, "", assignments),
+        ("group.share.assignment.interval.ms", 1_000, "", assignments),
+        ("group.streams.assignment.interval.ms", 1_000, "", assignments),
+        ("group.coordinator.cached.buffer.max.bytes", 1_048_588, "", buffers),
+        ("share.coordinator.cached.buffer.max.bytes", 1_048_588, "", buffers),
+    )
+    for name, default, kind, reason in rows:
+        is_number = isinstance(default, int) and not isinstance(default, bool)
+        yield Setting(
+            name=name,
+            default=default,
+            doc=f"without effect: {reason}",
+            kind=kind,
+            low=0 if is_number else None,
+            high=INT_MAX if is_number else None,
+            stored=reason,
+            change=Change.CLUSTER,
+        )
+    yield Setting(
+        name="cordoned.log.dirs",
+        default="",
+        doc="without effect: every data folder may get replicas",
+        kind="list",
+        stored="every data folder may get replicas",
+        change=Change.BROKER,
+    )
+
+
 def _security() -> Iterator[Setting]:
     rows: tuple[tuple[str, Value | None, str], ...] = (
         ("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", ""),
@@ -132,4 +168,4 @@ def _security_setting(name: str, default: Value | None, kind: str, change: Chang
     )
 
 
-DYNAMIC_SETTINGS: tuple[Setting, ...] = (*_numbers(), *_classes(), *_security())
+DYNAMIC_SETTINGS: tuple[Setting, ...] = (*_numbers(), *_classes(), *_since_4_4(), *_security())

@@ -93,6 +93,8 @@ class ControllerAdminApi:
         denied = request.denied(Operation.ALTER, ResourceType.TOPIC, counts)
         results: dict[str, KafkaError | None] = {}
         left = REQUEST_MOST
+        sizes = {row.name: row.count for row in entity.topics if counts[row.name] == 1 and row.name not in denied}
+        await self._controller.run_event("count partitions", partial(_check_added, sizes=sizes))
         for row in entity.topics:
             if row.name not in results:
                 twice = counts[row.name] > 1
@@ -248,6 +250,15 @@ class ControllerAdminApi:
 
 async def _reassign(active: ActiveController, *, wanted: Targets, any_factor: bool) -> ReassignmentResults:
     return await active.reassignments.alter(wanted, any_factor=any_factor)
+
+
+async def _check_added(active: ActiveController, *, sizes: Mapping[str, int]) -> None:
+    """KafkaError(policy_violation), for all topics of the request, where they would get too many together."""
+    more = (count - len(active.context.topic_assignment(name)) for name, count in sizes.items() if count >= 0)
+    known = (name in active.context.topics for name, count in sizes.items() if count >= 0)
+    total = sum(max(0, added) for added, exists in zip(more, known, strict=True) if exists)
+    if total > REQUEST_MOST:
+        raise KafkaError(ErrorCode.policy_violation, "Excessively large number of additional partitions per request.")
 
 
 def _in_rounds(topics: Iterable[Any]) -> tuple[list[Targets], list[tuple[str, list[tuple[int, TopicPartition]]]]]:

@@ -380,7 +380,7 @@ def test_settings_of_a_new_topic_are_returned_as_they_were_given(kafka: Any) -> 
     assert {each.name: each.value for each in found.configs if each.name in given} == given
 
 
-def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None:
+def test_added_partitions_are_counted_before_they_are_placed(kafka: Any) -> None:
     topic = kafka.topic("more", 1, 2)
 
     def added(count: int, *names: str, wait_ms: int = WAIT_MS) -> list[int]:
@@ -389,7 +389,8 @@ def test_added_partitions_are_placed_before_they_are_counted(kafka: Any) -> None
         return [int(row.error_code) for row in answer.results]
 
     assert added(2, topic) == [Code.none]
-    assert added(2**31 - 1, topic) == [Code.invalid_replica_assignment]
+    assert added(2**31 - 1, topic) == [Code.policy_violation]
+    assert added(5_000, topic) == [Code.invalid_replica_assignment]
     assert added(2, topic, topic, wait_ms=-1) == [Code.invalid_request]
 
 

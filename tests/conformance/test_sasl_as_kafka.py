@@ -17,7 +17,7 @@ import pytest
 from apache_kafka import MISSING
 from free_ports import first_free
 from harrow.cluster import Cluster
-from kafka_reference import TOOL
+from kafka_reference import ADMIN_PACKAGE, TOOL
 from sasl_conversations import (
     ALTERATIONS,
     CONVERSATIONS,
@@ -108,8 +108,8 @@ def test_kafkas_own_tools_log_in(own_ports: Ports, tmp_path: Path) -> None:
 
     of_user = ("--entity-type", "users", "--entity-name", "frank")
     added = ("--alter", "--add-config", "SCRAM-SHA-512=[iterations=8192,password=a]", *of_user)
-    assert "Completed updating config for user frank" in tool("kafka.admin.ConfigCommand", "alice", *added)
-    described = tool("kafka.admin.ConfigCommand", "alice", "--describe", *of_user)
+    assert "Completed updating config for user frank" in tool(f"{ADMIN_PACKAGE}.ConfigCommand", "alice", *added)
+    described = tool(f"{ADMIN_PACKAGE}.ConfigCommand", "alice", "--describe", *of_user)
     assert "SCRAM-SHA-512=iterations=8192" in described
     assert "of-frank" in tool(f"{TOOLS}.TopicCommand", "frank", "--create", "--topic", "of-frank")
     made = tool(f"{TOOLS}.DelegationTokenCommand", "frank", "--create", "--max-life-time-period", "-1")

@@ -20,6 +20,11 @@ TOOL = os.environ.get("HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "sh
 VERSION = os.environ.setdefault("KAFKA_VERSION", "4.4.0")
 """The release that judges; the tool and everything that a test starts reads the variable, too."""
 RELEASE = ".".join(VERSION.split(".")[:2])
+SINCE_4_4 = tuple(map(int, RELEASE.split("."))) >= (4, 4)
+TOOLS_PACKAGE = "org.apache.kafka.tools" if SINCE_4_4 else "kafka.tools"
+"""Of DumpLogSegments."""
+ADMIN_PACKAGE = "org.apache.kafka.tools" if SINCE_4_4 else "kafka.admin"
+"""Of ConfigCommand."""
 JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / f"kafka-{VERSION}"))
 HAS_JARS = (JARS / ".complete").exists()
 
@@ -48,7 +53,7 @@ _NOISE = (b"SLF4J: ", b"NOTE: ")
 
 def dump(files: Sequence[str], *options: str, folder: Path) -> tuple[bytes, bytes]:
     """Runs Kafka's DumpLogSegments on `files` (relative to `folder`); returns its output and its error output."""
-    command = [TOOL, "run", "-", "kafka.tools.DumpLogSegments", *options]
+    command = [TOOL, "run", "-", f"{TOOLS_PACKAGE}.DumpLogSegments", *options]
     command += ["--files", ",".join(files)]
     environment = {**os.environ, **FAST_START, "KAFKA_HEAP": "128m", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=60, check=False)

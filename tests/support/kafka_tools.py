@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from kafka_reference import FAST_START, JARS
+from kafka_reference import ADMIN_PACKAGE, FAST_START, JARS
 
 SOURCE = Path(__file__).with_name("KafkaTools.java")
 PACKAGES = {
-    "ConfigCommand": "kafka.admin",
+    "ConfigCommand": ADMIN_PACKAGE,
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
