@@ -227,7 +227,7 @@ def _entry(name: str, row: Setting | None, value: str | None, synonyms: list[Syn
         name=name,
         value=None if secret else value,
         source=synonyms[0][2] if synonyms else ConfigSource.DEFAULT,
-        read_only=row is None or not is_own or not row.is_dynamic or row in THROTTLE_RATES,
+        read_only=row is None or not is_own or not row.is_dynamic,
         type=ConfigType.UNKNOWN if row is None else _type(row),
         doc="" if row is None else row.doc,
         synonyms=tuple((other, None if secret else text, source) for other, text, source in synonyms),

@@ -114,7 +114,7 @@ BROKER_CHANGES: tuple[tuple[str, str, str, int, Described | None], ...] = (
     ("1", "broker.rack", "x", 42, (None, 2, 5, True, False, [])),
     ("1", "node.id", "7", 42, UNLIKE),
     ("1", "log.retention.hours", "7", 42, ("168", 3, 5, True, False, [])),
-    ("1", "leader.replication.throttled.rate", "5", 0, ("5", 5, 2, True, False, ["5"])),
+    ("1", "leader.replication.throttled.rate", "5", 0, ("5", 5, 2, False, False, ["5"])),
 )
 
 
