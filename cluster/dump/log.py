@@ -2,7 +2,7 @@
 
 Owns: the format of these lines and the message about invalid bytes at the end of the file. As in Kafka, pairs of
 non-consecutive offsets are collected and the tool reports them at the end; compaction leaves such gaps.
-Source: Kafka's `DumpLogSegments.dumpLog`, `printBatchLevel`.
+Source: Kafka 4.4's `DumpLogSegments.dumpLog`, `printBatchLevel`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class LogDumpOptions:
 
 
 class LogDump:
-    """Dumps a `.log` file. `gaps` holds the pairs of neighbouring offsets that are not consecutive."""
+    """Dumps a `.log` file. `gaps` has offset -> next offset, where these are not consecutive.
+
+    The offset before the first record is -1, so a log that does not begin at offset 0 has a gap there, as in Kafka 4.4.
+    """
 
     def __init__(self, files: LogFiles, streams: Streams, options: LogDumpOptions, parser: MessageParser) -> None:
         self._files = files
@@ -43,7 +46,7 @@ class LogDump:
         self._options = options
         self._parser = parser
         self._last_offset = -1
-        self.gaps: list[tuple[int, int]] = []
+        self.gaps: dict[int, int] = {}
 
     def run(self, path: str) -> None:
         """Prints the file; DumpError at the first batch or record that cannot be read."""
@@ -73,8 +76,8 @@ class LogDump:
         except KafkaError as error:
             raise DumpError(f"{path}: batch at position {batch.position}: {error}") from None
         for record in records:
-            if self._last_offset != -1 and record.offset != self._last_offset + 1:
-                self.gaps.append((self._last_offset, record.offset))
+            if record.offset != self._last_offset + 1:
+                self.gaps[self._last_offset] = record.offset
             self._last_offset = record.offset
             self._out(self._record_line(batch, record))
 
@@ -90,8 +93,9 @@ class LogDump:
             key, payload = self._parser.parse(record)
             if key is not None:
                 line += f"{prefix}key: {key}"
+                prefix = " "
             if payload is not None:
-                line += f" payload: {payload}"
+                line += f"{prefix}payload: {payload}"
         return line + "\n"
 
 

@@ -25,6 +25,17 @@ Decoder = Callable[[bytes], str]
 
 CONSUMER_PROTOCOL = "consumer"
 _GROUP_METADATA = 2
+TRANSACTION_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""The names of the states of a transaction, by id; Kafka 4.4 prints the id of any other state as text."""
 
 
 class MessageParser(Protocol):
@@ -101,6 +112,12 @@ class CoordinatorParser:
         value = _message(schema, data, version, "value")
         if kind == _GROUP_METADATA and schema is VALUES[kind]:
             _open_consumer_protocol(value)
+        if schema is TRANSACTION_VALUES.get(kind):
+            status = value["transactionStatus"]
+            assert isinstance(status, int)
+            value["transactionStatus"] = (
+                TRANSACTION_STATES[status] if 0 <= status < len(TRANSACTION_STATES) else str(status)
+            )
         return json_text({"version": str(version), "data": value})
 
 

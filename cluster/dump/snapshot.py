@@ -64,11 +64,11 @@ def _line(fields: tuple[int, ...]) -> str:
     producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn = fields
     line = (
         f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch} "
-        f"currentTxnFirstOffset: {optional_long(txn)} lastTimestamp: {timestamp} "
+        f"currentTxnFirstOffset: {optional_long(txn)} lastTimestamp: {timestamp}"
     )
     if offset >= 0:
         line += (
-            f"firstSequence: {(sequence - delta) % SEQUENCE_MODULUS} lastSequence: {sequence} "
+            f" firstSequence: {(sequence - delta) % SEQUENCE_MODULUS} lastSequence: {sequence} "
             f"lastOffset: {offset} offsetDelta: {delta} timestamp: {timestamp}"
         )
     return line + "\n"

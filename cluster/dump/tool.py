@@ -3,7 +3,7 @@
 Owns: the choice of the module by suffix, and the report on the error stream: entries of offset and time indexes
 that do not match the log, and non-consecutive offsets. A file with an unknown suffix is ignored, with a message.
 The report follows the order of the files (Kafka's follows the order of a hash table).
-Source: Kafka's `DumpLogSegments.main`.
+Source: Kafka 4.4's `DumpLogSegments.main`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class _MismatchReport:
 
     indexes: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
     times: dict[str, TimeIndexErrors] = field(default_factory=dict[str, TimeIndexErrors])
-    gaps: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
+    gaps: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
 
     def print(self, err: Write) -> bool:
         """Prints the report; True when an index does not match its log."""
         for path, pairs in self.indexes.items():
             err(f"Mismatches in :{path}\n")
-            # reversed, because Kafka prepends to its list
-            for said, found in reversed(pairs):
+            # as in Kafka: each indexed offset once, the greatest one first
+            for said, found in sorted(dict(pairs).items(), reverse=True):
                 err(f"  Index offset: {said}, log offset: {found}\n")
         self._print_times(err)
-        for path, pairs in self.gaps.items():
+        for path, gaps in self.gaps.items():
             err(f"Non-consecutive offsets in {path}\n")
-            for first, second in reversed(pairs):
+            for first, second in sorted(gaps.items()):
                 err(f"  {first} is followed by {second}\n")
         return bool(self.indexes or self.times)
 
@@ -64,9 +64,9 @@ class _MismatchReport:
                 err(f"Found out of order timestamp in :{path}\n")
             for said, before in errors.out_of_order:
                 err(f"  Index timestamp: {said}, Previously indexed timestamp: {before}\n")
-        for errors in self.times.values():
+        for path, errors in self.times.items():
             if errors.not_found:
-                err("The following indexed offsets are not found in the log.\n")
+                err(f"The following indexed offsets are not found in :{path}\n")
             for said, found in errors.not_found:
                 err(f"Indexed offset: {said}, found log offset: {found}\n")
 
@@ -103,6 +103,4 @@ def _dump(files: LogFiles, streams: Streams, path: str, options: DumpOptions, re
         case ".txnindex":
             dump_txn_index(files, streams, path)
         case _:
-            if not suffix[1]:
-                raise DumpError(f"{path}: a file of a log folder must have a suffix, for example .log")
             streams.err(f"Ignoring unknown file {path}\n")

@@ -114,20 +114,22 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a group with these overrides."""
+    """Every setting of a group with these overrides; below these, the broker's setting is a synonym (Kafka 4.4)."""
     entries: list[ConfigEntry] = []
     for name, row in GROUP_SETTINGS.items():
-        found = overrides.get(name)
-        source = ConfigSource.DEFAULT if found is None else ConfigSource.GROUP
-        value = str(config.number(f"group.{name}")) if found is None else _parsed(row, found)
+        brokers = _broker_entry(f"group.{name}", config)
+        value, synonyms = brokers.value, brokers.synonyms
+        if name in overrides:
+            value = _parsed(row, overrides[name])
+            synonyms = ((name, value, ConfigSource.GROUP), *synonyms)
         entry = ConfigEntry(
             name=name,
             value=value,
-            source=source,
+            source=synonyms[0][2],
             read_only=False,
             type=_type(row),
             doc=row.doc,
-            synonyms=((name, value, source),),
+            synonyms=synonyms,
         )
         entries.append(entry)
     return _ordered(entries)

@@ -157,6 +157,8 @@ def check_acl(acl: Acl) -> None:
             f"Could not parse principal from `{entry.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    if not entry.host:
+        raise _invalid("Host pattern cannot be null or empty")
 
 
 def _invalid(message: str) -> KafkaError:

@@ -1,7 +1,8 @@
-"""`harrow dump-log` prints the same as Apache Kafka 4.2's DumpLogSegments for the same bytes (N1, B1, B3, B4).
+"""`harrow dump-log` prints the same as Apache Kafka 4.4's DumpLogSegments for the same bytes (N1, B1, B3, B4).
 
 A real Kafka wrote the files in `kafka_files` (a few were made by `odd_logs.py`). Beside them is the output of Kafka's
-tool for them, including its error output. `kafka_writes.py` rewrites both.
+tool for them, including its error output. `kafka_writes.py` rewrites both. The dumps are of
+4.4, the files of 4.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of single groups are read and changed as in Apache Kafka 4.2, and coordinators use them at once (A4, G2)."""
+"""Settings of single groups are read and changed as in Apache Kafka 4.4, and coordinators use them at once (A4, G2)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from waiting import until
 
 GROUP = 32
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+SINCE_KAFKA_4_4 = ("consumer.assignment.interval.ms", "consumer.assignor.offload.enable")
 SET, DELETE, APPEND = 0, 1, 2
 DEFAULT_SOURCE, GROUP_SOURCE = 5, 8
 Code = ErrorCode
@@ -23,7 +24,11 @@ def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> Error
 
 
 def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
-    """The settings of consumers; Kafka also has those of share and streams groups."""
+    """The settings of consumers that 4.2 has; later releases have more, and all have those of share and streams groups.
+
+    Kafka 4.4 also has consumer.assignment.interval.ms and consumer.assignor.offload.enable: assignments of Harrow have
+    neither an interval nor a thread in the background, so its groups have no such setting.
+    """
     answer = kafka.raw().settings(GROUP, group)
     rows = {
         row.name: (
@@ -34,7 +39,7 @@ def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, .
             [(found.name, found.value, found.source) for found in row.synonyms],
         )
         for row in answer.configs
-        if row.name.startswith("consumer.")
+        if row.name.startswith("consumer.") and row.name not in SINCE_KAFKA_4_4
     }
     return ErrorCode(answer.error_code), rows
 
@@ -44,17 +49,20 @@ def listed(kafka: Any) -> set[str]:
     return {row.resource_name for row in answer.config_resources}
 
 
-def row(name: str, value: int, source: int) -> tuple[Any, ...]:
-    return str(value), source, 3, False, [(name, str(value), source)]
+def row(name: str, value: int, default: int | None = None) -> tuple[Any, ...]:
+    """A setting that the group has itself if there is a `default`; below it comes the broker's, of another name."""
+    own = [(name, str(value), GROUP_SOURCE)] if default is not None else []
+    brokers = (f"group.{name}", str(value if default is None else default), DEFAULT_SOURCE)
+    return str(value), GROUP_SOURCE if own else DEFAULT_SOURCE, 3, False, [*own, brokers]
 
 
 def test_settings_of_a_group_replace_the_brokers(kafka: Any) -> None:
     group = f"a/group.{uuid4().hex[:8]}"
-    usual = {SESSION: row(SESSION, 45_000, DEFAULT_SOURCE), HEARTBEAT: row(HEARTBEAT, 5_000, DEFAULT_SOURCE)}
+    usual = {SESSION: row(SESSION, 45_000), HEARTBEAT: row(HEARTBEAT, 5_000)}
     assert described(kafka, group) == (Code.none, usual)
     assert group not in listed(kafka)
     assert change(kafka, group, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")) is Code.none
-    own = {SESSION: row(SESSION, 50_000, GROUP_SOURCE), HEARTBEAT: row(HEARTBEAT, 6_000, GROUP_SOURCE)}
+    own = {SESSION: row(SESSION, 50_000, 45_000), HEARTBEAT: row(HEARTBEAT, 6_000, 5_000)}
     until(lambda: described(kafka, group) == (Code.none, own), "the group's own settings")
     until(lambda: group in listed(kafka), "the group is listed")
     assert change(kafka, group, (SESSION, DELETE, None)) is Code.none

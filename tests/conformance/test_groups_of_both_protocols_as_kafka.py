@@ -2,6 +2,10 @@
 
 A classic group becomes a consumer group and back while its members live; each script sends requests and notes the
 answers, which `kafka_files/both_protocols_answers.json` has from Apache Kafka (`support/group_scripts.py`).
+
+Apache Kafka runs these scripts up to 4.2 only (`KAFKA_VERSION=4.2.0`); brokers of Harrow answer as those of 4.2. With
+4.4 an assignment is at most computed once a second, in the background (KIP-1263), so answers depend on time. Even
+where settings ask for each assignment at once, answers differ for good: `docs/compatibility.md` has the list.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from uuid import uuid4
 import pytest
 from group_scripts import Script, check_answers
 from harrow.cluster.wire.api_keys import ApiKey
+from kafka_reference import RELEASE, SINCE_4_4
 from raw_consumer_groups import RawConsumerGroup
 from raw_groups import RANGE
 from raw_transactions import RawProducer
@@ -225,6 +230,8 @@ def create_topic(kafka: Any) -> str:
 
 @pytest.mark.parametrize("play", SCRIPTS, ids=lambda play: play.__name__)
 def test_a_group_of_both_protocols_answers_as_in_kafka(kafka: Any, play: Callable[[Groups], None]) -> None:
+    if kafka.name == "apache" and SINCE_4_4:
+        pytest.skip(f"Apache Kafka {RELEASE} has other epochs and assignments by time: run with KAFKA_VERSION=4.2.0")
     script = Script(kafka, RawConsumerGroup, create_topic(kafka))
     script.group.use(script.topic, PARTITIONS)
     play(script)

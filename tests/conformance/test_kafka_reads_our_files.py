@@ -50,11 +50,18 @@ def our_lines(files: list[str], *options: str) -> tuple[list[bytes], str]:
 
 
 def judged(folder: Path, files: list[str], *options: str) -> list[str]:
-    """Dumps with Kafka's tool and with ours; asserts the same lines and no errors; returns the lines."""
+    """Dumps with Kafka's tool and with ours; asserts the same lines and no errors; returns the lines.
+
+    Kafka 4.4 reports that "-1 is followed by" the first offset of each log that does not begin at 0, which is no error:
+    that pair must be the only one of its log.
+    """
     out, err = dump(files, *options, folder=folder)
     ours, our_complaints = our_lines(files, *options)
-    assert err.decode() == ""
-    assert our_complaints == ""
+    # Kafka prints its report in the order of a hash table
+    assert sorted(our_complaints.splitlines()) == sorted(err.decode().splitlines())
+    complaints = our_complaints.splitlines()
+    assert all(line.startswith("Non-consecutive offsets in ") for line in complaints[::2]), complaints
+    assert all(line.startswith("  -1 is followed by ") for line in complaints[1::2]), complaints
     assert ours == out.splitlines()
     return out.decode().splitlines()
 
@@ -191,8 +198,8 @@ def test_kafka_decodes_our_transaction_log(our_folders: Path, monkeypatch: pytes
     logs = [str(file.relative_to(our_folders)) for file in sorted(our_folders.glob("*/__transaction_state-0/*.log"))]
     text = "\n".join(judged(our_folders, logs, "--transaction-log-decoder"))
     assert '"data":{"transactionalId":"payments"}' in text
-    for status in range(6):
-        assert f'"transactionStatus":{status}' in text, "Empty to CompleteAbort"
+    for status in ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"):
+        assert f'"transactionStatus":"{status}"' in text, status
     assert '"transactionPartitions":[{"topic":"transactions","partitionIds":[0]}]' in text
     assert "skipping" not in text
 

@@ -250,6 +250,7 @@ def test_a_filter_that_is_exact_chooses_what_it_names_alone(wanted: AclFilter, a
         (acl("t", Operation.ANY), "Invalid operation ANY"),
         (acl("t", permission=Permission.ANY), "Invalid permissionType ANY"),
         (acl("t", who="alice"), "Could not parse principal from `alice`"),
+        (acl("t", host=""), "Host pattern cannot be null or empty"),
     ],
 )
 def test_an_acl_that_cannot_be_is_refused_with_kafkas_words(wrong: Acl, message: str) -> None:
