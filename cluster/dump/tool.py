@@ -15,7 +15,7 @@ from .log import LogDump, LogDumpOptions
 from .messages import MessageParser, TextParser
 from .offset_index import IndexOptions, dump_index
 from .snapshot import dump_snapshot
-from .source import DumpError, LogFiles, Streams, Write, name_of
+from .source import LogFiles, Streams, Write, name_of
 from .time_index import TimeIndexErrors, dump_time_index
 from .txn_index import dump_txn_index
 
