@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..coordinators import RecordFormatError
+from ..coordinators.flexible_fields import FlexibleReader
+from ..coordinators.record_fields import FieldReader, FieldWriter
 from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
-from .flexible_fields import FlexibleReader
-from .record_fields import FieldReader, FieldWriter
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose subscriptions and assignments the broker can read."""

@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ...coordinators import KeyValue, RecordFormatError
+from ...coordinators.flexible_fields import FlexibleReader, FlexibleWriter
 from ...host.seam import Buffer
 from ...wire.topic_ids import UUID
-from ..flexible_fields import FlexibleReader, FlexibleWriter
 from .group_records import (
     ConsumerRecord,
     CurrentRecord,
