@@ -48,7 +48,7 @@ from .host.seam.failpoints import (
     passes,
 )
 from .ids import BrokerEpoch, LeaderEpoch, NodeId, TopicPartition
-from .internal_topics import OFFSETS, TRANSACTIONS
+from .internal_topics import OFFSETS, SHARE_STATE, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
@@ -64,6 +64,7 @@ from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
+from .share_coordinator import ShareCoordinator
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
@@ -140,8 +141,13 @@ class Broker:
             config,
             self.cache,
             self.topic_admin,
-            {CoordinatorType.GROUP: OFFSETS, CoordinatorType.TRANSACTION: TRANSACTIONS},
+            {
+                CoordinatorType.GROUP: OFFSETS,
+                CoordinatorType.TRANSACTION: TRANSACTIONS,
+                CoordinatorType.SHARE: SHARE_STATE,
+            },
         )
+        self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
         self.tokens = TokenStore(host, self.registry, config, lambda: self.controller.is_active)
         self.users = ScramUsers(self.tokens)
         self.settings = ConfigChanges(host, self.registry, self.node_id, config, self.logs.logs)
@@ -160,6 +166,7 @@ class Broker:
             self.groups,
             self.find_coordinator,
             self.transactions,
+            self.shares,
             self.controller,
             AclApi(self.acls),
             ScramApi(self.topic_admin, config),
@@ -244,6 +251,7 @@ class Broker:
         self._page.close()
         self.forwarding.close()
         await self.transactions.stop()
+        await self.shares.stop()
         await self.groups.stop()
         await self.replicas.stop()
         await self.registry.close()

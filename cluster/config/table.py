@@ -18,6 +18,7 @@ from .dynamic_table import DYNAMIC_SETTINGS
 from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .sasl_table import MECHANISM_SETTINGS, SASL_SETTINGS, SERVED_MECHANISMS, TOKEN_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Change, Setting, bool_setting, int_setting, long_setting, text_setting
+from .share_table import SHARE_SETTINGS
 from .ssl_table import SSL_SETTINGS
 
 LISTENER_PREFIX = "listener.name."
@@ -206,6 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
         "may groups change between the classic and the consumer protocol while members live",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
+    *SHARE_SETTINGS,
     # transactions
     int_setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1),
     Setting(

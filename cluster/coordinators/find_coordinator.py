@@ -9,6 +9,7 @@ instead of trying without end. Source: Kafka's KafkaApis.getCoordinator, AutoTop
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -36,6 +37,8 @@ BATCHED_KEYS_FROM = 4
 
 SHARE_FROM = 6
 """First version that may ask for share coordinators, which brokers do (KIP-932)."""
+SHARE_KEY = re.compile(r"[^:]*[^:\s][^:]*:[A-Za-z0-9_-]{22}:-?\d+")
+"""Source: Kafka's SharePartitionKey.validate."""
 
 
 class CoordinatorType(IntEnum):
@@ -139,6 +142,9 @@ class FindCoordinator:
         if kind is not None and request.denied(Operation.DESCRIBE, kind, (key,)):
             refused = denial(kind)
             return CoordinatorLocation(error=refused.code, message=refused.message)
+        if key_type == CoordinatorType.SHARE and not (request.version >= SHARE_FROM and SHARE_KEY.fullmatch(key)):
+            message = f"the key of a share coordinator is group:topic id:partition, from version {SHARE_FROM} on"
+            return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
         listener = request.listener.name
         topic = self._served.get(key_type)
         if topic is None:

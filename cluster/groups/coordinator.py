@@ -7,7 +7,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
     membership          one group as a state machine (rebalance, group_members, states; membership_values)
     deadlines           the deadlines of groups as delayed operations
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
-    records             formats of `__consumer_offsets`; flexible_fields, stored_group, replayed_groups
+    records             formats of `__consumer_offsets`; stored_group, replayed_groups
     consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
     …_api               requests and responses
 
