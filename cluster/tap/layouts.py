@@ -180,18 +180,21 @@ WATERMARK_DTYPE: list[tuple[str, str]] = [
 ]
 WATERMARK_ROW = row_struct(WATERMARK_DTYPE)
 
-# Rows of `tap.shares`, by `kind` (`SHARE_ACQUIRED`, … of the seam): each for records of one partition, `first_offset` to
-# `last_offset`, that one share group consumes (KIP-932).
+# Rows of `tap.shares`, by `kind` (`SHARE_ACQUIRED`, … of the seam): each for records of one partition, `first_offset`
+# to `last_offset`, that one share group consumes (KIP-932).
 #
-# * `SHARE_ACQUIRED`: a ShareFetch response delivers them under a lock; `FLAG_LOST`: the client does not get the response.
-#   `delivery_count` says how often they were delivered, with this time.
+# * `SHARE_ACQUIRED`: a ShareFetch response delivers them under a lock; `FLAG_LOST`: the client does not get the
+#   response. `delivery_count` says how often they were delivered, with this time.
 # * `SHARE_ACCEPTED`, `SHARE_RELEASED`, `SHARE_REJECTED`, `SHARE_RENEWED`: the result of an acknowledgement is known;
-#   `error` is what the response says. `SHARE_ERROR_UNKNOWN`: a proxy forwarded it, and no response arrived.
-# * `SHARE_EXPIRED`: the lock ended. `SHARE_ARCHIVED`: no member gets them any more. `SHARE_LOADED`: the leader loaded the
-#   share-partition, which starts at `first_offset`.
+#   `error` is what the response says. `SHARE_ERROR_UNKNOWN`: whether the leader did it is not known. The leader writes
+#   `SHARE_RELEASED` also for what an ended session had acquired.
+# * `SHARE_EXPIRED`: the lock ended. `SHARE_ARCHIVED`: no member gets them any more. `SHARE_LOADED`: the leader loaded
+#   the share-partition, which starts at `first_offset`.
 #
-# A proxy writes the first five only, because responses do not show the others. `lock_until_ns` 0: not known.
-# `completed_ns` is when the row was written.
+# A proxy writes the first five only, because responses do not show the others; its rows have the leader epoch -1. When
+# a member closes its session, or its connection ends, a proxy writes `SHARE_RELEASED` with `SHARE_ERROR_UNKNOWN` for
+# the range of all that the member got. `lock_until_ns` 0: not known; else the lock does not end before, unless it is
+# released. `completed_ns` is when the row was written.
 SHARE_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"),
     ("flags", "u1"),
