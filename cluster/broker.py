@@ -65,6 +65,7 @@ from .replication import ReplicaManager
 from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
 from .share_coordinator import ShareCoordinator
+from .share_partitions import SharePartitions
 from .storage import LogManager
 from .storage.log_folder import log_folders
 from .transactions import TransactionCoordinator
@@ -148,6 +149,9 @@ class Broker:
             },
         )
         self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
+        self.share_partitions = SharePartitions(
+            host, config, self.replicas, self.cache, metadata, self.shares.persister
+        )
         self.tokens = TokenStore(host, self.registry, config, lambda: self.controller.is_active)
         self.users = ScramUsers(self.tokens)
         self.settings = ConfigChanges(host, self.registry, self.node_id, config, self.logs.logs)
@@ -167,6 +171,7 @@ class Broker:
             self.find_coordinator,
             self.transactions,
             self.shares,
+            self.share_partitions,
             self.controller,
             AclApi(self.acls),
             ScramApi(self.topic_admin, config),
@@ -251,6 +256,7 @@ class Broker:
         self._page.close()
         self.forwarding.close()
         await self.transactions.stop()
+        await self.share_partitions.stop()
         await self.shares.stop()
         await self.groups.stop()
         await self.replicas.stop()

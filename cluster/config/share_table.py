@@ -1,6 +1,6 @@
-"""The settings of share groups (KIP-932): the topic of their state, and the share coordinator.
+"""The settings of share groups (KIP-932): locks and deliveries, the topic of their state, the share coordinator.
 
-Owns: `SHARE_SETTINGS`. Source: Kafka's ShareCoordinatorConfig.
+Owns: `SHARE_SETTINGS`. Source: Kafka's ShareGroupConfig, ShareCoordinatorConfig.
 """
 
 from __future__ import annotations
@@ -10,6 +10,29 @@ from .setting import Setting, int_setting
 __all__ = ["SHARE_SETTINGS"]
 
 SHARE_SETTINGS: tuple[Setting, ...] = (
+    int_setting("group.share.delivery.count.limit", 5, "a record is delivered so often at most", low=2, high=10),
+    int_setting(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "how long a member may keep a record before it is delivered again",
+        low=1_000,
+        high=3_600_000,
+    ),
+    int_setting("group.share.min.record.lock.duration.ms", 15_000, "shortest such lock", low=1_000, high=30_000),
+    int_setting("group.share.max.record.lock.duration.ms", 60_000, "longest such lock", low=30_000, high=3_600_000),
+    int_setting(
+        "group.share.partition.max.record.locks",
+        2_000,
+        "most records of a share-partition that are in flight",
+        low=100,
+        high=10_000,
+    ),
+    int_setting("group.share.max.share.sessions", 2_000, "most share sessions of a broker", low=1),
+    int_setting(
+        "share.fetch.purgatory.purge.interval.requests",
+        1_000,
+        "completed share fetches are removed from the purgatory at this number",
+    ),
     int_setting("share.coordinator.state.topic.num.partitions", 50, "partitions of __share_group_state", low=1),
     Setting(
         name="share.coordinator.state.topic.replication.factor",

@@ -219,6 +219,9 @@ class Connection:
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """Drop the unanswered requests; later responses find the connection closed."""
         self._drop()
+        if self._context is not None:
+            for call in self._context.closing:
+                call()
         if self._tapped is not None:
             self._tapped.closed()
         self._services.queue.leave(self)

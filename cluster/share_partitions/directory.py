@@ -15,13 +15,13 @@ Source: Kafka's SharePartitionManager, SharePartition (maybeInitialize, writeSha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
 from ..host.seam import Host
-from ..ids import Offset, TopicPartition
+from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..purgatory import PurgatoryTimer
 from ..purgatory.timing_wheel import TimerEntry
 from ..share_coordinator.values import UNINITIALIZED, SharePartition, StateBatch
@@ -79,7 +79,7 @@ class LedShare:
     def __init__(self, share: SharePartition, partition: Partition, directory: ShareDirectory) -> None:
         self.share = share
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader_epoch = LeaderEpoch(partition.leader_epoch)
         self.state: SharePartitionState | None = None
         """None until it is loaded."""
         self.closed = False
@@ -141,6 +141,10 @@ class LedShare:
             self._directory.changed(self)
 
         self._write(change.batches, stored)
+
+    def members(self) -> list[str]:
+        """The members that hold records."""
+        return [] if self.state is None else list(dict.fromkeys(row.member for row in self.state if row.member))
 
     def acquired(self) -> None:
         """A member has got records: watch their locks."""
@@ -248,7 +252,7 @@ class ShareDirectory:
         self._shares: dict[SharePartition, LedShare] = {}
         replicas.on_leadership.append(self._leadership_changed)
 
-    def __iter__(self) -> Iterable[LedShare]:
+    def __iter__(self) -> Iterator[LedShare]:
         return iter(list(self._shares.values()))
 
     def now_ms(self) -> int:
@@ -310,9 +314,9 @@ class ShareDirectory:
         for call in self.on_changed:
             call(led)
 
-    def spawn(self, coroutine: object, name: str) -> None:
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine of a share-partition."""
-        self._host.tasks.spawn(coroutine, name=name)  # type: ignore[arg-type]
+        self._host.tasks.spawn(coroutine, name=name)
 
     def log(self, text: str) -> None:
         """A warning for people."""

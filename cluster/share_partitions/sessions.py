@@ -31,8 +31,6 @@ class ShareSession:
     """The session of a member."""
 
     key: SessionKey
-    connection: object
-    """What identifies the connection that began it."""
     partitions: dict[Place, None] = field(default_factory=dict[Place, None])
     epoch: int = INITIAL_EPOCH
     """That of the last request."""
@@ -59,7 +57,6 @@ class ShareSessions:
         self,
         key: SessionKey,
         epoch: int,
-        connection: object,
         *,
         named: Iterable[Place],
         forgotten: Iterable[Place],
@@ -72,7 +69,7 @@ class ShareSessions:
             self._sessions.pop(key, None)
             if len(self._sessions) >= self._most:
                 raise KafkaError(ErrorCode.share_session_limit_reached)
-            session = ShareSession(key=key, connection=connection, partitions=dict.fromkeys(named))
+            session = ShareSession(key=key, partitions=dict.fromkeys(named))
             self._sessions[key] = session
             return session
         session = self._existing(key)
@@ -102,7 +99,6 @@ class ShareSessions:
         """End the session of a member; None where it has none."""
         return self._sessions.pop(key, None)
 
-    def end_with(self, connection: object, key: SessionKey) -> ShareSession | None:
-        """End the session of a member if this connection began it: another one may have begun it again."""
-        session = self._sessions.get(key)
-        return self._sessions.pop(key) if session is not None and session.connection is connection else None
+    def end_if_current(self, session: ShareSession) -> ShareSession | None:
+        """End a session whose connection has ended; None where its member has begun another one meanwhile."""
+        return self._sessions.pop(session.key) if self._sessions.get(session.key) is session else None

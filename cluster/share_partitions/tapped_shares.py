@@ -8,7 +8,7 @@ the member does not know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..host.seam import (
     SHARE_ACCEPTED,
@@ -22,12 +22,9 @@ from ..host.seam import (
     Host,
     SharedRecords,
 )
-from ..ids import Offset
-from ..share_coordinator.values import DeliveryState, StateBatch
+from ..ids import LeaderEpoch, Offset, TopicPartition
+from ..share_coordinator.values import DeliveryState, SharePartition, StateBatch
 from .share_partition import Acknowledgement, AckType, AcquiredRecords, runs_of
-
-if TYPE_CHECKING:
-    from .directory import LedShare
 
 KINDS = {
     AckType.GAP: SHARE_ARCHIVED,
@@ -37,6 +34,25 @@ KINDS = {
     AckType.RENEW: SHARE_RENEWED,
 }
 NS_IN_MS = 1_000_000
+
+
+class TappedShare(Protocol):
+    """What this module needs of a share-partition on its leader."""
+
+    @property
+    def share(self) -> SharePartition:
+        """Which one it is."""
+        ...
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its topic's name and its number."""
+        ...
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """In which the leader loaded it."""
+        ...
 
 
 class TappedShares:
@@ -50,7 +66,7 @@ class TappedShares:
         """Whether the broker has a tap."""
         return self._tap.enabled
 
-    def loaded(self, led: LedShare, start: Offset) -> None:
+    def loaded(self, led: TappedShare, start: Offset) -> None:
         """A leader has the state of a share-partition, which begins at `start`."""
         if self.enabled:
             rows = [_records(led, start, Offset(start - 1), 0)]
@@ -58,7 +74,7 @@ class TappedShares:
 
     def acquired(
         self,
-        led: LedShare,
+        led: TappedShare,
         member: str,
         client: str,
         found: Sequence[AcquiredRecords],
@@ -82,7 +98,7 @@ class TappedShares:
 
     def acknowledged(
         self,
-        led: LedShare,
+        led: TappedShare,
         member: str,
         client: str,
         said: Iterable[Acknowledgement],
@@ -107,11 +123,13 @@ class TappedShares:
                     lock_until_ns=until_ms * NS_IN_MS if kind is AckType.RENEW and not error else 0,
                 )
 
-    def released(self, led: LedShare, member: str, batches: Sequence[StateBatch]) -> None:
+    def released(self, led: TappedShare, member: str, batches: Sequence[StateBatch]) -> None:
         """The session of a member has ended: its records are free, or given up."""
         self._batches(led, member, batches, SHARE_RELEASED)
 
-    def expired(self, led: LedShare, batches: Sequence[StateBatch], held: Sequence[tuple[str, Offset, Offset]]) -> None:
+    def expired(
+        self, led: TappedShare, batches: Sequence[StateBatch], held: Sequence[tuple[str, Offset, Offset]]
+    ) -> None:
         """Locks have ended; `held`: who had which records before."""
         if not self.enabled:
             return
@@ -119,7 +137,7 @@ class TappedShares:
             member = next((name for name, first, last in held if first <= batch.first_offset <= last), "")
             self._batches(led, member, [batch], SHARE_EXPIRED)
 
-    def _batches(self, led: LedShare, member: str, batches: Sequence[StateBatch], kind: int) -> None:
+    def _batches(self, led: TappedShare, member: str, batches: Sequence[StateBatch], kind: int) -> None:
         if not self.enabled:
             return
         for batch in batches:
@@ -129,6 +147,6 @@ class TappedShares:
                 self._tap.shared(led.share.group_id, member, "", [row], kind=SHARE_ARCHIVED)
 
 
-def _records(led: LedShare, first: Offset, last: Offset, count: int) -> SharedRecords:
+def _records(led: TappedShare, first: Offset, last: Offset, count: int) -> SharedRecords:
     topic, partition = led.topic_partition
     return SharedRecords(topic, partition, first, last, count, led.leader_epoch)

@@ -78,6 +78,8 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
     INITIALIZE_SHARE_GROUP_STATE = 83
     READ_SHARE_GROUP_STATE = 84
     WRITE_SHARE_GROUP_STATE = 85
@@ -107,6 +109,11 @@ CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
     ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Operation.DESCRIBE,),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (Operation.ALTER,),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
+    ApiKey.READ_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (Operation.CLUSTER_ACTION,),
 }
 """Operations on the cluster of which an API needs one; an API that is not listed needs none.
 
