@@ -142,13 +142,13 @@ class FindCoordinator:
         if kind is not None and request.denied(Operation.DESCRIBE, kind, (key,)):
             refused = denial(kind)
             return CoordinatorLocation(error=refused.code, message=refused.message)
-        if key_type == CoordinatorType.SHARE and not (request.version >= SHARE_FROM and SHARE_KEY.fullmatch(key)):
-            message = f"the key of a share coordinator is group:topic id:partition, from version {SHARE_FROM} on"
-            return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
         listener = request.listener.name
         topic = self._served.get(key_type)
         if topic is None:
             message = NOT_SERVED.get(key_type, f"unknown coordinator type {key_type}")
+            return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
+        if key_type == CoordinatorType.SHARE and not (request.version >= SHARE_FROM and SHARE_KEY.fullmatch(key)):
+            message = f"the key of a share coordinator is group:topic id:partition, from version {SHARE_FROM} on"
             return CoordinatorLocation(error=ErrorCode.invalid_request, message=message)
         count = self._metadata.partition_count(topic.name)
         if count == 0:

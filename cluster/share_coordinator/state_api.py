@@ -2,7 +2,7 @@
 
 Owns: the translation between the protocol and `ShareService`. The share-partitions of one request are changed
 independently, and each has its own error. As in Kafka, a request without a group, a topic or a partition gets an empty
-response. May fail: nothing; the listener has refused senders without CLUSTER_ACTION.
+response. A sender without CLUSTER_ACTION gets CLUSTER_AUTHORIZATION_FAILED for each. May fail: nothing.
 
 Source: Kafka's ShareCoordinatorService, KafkaApis.handleInitializeShareGroupStateRequest and its neighbours.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..authorizer import CLUSTER
+from ..authorizer import Operation as Action
 from ..errors import ErrorCode, KafkaError
 from ..ids import LeaderEpoch, Offset
 from ..wire import messages
@@ -98,7 +100,7 @@ class ShareStateApi:
         if not body.group_id or not body.topics or not all(topic.partitions for topic in body.topics):
             request.respond(s.root(results=()))
             return
-        begun = [self._begin(begin, body.group_id, topic_id, row) for topic_id, row in rows]
+        begun = [self._begin(request, begin, body.group_id, topic_id, row) for topic_id, row in rows]
         found: dict[Any, list[Any]] = {topic.topic_id: [] for topic in body.topics}
         for (topic_id, row), operation in zip(rows, begun, strict=True):
             found[topic_id].append(await self._ended(s, row.partition, operation, what))
@@ -107,8 +109,11 @@ class ShareStateApi:
             s.root(results=tuple(make(topic_id=key, partitions=tuple(value)) for key, value in found.items()))
         )
 
-    def _begin(self, begin: Operation, group_id: str, topic_id: Any, row: Any) -> Awaitable[Any] | KafkaError:
+    def _begin(
+        self, request: Request, begin: Operation, group_id: str, topic_id: Any, row: Any
+    ) -> Awaitable[Any] | KafkaError:
         try:
+            request.require(Action.CLUSTER_ACTION, *CLUSTER)
             return begin(self._service.share_of(group_id, topic_id, row.partition), row)
         except KafkaError as error:
             return error

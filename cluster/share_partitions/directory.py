@@ -290,11 +290,11 @@ class ShareDirectory:
             if start == UNINITIALIZED:
                 start = await starting_offset(self._host, self._config, led.share.group_id, led.partition)
         except KafkaError as error:
-            self.remove(led)
             on_error(member_error(error))
-        except (HarrowError, StorageError, OSError) as error:
             self.remove(led)
+        except (HarrowError, StorageError, OSError) as error:
             on_error(KafkaError(ErrorCode.unknown_server_error, str(error)))
+            self.remove(led)
         else:
             if not led.closed:
                 number = self._config.number

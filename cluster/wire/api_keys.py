@@ -109,11 +109,6 @@ CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
     ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (Operation.DESCRIBE,),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (Operation.ALTER,),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
-    ApiKey.READ_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (Operation.CLUSTER_ACTION,),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (Operation.CLUSTER_ACTION,),
 }
 """Operations on the cluster of which an API needs one; an API that is not listed needs none.
 

@@ -359,4 +359,4 @@ class SharePartitionModel(RuleBasedStateMachine):
 
 
 TestSharePartitionModel = SharePartitionModel.TestCase
-TestSharePartitionModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSharePartitionModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
