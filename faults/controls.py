@@ -88,6 +88,10 @@ class ProcessStatus:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Details of the backend, such as a pid: for reports."""
 
+    def __post_init__(self) -> None:
+        assert self.state in (DEAD, STARTING, RUNNING, PAUSED), f"a process is in the state {self.state!r}"
+        assert self.incarnation >= 0, f"a process was started {self.incarnation} times"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"state": self.state, "incarnation": self.incarnation, **self.facts}

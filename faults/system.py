@@ -268,6 +268,10 @@ class ClusterSnapshot:
     dependencies: tuple[str, ...] = ()
     """Names of the user's dependencies, in order."""
 
+    def __post_init__(self) -> None:
+        assert self.running <= set(self.brokers), f"{sorted(self.running)} run, the brokers are {self.brokers}"
+        assert list(self.brokers) == sorted(set(self.brokers)), f"brokers {self.brokers} are not in order"
+
 
 def take_snapshot(
     system: System, disturbed: frozenset[int] = frozenset(), *, view: ClusterView | None = None

@@ -165,7 +165,11 @@ def _add_mirrored_list(s: messages.Schema, mirror: Mirror, request: Any, error: 
         made = make(**values)
         has_error = has_error or below or hasattr(made, mirror.error)
         items.append(made)
-    into[mirror.response_list] = (*into.get(mirror.response_list, ()), *items)
+    known = (*into.get(mirror.response_list, ()), *items)
+    if mirror.once_by:
+        by_name = {getattr(item, mirror.once_by): item for item in known}
+        known = tuple(by_name[name] for name in sorted(by_name))
+    into[mirror.response_list] = known
     return has_error
 
 

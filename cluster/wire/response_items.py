@@ -34,6 +34,8 @@ class Mirror:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Identities whose name in the response is another one."""
     fill: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    once_by: str = ""
+    """The list of the response has each item once, in the order of this field, also if several lists name it."""
 
 
 def _topics(
@@ -284,6 +286,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             inner=Mirror(request_list="entity", response_list="entity", item="EntityData", place=IDENTITY),
         ),
     ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (  # in Kafka these items have no name
+        Mirror(request_list="users", response_list="results", item="DescribeUserScramCredentialsResult", place=USER),
+    ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: tuple(
         Mirror(
             request_list=rows,
@@ -291,6 +296,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             item="AlterUserScramCredentialsResult",
             place=USER,
             renamed={"name": "user"},
+            once_by="user",
         )
         for rows in ("deletions", "upsertions")
     ),
