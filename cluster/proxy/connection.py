@@ -314,6 +314,7 @@ class ProxiedConnection:
         self._holds |= reason
 
     def _release(self, reason: int) -> None:
+        assert self._holds & reason, f"the client is not held for the reason {reason}: {self._holds}"
         self._holds &= ~reason
         if not self._holds and self._open:
             self._client.resume()

@@ -169,6 +169,7 @@ class ConsumerGroup:
         self._running = False
 
     def _begin(self, operation: _Operation) -> None:
+        assert not self._writing, f"{self.group_id}: an operation begins while another one is being written"
         draft = Draft(self.data)
         try:
             follow = operation.plan(draft)
@@ -181,6 +182,7 @@ class ConsumerGroup:
             return
 
         def written(error: ErrorCode) -> None:
+            assert self._writing, f"{self.group_id}: a second result of one write, {error}"
             self._writing = False
             self._written(draft, follow, operation.refuse, error)
             self._run()
@@ -192,6 +194,11 @@ class ConsumerGroup:
         is_in_log = error is ErrorCode.none or error in IN_THE_LOG
         if is_in_log and self._closed is None:
             before, self.data = self.data, draft.state
+            now = self.data
+            assert before.epoch <= now.epoch or not now.members, (
+                f"{self.group_id}: epoch {now.epoch} after {before.epoch}"
+            )
+            assert now.target_epoch <= now.epoch, f"{self.group_id}: target of epoch {now.target_epoch} in {now.epoch}"
             for applied in draft.on_applied:
                 applied()
             self._forget_removed(before)
