@@ -192,6 +192,33 @@ SETTINGS: tuple[Setting, ...] = (
         doc="allowed assignors; the first is the default",
         kind="list",
     ),
+    int_setting("group.share.session.timeout.ms", 45_000, "session timeout of share groups", low=1),
+    int_setting("group.share.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1),
+    int_setting("group.share.max.session.timeout.ms", 60_000, "longest such session timeout", low=1),
+    int_setting("group.share.heartbeat.interval.ms", 5_000, "how often such members send heartbeats", low=1),
+    int_setting("group.share.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
+    int_setting("group.share.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
+    int_setting("group.share.max.size", 200, "most members of a share group", low=1, high=1_000),
+    Setting(
+        name="group.share.assignors", default="simple", doc="the assignor of share groups; only simple", kind="list"
+    ),
+    Setting(
+        name="group.share.initialize.retry.interval.ms",
+        default=30_000,
+        doc="after how long a share-partition that is not initialized yet is initialized again",
+        low=1,
+        high=INT_MAX,
+        internal=True,
+    ),
+    int_setting(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "how long a member of a share group may keep a record without acknowledging it",
+        low=1_000,
+        high=3_600_000,
+    ),
+    int_setting("group.share.min.record.lock.duration.ms", 15_000, "shortest such lock", low=1_000, high=30_000),
+    int_setting("group.share.max.record.lock.duration.ms", 60_000, "longest such lock", low=30_000, high=3_600_000),
     Setting(
         name="group.coordinator.rebalance.protocols",
         default="classic,consumer,streams",
