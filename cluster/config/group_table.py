@@ -22,7 +22,8 @@ SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_RESET = "share.auto.offset.reset"
 SHARE_ISOLATION = "share.isolation.level"
 
-_DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"  # ISO 8601 as java.time.Duration
+_DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"
+"""ISO 8601, as java.time.Duration reads it."""
 
 GROUP_SETTINGS: Mapping[str, Setting] = {
     **{
@@ -33,7 +34,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = {
     SHARE_RESET: Setting(
         name=SHARE_RESET,
         default="latest",
-        doc="where a share group begins to read a partition: earliest, latest, or by_duration: and an ISO 8601 duration",
+        doc="where a share group begins to read a partition: earliest, latest, by_duration: and an ISO 8601 duration",
         pattern=f"(?i:earliest|latest|{_DURATION})",
     ),
     SHARE_ISOLATION: Setting(

@@ -92,13 +92,16 @@ class ShareApi:
         self._submit(shard, hosted, asked, reply, refuse)
 
     def _check(self, request: Request, asked: ShareHeartbeat) -> None:
-        if self._service.persister is None:
-            raise KafkaError(ErrorCode.unsupported_version)
+        self._check_served()
         request.require(Operation.READ, ResourceType.GROUP, asked.group_id)
         check_member_id(asked.member_id)
         if request.denied(Operation.DESCRIBE, ResourceType.TOPIC, asked.topics or ()):
             raise denial(ResourceType.TOPIC)
         check_request(asked)
+
+    def _check_served(self) -> None:
+        if self._service.persister is None:
+            raise KafkaError(ErrorCode.unsupported_version)
 
     def _group_of(self, asked: ShareHeartbeat) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(asked.group_id)
@@ -165,8 +168,7 @@ class ShareApi:
 
     def _described(self, s: Any, request: Request, body: Any, group_id: str) -> Any:
         try:
-            if self._service.persister is None:
-                raise KafkaError(ErrorCode.unsupported_version)
+            self._check_served()
             request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             group = share_group(self._service.find_named(group_id)[1], group_id)
         except KafkaError as error:

@@ -1,5 +1,4 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets: what administrators do with the start
-offsets of share groups.
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: administrators and start offsets.
 
 Owns: requests and responses. Offsets are altered and deleted only in a group without members; the share-partitions are
 stored as initializing or deleting before the persister is asked. May fail: KafkaError only, which becomes the error of
@@ -74,7 +73,7 @@ class ShareOffsetsApi:
             self._check_served()
             request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if asked.topics is None:
-                topics, refused = self._all_topics(group_id, request), ()
+                topics, refused = self._all_topics(group_id, request), tuple[Any, ...]()
             else:
                 denied = request.denied(
                     Operation.DESCRIBE, ResourceType.TOPIC, [row.topic_name for row in asked.topics]
@@ -89,8 +88,8 @@ class ShareOffsetsApi:
                 group_id=group_id, topics=(), error_code=error.code, error_message=error.message or None
             )
         found += [_empty_topic(s, request.version, name, rows, None) for name, rows in unknown]
-        error = denial(ResourceType.TOPIC)
-        found += [_empty_topic(s, request.version, row.topic_name, row.partitions, error) for row in refused]
+        unauthorized = denial(ResourceType.TOPIC)
+        found += [_empty_topic(s, request.version, row.topic_name, row.partitions, unauthorized) for row in refused]
         return s.DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, topics=tuple(found), error_code=ErrorCode.none, error_message=None
         )
@@ -152,19 +151,7 @@ class ShareOffsetsApi:
         except KafkaError as error:
             refuse(error)
             return
-        denied = request.denied(Operation.READ, ResourceType.TOPIC, [topic.topic_name for topic in body.topics])
-        offsets: dict[tuple[UUID, int], Offset] = {}
-        errors: dict[tuple[str, int], KafkaError] = {}
-        for topic in body.topics:
-            topic_id = self._view.topic_id(topic.topic_name)
-            for row in topic.partitions:
-                if topic.topic_name in denied:
-                    errors[topic.topic_name, row.partition_index] = denial(ResourceType.TOPIC)
-                elif topic_id is None or not 0 <= row.partition_index < self._view.partition_count(topic.topic_name):
-                    error = KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
-                    errors[topic.topic_name, row.partition_index] = error
-                else:
-                    offsets[topic_id, row.partition_index] = Offset(row.start_offset)
+        offsets, errors = self._wanted(request, body)
 
         def plan(draft: ShareDraft) -> Callable[[], None]:
             if draft.state.members:
@@ -191,6 +178,25 @@ class ShareOffsetsApi:
             refuse(error)
 
         group.submit(plan, refused)
+
+    def _wanted(
+        self, request: Request, body: Any
+    ) -> tuple[dict[tuple[UUID, int], Offset], dict[tuple[str, int], KafkaError]]:
+        """The new start offsets, and the partitions that are refused."""
+        denied = request.denied(Operation.READ, ResourceType.TOPIC, [topic.topic_name for topic in body.topics])
+        offsets: dict[tuple[UUID, int], Offset] = {}
+        errors: dict[tuple[str, int], KafkaError] = {}
+        for topic in body.topics:
+            topic_id, count = self._view.topic_id(topic.topic_name), self._view.partition_count(topic.topic_name)
+            for row in topic.partitions:
+                if topic.topic_name in denied:
+                    errors[topic.topic_name, row.partition_index] = denial(ResourceType.TOPIC)
+                elif topic_id is None or not 0 <= row.partition_index < count:
+                    error = KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
+                    errors[topic.topic_name, row.partition_index] = error
+                else:
+                    offsets[topic_id, row.partition_index] = Offset(row.start_offset)
+        return offsets, errors
 
     def _named(self, errors: Errors) -> dict[tuple[str, int], KafkaError]:
         return {(self._view.topic_name(topic_id) or "", number): row for (topic_id, number), row in errors.items()}
@@ -242,22 +248,7 @@ class ShareOffsetsApi:
         def plan(draft: ShareDraft) -> Callable[[], None]:
             if draft.state.members:
                 raise KafkaError(ErrorCode.non_empty_group, NOT_EMPTY)
-            before = state = draft.state.state_partitions()
-            partitions: dict[UUID, frozenset[int]] = {}
-            for name in names if draft.state.shares is not None else ():
-                topic_id = self._view.topic_id(name)
-                if name in denied:
-                    continue
-                if topic_id is None:
-                    rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
-                    continue
-                state, numbers = delete_topic(state, topic_id, name, self._view.partition_count(name))
-                if numbers:
-                    partitions[topic_id] = numbers
-                else:
-                    rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, NOTHING_TO_DELETE)
-            if state != before:
-                draft.add(StatePartitionsRecord(state))
+            partitions = self._begin_delete(draft, [name for name in names if name not in denied], rows)
             if not partitions:
                 return answer
             return partial(
@@ -281,6 +272,26 @@ class ShareOffsetsApi:
             request.respond(s.DeleteShareGroupOffsetsResponse(error_code=ErrorCode.none, responses=topics))
 
         group.submit(plan, refuse)
+
+    def _begin_delete(
+        self, draft: ShareDraft, names: Iterable[str], rows: dict[str, KafkaError | None]
+    ) -> dict[UUID, frozenset[int]]:
+        """Topics are deleting; which partitions the persister is to delete. `rows` gets the refused topics."""
+        before = state = draft.state.state_partitions()
+        partitions: dict[UUID, frozenset[int]] = {}
+        for name in names if draft.state.shares is not None else ():
+            topic_id = self._view.topic_id(name)
+            if topic_id is None:
+                rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC)
+                continue
+            state, numbers = delete_topic(state, topic_id, name, self._view.partition_count(name))
+            if numbers:
+                partitions[topic_id] = numbers
+            else:
+                rows[name] = KafkaError(ErrorCode.unknown_topic_or_partition, NOTHING_TO_DELETE)
+        if state != before:
+            draft.add(StatePartitionsRecord(state))
+        return partitions
 
     def _deleted(self, s: Any, name: str, error: KafkaError | None) -> Any:
         return s.DeleteShareGroupOffsetsResponseTopic(

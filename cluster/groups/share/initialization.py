@@ -4,8 +4,9 @@ Owns: pure functions on `StatePartitions`. A partition is initializing before th
 coordinator that takes over asks again; it is initialized once the persister has answered; a topic is deleting before
 the persister is asked to delete.
 
-Source: Kafka's GroupMetadataManager (subscribedTopicsChangeMap, addInitializingTopicsRecords, initializeShareGroupState,
-uninitializeShareGroupState, shareGroupBuildPartitionDeleteRequest, maybeCleanupShareGroupState).
+Source: Kafka's GroupMetadataManager (subscribedTopicsChangeMap, addInitializingTopicsRecords,
+initializeShareGroupState, uninitializeShareGroupState, shareGroupBuildPartitionDeleteRequest,
+maybeCleanupShareGroupState).
 """
 
 from __future__ import annotations

@@ -18,6 +18,26 @@ ASSIGNOR_NAMES = (ASSIGNOR, "org.apache.kafka.coordinator.group.assignor.SimpleA
 """Kafka also accepts the class name."""
 
 
+BOUNDED = (
+    (
+        "group.share.session.timeout.ms",
+        "group.share.min.session.timeout.ms",
+        "group.share.max.session.timeout.ms",
+    ),
+    (
+        "group.share.heartbeat.interval.ms",
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
+    ),
+    (
+        "group.share.record.lock.duration.ms",
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+)
+"""A setting, and those with its least and its greatest value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRules:
     """What the rules of a share group need: topics, settings."""
@@ -40,13 +60,10 @@ class ShareRules:
 
 def share_rules(config: BrokerConfig, view: TopicView) -> ShareRules:
     """The rules; ConfigError where settings contradict each other."""
-    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
-        value, low, high = (config.number(f"group.share.{part}{name}") for part in ("", "min.", "max."))
+    for name, least, most in BOUNDED:
+        value, low, high = config.number(name), config.number(least), config.number(most)
         if not low <= value <= high:
-            raise ConfigError(
-                f"group.share.{name}={value}: expected a number from {low} (group.share.min.{name}) to {high} "
-                f"(group.share.max.{name})"
-            )
+            raise ConfigError(f"{name}={value}: expected a number from {low} ({least}) to {high} ({most})")
     if config.number(f"group.{SHARE_HEARTBEAT}") >= config.number(f"group.{SHARE_SESSION}"):
         raise ConfigError(f"group.{SHARE_HEARTBEAT} must be less than group.{SHARE_SESSION}")
     assignors = config.text("group.share.assignors")
