@@ -1,8 +1,8 @@
 """ShareGroupHeartbeat and ShareGroupDescribe: requests, and their responses.
 
 Owns: the translation between the protocol and the operations of `ShareGroup`. The response to a heartbeat that changed
-the group leaves once its records are in the log, and, where it made share-partitions begin to be initialized, once
-the persister has answered. May fail: KafkaError only, which becomes the error of the response, with its message.
+the group leaves once its records are in the log; the persister then initializes share-partitions, which a later
+heartbeat assigns. May fail: KafkaError only, which becomes the error of the response, with its message.
 
 Source: Kafka's KafkaApis.handleShareGroupHeartbeat and …Describe, GroupCoordinatorService.shareGroupHeartbeat.
 """
@@ -84,20 +84,24 @@ class ShareApi:
             topics=None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
         )
         try:
-            self._check(request, asked)
+            self._check_sender(request, asked)
+        except KafkaError as error:
+            refuse(KafkaError(error.code))  # without a message, as in Kafka
+            return
+        try:
+            check_request(asked)
             shard, hosted = self._group_of(asked)
         except KafkaError as error:
             refuse(error)
             return
         self._submit(shard, hosted, asked, reply, refuse)
 
-    def _check(self, request: Request, asked: ShareHeartbeat) -> None:
+    def _check_sender(self, request: Request, asked: ShareHeartbeat) -> None:
         self._check_served()
         request.require(Operation.READ, ResourceType.GROUP, asked.group_id)
         check_member_id(asked.member_id)
         if request.denied(Operation.DESCRIBE, ResourceType.TOPIC, asked.topics or ()):
             raise denial(ResourceType.TOPIC)
-        check_request(asked)
 
     def _check_served(self) -> None:
         if self._service.persister is None:
@@ -137,18 +141,15 @@ class ShareApi:
         def heard(result: ShareHeartbeatResult, version: int, topics: Topics, state_epoch: int) -> None:
             group.topics_version = version
             group.member_heard(result.member_id)
+            reply(result)
             if topics:
                 offsets = initial_offsets(each(partitions_of(topics)), NO_OFFSET)
-                hosting.initialize(group, offsets, state_epoch, partial(initialized, result))
-            else:
-                reply(result)
+                hosting.initialize(group, offsets, state_epoch, initialized)
 
-        def initialized(result: ShareHeartbeatResult, errors: Errors) -> None:
-            error = next(iter(errors.values()), None)
-            if error is None:
-                reply(result)
-            else:
-                refuse(error)
+        def initialized(errors: Errors) -> None:
+            for error in list(errors.values())[:1]:
+                text = f"share group {asked.group_id}: {len(errors)} partitions were not initialized: {error.code.name}"
+                self._service.host.trace.log("warning", text)
 
         def refused(error: KafkaError) -> None:
             hosting.abandon(hosted, group)

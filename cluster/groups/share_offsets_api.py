@@ -84,8 +84,10 @@ class ShareOffsetsApi:
             unknown = [(name, rows) for name, rows in topics if self._view.topic_id(name) is None]
             found = [await self._described_topic(s, request.version, group_id, *row) for row in known]
         except KafkaError as error:
+            unexplained = error.code in (ErrorCode.group_authorization_failed, ErrorCode.unsupported_version)
+            text = None if unexplained else error.message or None
             return s.DescribeShareGroupOffsetsResponseGroup(
-                group_id=group_id, topics=(), error_code=error.code, error_message=error.message or None
+                group_id=group_id, topics=(), error_code=error.code, error_message=text
             )
         found += [_empty_topic(s, request.version, name, rows, None) for name, rows in unknown]
         unauthorized = denial(ResourceType.TOPIC)

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 TOPICS = [UUID(int=number) for number in range(1, 4)]
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 7), min_size=1, max_size=3)
-groups = st.dictionaries(
-    st.sampled_from("abcdefghij"), st.frozensets(st.sampled_from(TOPICS)), min_size=1, max_size=10
-)
+groups = st.dictionaries(st.sampled_from("abcdefghij"), st.frozensets(st.sampled_from(TOPICS)), min_size=1, max_size=10)
 
 
 def assigned(
