@@ -75,3 +75,8 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
     for session, heartbeat in ((SESSION, HEARTBEAT), (SHARE_SESSION, SHARE_HEARTBEAT)):
         if values[session] <= values[heartbeat]:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def group_text(config: BrokerConfig, group_id: str, name: str) -> str:
+    """The text that is set for one group under the name of a group's setting, else the default of that setting."""
+    return str(config.groups.get(group_id, {}).get(name, GROUP_SETTINGS[name].default))

@@ -127,12 +127,6 @@ class BrokerConfig(_Settings):
         value = self.groups.get(group_id, {}).get(name)
         return value if isinstance(value, int) else self.number(f"group.{name}")
 
-    def group_text(self, group_id: str, name: str) -> str:
-        """The text set for one group under the name of a group's setting, else the default of that setting."""
-        from .group_table import GROUP_SETTINGS
-
-        return str(self.groups.get(group_id, {}).get(name, GROUP_SETTINGS[name].default))
-
     def overrides(self) -> dict[str, Value]:
         """The values at the start of the broker, without the defaults."""
         return dict(self._values)

@@ -18,7 +18,7 @@ Source: Kafka's GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
@@ -30,14 +30,17 @@ from .admin_api import GroupAdminApi
 from .consumer_api import ConsumerApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
+from .partition_ends import PartitionEnds
 from .service import GroupService
 from .share_api import ShareApi
-from .share_offsets_api import EndOffsets, ShareOffsetsApi
+from .share_offsets_api import ShareOffsetsApi
 from .transactional_offsets_api import VERSIONS as TXN_VERSIONS
 from .transactional_offsets_api import TransactionalOffsetsApi
 
 if TYPE_CHECKING:
+    from ..ids import NodeId
     from ..metadata import MetadataCache
+    from ..network.peers import PeerClient
     from ..replication import ReplicaManager
     from ..share_coordinator.persister import Persister
 
@@ -46,7 +49,7 @@ class GroupCoordinator:
     """Consumer groups, classic and of KIP-848, committed offsets, and share groups of KIP-932.
 
     `persister` keeps the delivery states of share groups; without it, their requests get UNSUPPORTED_VERSION.
-    `end_offsets`: the ends of topic-partitions, for the lag of share groups.
+    `connect` makes a client of a broker: leaders of topic-partitions say where these end, for the lag of share groups.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class GroupCoordinator:
         replicas: ReplicaManager,
         cache: MetadataCache,
         persister: Persister | None = None,
-        end_offsets: EndOffsets | None = None,
+        connect: Callable[[NodeId], PeerClient | None] | None = None,
     ) -> None:
         self.service = GroupService(host, config, replicas, cache, persister)
         self._membership = MembershipApi(self.service)
@@ -67,7 +70,10 @@ class GroupCoordinator:
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
         self._admin = GroupAdminApi(self.service)
         self._shares = ShareApi(self.service)
-        self._share_offsets = ShareOffsetsApi(self.service, end_offsets)
+        self._ends = None
+        if connect is not None:
+            self._ends = PartitionEnds(cache, connect, config.number("request.timeout.ms"))
+        self._share_offsets = ShareOffsetsApi(self.service, self._ends)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
     def purgatories(self) -> Iterable[Purgatory]:
@@ -100,3 +106,5 @@ class GroupCoordinator:
     async def stop(self) -> None:
         """Unload every shard: each waiting request gets NOT_COORDINATOR, and no deadline runs any more."""
         self.service.runtime.close()
+        if self._ends is not None:
+            self._ends.close()

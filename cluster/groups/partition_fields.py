@@ -5,19 +5,18 @@ May fail: RecordFormatError, as `flexible_fields.py` says, and for a value of an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
 from ..wire.topic_ids import UUID
-from .consumer.members import Partitions
 from .flexible_fields import FlexibleReader, FlexibleWriter
 
 T = TypeVar("T")
 
 
-def write_partitions(out: FlexibleWriter, partitions: Partitions) -> None:
+def write_partitions(out: FlexibleWriter, partitions: Mapping[UUID, frozenset[int]]) -> None:
     """Partitions by topic id, sorted."""
     out.size(len(partitions))
     for topic_id, numbers in sorted(partitions.items()):
@@ -39,7 +38,7 @@ def read_value(value: Buffer | None, decode: Callable[[FlexibleReader], T]) -> T
     return decode(reader)
 
 
-def read_partitions(reader: FlexibleReader) -> Partitions:
+def read_partitions(reader: FlexibleReader) -> dict[UUID, frozenset[int]]:
     """The inverse of `write_partitions`; a topic without partitions is left out."""
     found: dict[UUID, frozenset[int]] = {}
     for _ in range(reader.size()):
