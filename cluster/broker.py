@@ -64,7 +64,6 @@ from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
-from .share_coordinator import ShareCoordinator
 from .share_partitions import SharePartitions
 from .storage import LogManager
 from .storage.log_folder import log_folders
@@ -136,7 +135,10 @@ class Broker:
         metadata = BrokerMetadata(self.cache, self.topic_admin)
         self.replicas = ReplicaManager(host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata)
         self.controller = Controller(host, self.node_id, config, self.registry, self.channel, self.cache)
-        self.groups = GroupCoordinator(host, config, self.replicas, self.cache)
+        self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
+        self.groups = GroupCoordinator(
+            host, config, self.replicas, self.cache, self.shares.persister, connect=self.peer
+        )
         self.find_coordinator = FindCoordinator(
             host,
             config,
@@ -148,7 +150,6 @@ class Broker:
                 CoordinatorType.SHARE: SHARE_STATE,
             },
         )
-        self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
         self.share_partitions = SharePartitions(
             host, config, self.replicas, self.cache, metadata, self.shares.persister
         )

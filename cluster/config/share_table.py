@@ -5,11 +5,29 @@ Owns: `SHARE_SETTINGS`. Source: Kafka's ShareGroupConfig, ShareCoordinatorConfig
 
 from __future__ import annotations
 
-from .setting import Setting, int_setting
+from .setting import INT_MAX, Setting, int_setting
 
 __all__ = ["SHARE_SETTINGS"]
 
 SHARE_SETTINGS: tuple[Setting, ...] = (
+    int_setting("group.share.session.timeout.ms", 45_000, "session timeout of share groups", low=1),
+    int_setting("group.share.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1),
+    int_setting("group.share.max.session.timeout.ms", 60_000, "longest such session timeout", low=1),
+    int_setting("group.share.heartbeat.interval.ms", 5_000, "how often such members send heartbeats", low=1),
+    int_setting("group.share.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
+    int_setting("group.share.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
+    int_setting("group.share.max.size", 200, "most members of a share group", low=1, high=1_000),
+    Setting(
+        name="group.share.assignors", default="simple", doc="the assignor of share groups; only simple", kind="list"
+    ),
+    Setting(
+        name="group.share.initialize.retry.interval.ms",
+        default=30_000,
+        doc="after how long a share-partition that is not initialized yet is initialized again",
+        low=1,
+        high=INT_MAX,
+        internal=True,
+    ),
     int_setting("group.share.delivery.count.limit", 5, "a record is delivered so often at most", low=2, high=10),
     int_setting(
         "group.share.record.lock.duration.ms",

@@ -35,12 +35,17 @@ from .offset_expiration import OffsetRetention, is_removable
 from .rebalance import GroupLimits
 from .records import OffsetValue, encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
+from .share.limits import ShareRules
+from .share.record_formats import encode_share_records
+from .share.share_state import share_tombstones
+from .share_hosting import ShareHosting
 from .states import GroupState
 from .stored_group import group_record
 from .tapped_states import classic_state
 from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
 
 if TYPE_CHECKING:
+    from ..share_coordinator.persister import Persister
     from ..wire.batches import Record
     from .deadlines import GroupDeadlines
 
@@ -59,6 +64,9 @@ class GroupEnvironment:
     host: Host
     limits: GroupLimits
     consumer_rules: ConsumerRules
+    share_rules: ShareRules
+    persister: Persister | None
+    """Keeps the delivery states of share groups; None: no share group is served."""
     retention: OffsetRetention
     deadlines: GroupDeadlines
 
@@ -74,6 +82,8 @@ class GroupShard:
         self._retention = environment.retention
         self.consumer_hosting = ConsumerHosting(self, environment.host, environment.consumer_rules, environment.limits)
         """The consumer groups of KIP-848 among the groups."""
+        self.share_hosting = ShareHosting(self, environment.host, environment.share_rules, environment.persister)
+        """The share groups of KIP-932 among the groups."""
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
 
@@ -96,11 +106,15 @@ class GroupShard:
         self._groups = self._replayed.build(self._limits, self._host.clock.wall_ms())
         for group_id, data in self._replayed.consumer_groups().items():
             self.consumer_hosting.restore(self._groups[group_id], data)
+        for group_id, shared in self._replayed.share_groups().items():
+            self.share_hosting.restore(self._groups[group_id], shared)
         self._replayed = ReplayedGroups()
         for hosted in self:
             self.run(hosted, hosted.group.start_sessions(now_ms))
             if hosted.consumer is not None:
                 self.consumer_hosting.loaded(hosted.consumer)
+            if hosted.share is not None:
+                hosted.share.start()
         self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(GroupsLoaded(partition=self.shard.number, groups=len(self._groups), took_ms=took_ms))
@@ -109,6 +123,7 @@ class GroupShard:
         """Close every group."""
         for hosted in self:
             self.consumer_hosting.end(hosted)
+            self.share_hosting.end(hosted)
             self.run(hosted, hosted.group.close(ErrorCode.not_coordinator))
 
     # ---- groups ------------------------------------------------------------------------------------
@@ -135,6 +150,7 @@ class GroupShard:
             f"group {hosted.group_id} is deleted while it is {hosted.group.state.value}"
         )
         self.consumer_hosting.end(hosted)
+        self.share_hosting.end(hosted)
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
@@ -179,6 +195,12 @@ class GroupShard:
             if gone:
                 self._write_tombstones(hosted, gone, and_group=False)
 
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Forget the share-partitions of topics that were deleted."""
+        for hosted in self:
+            if hosted.share is not None:
+                self.share_hosting.topics_deleted(hosted.share, names)
+
     def _write_tombstones(self, hosted: HostedGroup, gone: Sequence[TopicPartition], *, and_group: bool) -> None:
         group_id, generation, consumer = hosted.group_id, hosted.group.generation, hosted.consumer
 
@@ -222,7 +244,7 @@ class GroupShard:
         tap, epoch, group = self._host.tap, self.shard.first_leader_epoch, hosted.group
         hosted.tapped.report(tap, group, epoch)
         # a shard that is not active has given the group, with its members, to another broker
-        if hosted.consumer is None and self.shard.is_active:
+        if hosted.consumer is None and hosted.share is None and self.shard.is_active:
             hosted.tapped_state.report(
                 tap, group.group_id, classic_state(group), partition=self.shard.number, leader_epoch=epoch
             )
@@ -296,6 +318,8 @@ def metadata_tombstones(hosted: HostedGroup) -> Sequence[KeyValue]:
     """Tombstones of everything that the log has of the group besides its offsets."""
     if hosted.consumer is not None:
         return encode_all(hosted.group_id, group_tombstones(hosted.consumer.data))
+    if hosted.share is not None:
+        return encode_share_records(hosted.group_id, share_tombstones(hosted.share.data))
     return [(encode_group_key(hosted.group_id), None)]
 
 

@@ -149,6 +149,8 @@ class MembershipApi:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             hosted = shard.create(body.group_id)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
         if hosted.consumer is not None and hosted.is_empty:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)

@@ -80,7 +80,12 @@ class OffsetRetention:
 
 
 def is_removable(hosted: HostedGroup, expired: int) -> bool:
-    """True for an Empty group that has no offsets besides the `expired` ones, and waits for nothing."""
+    """True for an Empty group that has no offsets besides the `expired` ones, and waits for nothing.
+
+    A share group has no offsets here and stays until it is deleted, as in Kafka.
+    """
+    if hosted.share is not None:
+        return False
     group, offsets = hosted.group, hosted.offsets
     waits = offsets.in_flight or group.next_deadline_ms() is not None
     return hosted.is_empty and len(offsets) == expired and not waits

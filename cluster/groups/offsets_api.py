@@ -95,6 +95,8 @@ class OffsetsApi:
                 since_848 = version >= MEMBER_EPOCH_FROM
                 raise KafkaError(ErrorCode.group_id_not_found if since_848 else ErrorCode.illegal_generation)
             hosted = shard.create(body.group_id)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
         if hosted.consumer is not None:
             check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version)
             return shard, hosted
@@ -280,6 +282,8 @@ class OffsetsApi:
         shard, hosted = self._service.find_named(group_id)
         if hosted is None:
             raise KafkaError(ErrorCode.group_id_not_found)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return shard, hosted
 
 

@@ -26,10 +26,14 @@ from .records import (
     GroupValue,
     OffsetKey,
     OffsetValue,
+    ShareKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
+from .share.record_formats import decode_share_record
+from .share.share_records import ShareEpochRecord, ShareRecord
+from .share.share_state import ShareGroupData
 from .stored_group import restore_group
 
 
@@ -40,6 +44,7 @@ class ReplayedGroups:
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[OffsetValue, Offset]]] = {}
         self._consumer: dict[str, GroupData] = {}
+        self._share: dict[str, ShareGroupData] = {}
         self._pending: dict[int, dict[OffsetKey, tuple[OffsetValue, Offset]]] = {}
 
     def apply(self, record: Record, producer_id: int | None = None) -> None:
@@ -56,6 +61,8 @@ class ReplayedGroups:
             self._apply_classic(key.group, record)
         elif isinstance(key, ConsumerKey):
             self._apply_consumer(key, decode_record(key.kind, key.name, record.value))
+        elif isinstance(key, ShareKey):
+            self._apply_share(key, decode_share_record(key.kind, key.name, record.value))
 
     def _apply_classic(self, group_id: str, record: Record) -> None:
         if record.value is None:
@@ -76,6 +83,19 @@ class ReplayedGroups:
             del self._consumer[key.group]
         elif isinstance(record, GroupEpochRecord):
             self._groups.pop(key.group, None)
+
+    def _apply_share(self, key: ShareKey, record: ShareRecord) -> None:
+        data = self._share.get(key.group)
+        if data is None and record.value is None:
+            return  # compaction removed what the tombstone is for
+        data = self._share.setdefault(key.group, ShareGroupData())
+        data.apply(record)
+        if isinstance(record, ShareEpochRecord) and record.value is None:
+            del self._share[key.group]
+
+    def share_groups(self) -> dict[str, ShareGroupData]:
+        """The share groups of KIP-932; `build` has made a hosted group for each."""
+        return self._share
 
     def consumer_groups(self) -> dict[str, GroupData]:
         """The consumer groups of KIP-848; `build` has made a hosted group for each."""
@@ -107,7 +127,7 @@ class ReplayedGroups:
         with_offsets = [group_id for group_id, rows in self._offsets.items() if rows]
         pending = [key.group for rows in self._pending.values() for key in rows]
         hosted: dict[str, HostedGroup] = {}
-        for group_id in dict.fromkeys([*self._groups, *self._consumer, *with_offsets, *pending]):
+        for group_id in dict.fromkeys([*self._groups, *self._consumer, *self._share, *with_offsets, *pending]):
             group = Group(group_id, limits)
             value = self._groups.get(group_id)
             since_ms: int | None = wall_ms

@@ -140,6 +140,8 @@ class TransactionalOffsetsApi:
             return shard, shard.create(body.group_id)
         member_id = getattr(body, "member_id", NO_MEMBER)
         instance = getattr(body, "group_instance_id", None)
+        if hosted.share is not None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {body.group_id} is not a consumer group.")
         if hosted.consumer is not None:
             data = hosted.consumer.data
             check_transactional(data, body.group_id, member_id, instance, generation)

@@ -119,7 +119,12 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     for name, row in GROUP_SETTINGS.items():
         found = overrides.get(name)
         source = ConfigSource.DEFAULT if found is None else ConfigSource.GROUP
-        value = str(config.number(f"group.{name}")) if found is None else _parsed(row, found)
+        if found is not None:
+            value = _parsed(row, found)
+        elif isinstance(row.default, int):
+            value = str(config.number(f"group.{name}"))
+        else:
+            value = str(row.default)
         entry = ConfigEntry(
             name=name,
             value=value,

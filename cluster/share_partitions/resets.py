@@ -12,13 +12,13 @@ import re
 from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
+from ..config.group_table import SHARE_RESET, group_text
 from ..host.seam import Host
 from ..ids import Offset
 
 if TYPE_CHECKING:
     from ..replication.partition import Partition
 
-RESET = "share.auto.offset.reset"
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d+)?)S)?)?",
@@ -37,7 +37,7 @@ def duration_ms(text: str) -> int:
 
 async def starting_offset(host: Host, config: BrokerConfig, group_id: str, partition: Partition) -> Offset:
     """The first offset that the group consumes."""
-    strategy = str(config.groups.get(group_id, {}).get(RESET, "latest"))
+    strategy = group_text(config, group_id, SHARE_RESET)
     if strategy == "earliest":
         return partition.log.log_start_offset
     if strategy.startswith(BY_DURATION):

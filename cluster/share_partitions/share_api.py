@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..authorizer import Operation, ResourceType
 from ..config import BrokerConfig
+from ..config.group_table import SHARE_ISOLATION, group_text
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import NodeId, Offset, TopicPartition
@@ -43,7 +44,7 @@ RENEW_FROM = 2
 MEMBER_ID_MOST = 36
 RECORD_LIMIT = 1
 """`share_acquire_mode`: no more than the most records."""
-ISOLATION, LOCK = "share.isolation.level", "share.record.lock.duration.ms"
+LOCK = "share.record.lock.duration.ms"
 Results = dict[Place, KafkaError | None]
 """The result of the acknowledgements of each partition."""
 
@@ -197,7 +198,7 @@ class ShareApi:
                 failed(error)
 
     def _isolation(self, group_id: str) -> FetchIsolation:
-        level = self._config.groups.get(group_id, {}).get(ISOLATION, "read_uncommitted")
+        level = group_text(self._config, group_id, SHARE_ISOLATION)
         return FetchIsolation.TXN_COMMITTED if level == "read_committed" else FetchIsolation.HIGH_WATERMARK
 
     def _respond_to_fetch(

@@ -325,4 +325,39 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
     ),
+    ApiKey.SHARE_GROUP_DESCRIBE: (
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="groups",
+            response_list="groups",
+            item="DescribeShareGroupOffsetsResponseGroup",
+            place=GROUP,
+        ),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="topics",
+            response_list="responses",
+            item="AlterShareGroupOffsetsResponseTopic",
+            inner=Mirror(
+                request_list="partitions",
+                response_list="partitions",
+                item="AlterShareGroupOffsetsResponsePartition",
+                place=PARTITION,
+            ),
+            fill={"topic_id": None},
+            place=TOPIC,
+        ),
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (
+        Mirror(
+            request_list="topics",
+            response_list="responses",
+            item="DeleteShareGroupOffsetsResponseTopic",
+            fill={"topic_id": None},
+            place=TOPIC,
+        ),
+    ),
 }

@@ -48,6 +48,7 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
     ApiKey.CREATE_ACLS: {"principal": "User:other"},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"member_epoch": 5, "topic_partitions": None, "subscribed_topic_regex": None},
+    ApiKey.SHARE_GROUP_HEARTBEAT: {"member_epoch": 5},
     ApiKey.ELECT_LEADERS: {"election_type": 0},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"cursor": None},
     ApiKey.LIST_TRANSACTIONS: {

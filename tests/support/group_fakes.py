@@ -8,6 +8,7 @@ from coordinator_fakes import FakeCache, FakePartition, FakeReplicas, Sent, send
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.groups import GroupCoordinator
 from manual_host import ManualHost
+from memory_persister import MemoryPersister
 
 
 class GroupTestBed:
@@ -20,7 +21,8 @@ class GroupTestBed:
         defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
         config = BrokerConfig.parse({**defaults, **{name.replace("_", "."): value for name, value in settings.items()}})
         replicas, cache = cast("Any", (self.replicas, self.cache))
-        self.coordinator = GroupCoordinator(self.host, config, replicas, cache)
+        self.persister = MemoryPersister()
+        self.coordinator = GroupCoordinator(self.host, config, replicas, cache, self.persister)
         self.handlers = {int(row.api_key): row for row in self.coordinator.handlers()}
 
     def lead(self, number: int, *, high_watermark: int | None = None) -> FakePartition:
