@@ -64,6 +64,7 @@ from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .security.sasl.mechanisms import PeerLogin, peer_login
 from .security.standard_authorizer import authorizer_of
+from .share_coordinator import ShareCoordinator
 from .share_partitions import SharePartitions
 from .storage import LogManager
 from .storage.log_folder import log_folders

@@ -154,8 +154,8 @@ class SharePartitionState:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Records from the start offset on that are done."""
-        return sum(len(row) for row in self._rows if row.state in DONE)
+        """Records from the start offset on that are done, once what is being stored is stored."""
+        return sum(len(row) for row in self._rows if (row.next_state or row.state) in DONE)
 
     def __iter__(self) -> Iterator[Records]:
         return iter(self._rows)

@@ -20,7 +20,8 @@ LOCK_MS = 1_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=3, config={"group.share.record.lock.duration.ms": LOCK_MS}) as running:
+    locks = {f"group.share.{name}record.lock.duration.ms": LOCK_MS for name in ("", "min.")}
+    with Cluster(brokers=3, config=locks) as running:
         yield running
 
 
