@@ -24,7 +24,7 @@ from share_histories import (
     shared,
 )
 
-UNKNOWN, INVALID_STATE = 7, 121
+UNKNOWN, NOT_LEADER, INVALID_STATE = 7, 6, 121
 Story = tuple[list[Row], range]
 """Rows and the offsets of the final read."""
 LATER = [shared(ACQUIRED, at, 50 + at, member=2) for at in (41, 42, 43)]
@@ -247,7 +247,9 @@ def histories(draw: st.DrawFn) -> list[Row]:
                 count=draw(st.sampled_from([0, 0, 2, 3, 5, 6])) if kind == ACQUIRED else 0,
                 epoch=draw(st.sampled_from([1, 1, 1, 2, -1])),
                 node=draw(st.sampled_from([1, 1, 2])),
-                error=draw(st.sampled_from([0, 0, UNKNOWN, INVALID_STATE])) if kind in range(2, 6) else 0,
+                error=draw(st.sampled_from([0, 0, UNKNOWN, NOT_LEADER, INVALID_STATE]))
+                if kind in (2, 3, 4, 5, 7)
+                else 0,
                 lock=draw(st.sampled_from([None, None, 0, 33])) if kind in (ACQUIRED, RENEWED) else None,
                 lasts=draw(st.sampled_from([0.001, 2])),
             )

@@ -15,7 +15,7 @@ SERVICE = """
     import json
     import pytest
     from confluent_kafka import Producer
-    from harrow import Harrow, VerdictError, stuck_share_consumer
+    from harrow import Harrow, VerdictError, isolate, kill, leader, pause, stuck_share_consumer
     from harrow.harness.requests.share_member import ACCEPT, REJECT, RELEASE
     from share_consumers import ShareConsumer
     from waiting import until
@@ -98,8 +98,62 @@ SERVICE = """
                     work()
             rows = [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
             healed = next(row for row in rows if row["event"] == "healed")
-            assert sum(healed["facts"]["held"].values()) > 0 and healed["facts"]["left"]
+            assert sum(healed["evidence"]["held"].values()) > 0 and healed["evidence"]["left"]
             until(lambda: work() or len(over) == number, "every record, also those that were held")
+        harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by="workers")
+
+    @pytest.mark.parametrize("wrong", [True, False], ids=["releases poison", "rejects poison"])
+    def test_a_record_that_no_worker_can_process(harrow: Harrow, wrong: bool):
+        orders = harrow.topic("orders", partitions=2)
+        with ShareConsumer(harrow.bootstrap_servers, "workers", "orders") as worker:
+            joined(worker)
+            worker.poll()
+            send(harrow.bootstrap_servers, range(20))
+            deliveries, over = [], set()
+
+            def work():
+                for record in worker.poll():
+                    poison = record.value == b"order 7"
+                    deliveries.extend([record.deliveries] if poison else [])
+                    kind = ACCEPT if not poison else RELEASE if wrong else REJECT
+                    (result,) = worker.acknowledge([record], kind)
+                    over.update([] if kind == RELEASE or result.error else [(record.tp, record.offset)])
+                return len(over) == 20 or len(over) == 19 and deliveries[-1:] == [5]
+
+            until(work, "every record")
+        if wrong:
+            with pytest.raises(VerdictError) as failure:
+                harrow.verify(orders, guarantee="at-least-once", consumed_by="workers")
+            assert failure.value.verdict.anomaly_counts == {"given-up": 1}
+            assert deliveries == [1, 2, 3, 4, 5]
+        else:
+            harrow.verify(orders, guarantee="at-least-once", consumed_by="workers")
+
+    @pytest.mark.parametrize("fault", [kill, pause, isolate], ids=str)
+    def test_no_fault_of_a_leader_is_an_anomaly(harrow: Harrow, fault):
+        orders = harrow.topic("orders", partitions=2)
+        consumers = [ShareConsumer(harrow.bootstrap_servers, "workers", "orders", f"w{n}") for n in range(2)]
+        until(lambda: [c.poll() for c in consumers] and all(len(c._member.assigned) for c in consumers), "both")
+        number, over = 0, set()
+
+        def work():
+            for consumer in consumers:
+                found = consumer.poll()
+                over.update((r.record.tp, r.record.value) for r in consumer.acknowledge(found) if not r.error)
+
+        with harrow.chaos(fault(leader(orders, 0), seconds=3)) as chaos:
+            while chaos.running or number < 100:
+                send(harrow.bootstrap_servers, range(number, number + 10))
+                number += 10
+                work()
+
+        def finished():
+            work()
+            return len(over) >= number
+
+        until(finished, "every record", timeout_s=90)
+        for consumer in consumers:
+            consumer.__exit__(None, None, None)
         harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by="workers")
 """
 
@@ -110,4 +164,4 @@ def test_share_groups_of_apache_kafka_are_judged(pytester: pytest.Pytester, monk
     monkeypatch.setenv("PYTHONPATH", f"{support}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     options = ["--harrow-backend=apache", f"--harrow-kafka={JARS}", "--harrow-engine=inline"]
     result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider", *options)
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=8)

@@ -13,7 +13,7 @@ from typing import Any
 Row = dict[str, Any]
 Found = set[tuple[str, int]]
 ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED = range(1, 9)
-SURELY_REFUSED = {3, 6, 100, 121, 122, 123, 124}
+SURELY_REFUSED = {100, 121, 122, 123}
 SECONDS = 1_000_000_000
 
 
@@ -123,7 +123,7 @@ def _unfinished(
     doubts: set[str],
 ) -> None:
     over = any(row["kind"] in (ACCEPTED, REJECTED) and row["error"] not in SURELY_REFUSED for row in own)
-    archived = any(row["kind"] == ARCHIVED for row in own)
+    archived = any(row["kind"] == ARCHIVED and not row["error"] for row in own)
     deliveries = [at for at, row in enumerate(own) if row["kind"] == ACQUIRED]
     if not deliveries:
         if not (over or archived):

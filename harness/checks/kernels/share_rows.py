@@ -20,10 +20,10 @@ ACQUIRED, ACCEPTED, RELEASED, REJECTED, RENEWED, EXPIRED, ARCHIVED, LOADED = ran
 ENDS = (ACCEPTED, RELEASED, REJECTED, EXPIRED, ARCHIVED)
 """Kinds of rows after which a member may no longer hold the records."""
 OF_NO_MEMBER = (EXPIRED, ARCHIVED)
-SURELY_REFUSED = (3, 6, 100, 121, 122, 123, 124)
-"""Errors with which a leader refuses an acknowledgement before it changes anything: unknown topic or its id, not the
-leader, invalid record state, no such share session, its epoch, fenced state epoch. After another error the leader may
-have done it."""
+SURELY_REFUSED = (100, 121, 122, 123)
+"""Errors with which a leader refuses an acknowledgement before it stores anything: unknown topic id, invalid record
+state, no such share session, its epoch. After another error it may be stored: a leader that was deposed answers
+NOT_LEADER_OR_FOLLOWER also where the response to its first write was lost, and a retry was fenced."""
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 

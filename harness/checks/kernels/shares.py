@@ -139,7 +139,7 @@ class _Group:
         self._last = last_of(offsets.segment, self._acquired, self._count)
         self._passed: dict[tuple[int, int], tuple[Longs, Longs]] = {}
         """By the end of a lock and its leader epoch: first offsets and times of later acquisitions."""
-        self._archived = any_of(offsets.segment, self._kind == ARCHIVED, self._count)
+        self._archived = any_of(offsets.segment, (self._kind == ARCHIVED) & (self._error == 0), self._count)
 
     def judge(self) -> None:
         """Run every check."""
