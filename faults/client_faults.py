@@ -4,6 +4,7 @@
                            instance with that id does: the user's producer is fenced, its open transaction aborted
 `rebalance_storm`          a client of Harrow's joins a consumer group and leaves it again and again
 `stuck_consumer`           a member of Harrow's is assigned partitions, sends heartbeats, and neither reads nor commits
+`stuck_share_consumer`     a member of Harrow's in a share group acquires records, acknowledges none, and dies
 `isolate_client`           no byte passes between the brokers and the clients whose `client.id` matches, in both
                            directions; afterwards what was held back is delivered
 
@@ -30,7 +31,7 @@ from .evidence import Evidence
 from .network_faults import MODES
 from .outside import OutsideFault
 from .process_faults import is_over
-from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule
+from .rule_kinds import ArmedRule, HijackRule, RebalanceRule, Rule, StuckMemberRule, StuckShareMemberRule
 from .spec import FaultState, Injection, Seconds, amount_within, least_and_most
 from .system import ClusterSnapshot, System
 from .targets import Target, all_brokers
@@ -185,6 +186,21 @@ class StuckConsumer(ClientFault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StuckShareConsumer(ClientFault):
+    """A member of a share group that holds records and dies with them."""
+
+    kind: ClassVar[str] = "stuck_share_consumer"
+    drawable: ClassVar[bool] = False
+    named_by: ClassVar[str] = "group"
+    group: str
+
+    def rule(self, injection: Injection) -> Rule:
+        """Return the member."""
+        del injection
+        return StuckShareMemberRule(group=self.group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsolateClient(NamedFault):
     """No byte passes between the brokers and the clients whose `client.id` matches `client`."""
 
@@ -284,6 +300,15 @@ def rebalance_storm(group: str, *, every_s: Seconds = STORM_S, seconds: Seconds 
 def stuck_consumer(group: str, *, seconds: Seconds | None = None) -> StuckConsumer:
     """Let a member of Harrow's hold partitions of the group for `seconds` without reading or committing."""
     return StuckConsumer(group=group, seconds=seconds)
+
+
+@checked
+def stuck_share_consumer(group: str, *, seconds: Seconds | None = None) -> StuckShareConsumer:
+    """Let a member of Harrow's acquire records of the share group for `seconds`, acknowledge none, and die.
+
+    Its connections end without a word; the brokers give back what it held at once, or when the locks end (KIP-932).
+    """
+    return StuckShareConsumer(group=group, seconds=seconds)
 
 
 @checked

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm, StuckConsumer
+from .client_faults import HijackTransactionalId, IsolateClient, RebalanceStorm, StuckConsumer, StuckShareConsumer
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
 from .credential_faults import (
@@ -116,6 +116,7 @@ for _fault in (
     HijackTransactionalId,
     RebalanceStorm,
     StuckConsumer,
+    StuckShareConsumer,
     IsolateClient,
     KillProgram,
     PauseProgram,

@@ -223,3 +223,10 @@ class StuckMemberRule(Rule):
     """A member of the group reads and commits nothing; `fired` is how many partitions it is assigned."""
 
     group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckShareMemberRule(Rule):
+    """A member of a share group acquires records and acknowledges none; `fired` is how many it has acquired."""
+
+    group: str

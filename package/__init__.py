@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from harrow.faults import slow_start as slow_start
     from harrow.faults import strobe_clock as strobe_clock
     from harrow.faults import stuck_consumer as stuck_consumer
+    from harrow.faults import stuck_share_consumer as stuck_share_consumer
     from harrow.faults import terminate as terminate
     from harrow.faults import terminate_program as terminate_program
     from harrow.faults import throttle as throttle
@@ -122,6 +123,7 @@ _FAULTS = (
     "hijack_transactional_id",
     "rebalance_storm",
     "stuck_consumer",
+    "stuck_share_consumer",
     "isolate_client",
     "kill_program",
     "pause_program",
@@ -327,6 +329,7 @@ __all__ = [
     "slow_start",
     "strobe_clock",
     "stuck_consumer",
+    "stuck_share_consumer",
     "table",
     "terminate",
     "terminate_program",

@@ -37,6 +37,8 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
     (("aborted-read", "precommitted-read", "torn-transaction", "stuck-lso"), (IN_TRANSACTIONS,)),
     (("stuck-transaction",), (frozenset({R.COORDINATOR_TAPS}),)),
     (("committed-offset-regression", "two-owners", "commit-for-other-group"), (frozenset({R.COORDINATOR_TAPS}),)),
+    (("redelivered-after-accept", "over-delivered", "wrong-lock"), (frozenset({R.COORDINATOR_TAPS}),)),
+    (("never-delivered", "given-up", "stuck-in-flight"), (frozenset({R.COORDINATOR_TAPS, R.FINAL_READ}),)),
     (("resend-in-doubt",), (frozenset({R.OPERATIONS, R.LOG}),)),
     (("commit-beyond-lso",), (IN_TRANSACTIONS | {R.FINAL_READ},)),
     (("stuck-group",), (frozenset({R.GROUP_STATES}),)),

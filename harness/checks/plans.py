@@ -14,7 +14,7 @@ from ..histories.row_index import RowRange
 from .log_changes import CleaningBegun, Leadership, Removal
 
 TASK_BYTES = 32 << 20
-ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks")
+ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members", "watermarks", "shares")
 """The fields of a job that hold row ranges."""
 JOB_BYTES = 128 << 10
 """What a job costs however small it is, about a millisecond, as bytes of its task; a task costs about 40 ms."""
@@ -34,6 +34,7 @@ class PartitionJob:
     offsets: list[RowRange] = field(default_factory=list[RowRange])
     members: list[RowRange] = field(default_factory=list[RowRange])
     watermarks: list[RowRange] = field(default_factory=list[RowRange])
+    shares: list[RowRange] = field(default_factory=list[RowRange])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -56,6 +57,12 @@ class PartitionJob:
     """Brokers without a tap of their coordinators (`histories/recordings.py`)."""
     whole_taps: list[int] = field(default_factory=list[int])
     """Brokers whose tap has a row for each Produce request that they served (`whole_taps.py`)."""
+    delivery_limit: int = 0
+    """How often a share group may get a record; 0: not known. This and the next two: `share_settings.py`."""
+    share_resets: list[int] = field(default_factory=list[int])
+    """When clients asked to move or to delete share groups, in nanoseconds, sorted."""
+    consuming_groups: list[int] = field(default_factory=list[int])
+    """The numbers of the share groups that must have consumed every record (`consumed_by=`)."""
     all_sends: bool = False
     """Whether the history has every send to the partition (of a history from elsewhere)."""
     reads_committed: bool = True

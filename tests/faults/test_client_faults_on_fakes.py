@@ -18,6 +18,7 @@ from harrow.faults import (
     pause_program,
     rebalance_storm,
     stuck_consumer,
+    stuck_share_consumer,
     terminate_program,
 )
 from harrow.faults.controls import DEAD, PAUSED, RUNNING
@@ -38,6 +39,7 @@ def begun(system: FakeSystem, fault: Fault) -> Injection:
     [
         (hijack_transactional_id("billing-1"), {"transactional_id": "billing-1"}),
         (stuck_consumer("billing"), {"group": "billing"}),
+        (stuck_share_consumer("billing"), {"group": "billing"}),
         (
             rebalance_storm("billing", every_s=(0.2, 0.3)),
             {"group": "billing", "every_ms": (200, 300), "seed": 2337446730},

@@ -27,6 +27,7 @@ from .inputs import (
     NUMPY_TYPES,
     OFFSET_SCHEMA,
     OPS_SCHEMA,
+    SHARE_SCHEMA,
     TRANSACTION_SCHEMA,
     WATERMARK_SCHEMA,
     CoordinatorRows,
@@ -45,6 +46,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "offsets": OFFSET_SCHEMA,
     "members": MEMBER_SCHEMA,
     "watermarks": WATERMARK_SCHEMA,
+    "shares": SHARE_SCHEMA,
 }
 """By the field of a job (`ROW_RANGES`)."""
 EMPTY = {name: pl.DataFrame(schema=dict(schema)) for name, schema in SCHEMAS.items()}
@@ -198,4 +200,8 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
     if job.created_ns and len(watermarks):
         watermarks = watermarks.filter(pl.col("invoked_ns") >= job.created_ns)
     inputs.watermarks = watermarks
+    shares = files.rows(job, "shares")
+    if job.created_ns and len(shares):
+        shares = shares.filter(pl.col("invoked_ns") >= job.created_ns)
+    inputs.shares = shares
     return inputs

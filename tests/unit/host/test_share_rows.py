@@ -16,7 +16,7 @@ def test_each_range_of_records_has_a_row_with_what_the_response_says(tmp_path: P
     tap = FileTap(str(tmp_path), RealClock())
     acquired = [SharedRecords("orders", 2, 10, 14, 1, 7), SharedRecords("orders", 2, 20, 20, 3, 7)]
     fields = {"kind": SHARE_ACQUIRED, "invoked_ns": 5, "lock_until_ns": 99}
-    tap.shared("workers", "m-1", "app", acquired, **fields, lost=True)  # type: ignore[arg-type]
+    tap.shared("workers", "m-1", "app", acquired, **fields, lost=True)
     tap.shared("workers", "", "", [SharedRecords("orders", 2, 10, 12)], kind=SHARE_EXPIRED, error=3)
     tap.shared("workers", "m-1", "app", [], kind=SHARE_ACQUIRED)
     tap.close()

@@ -53,7 +53,7 @@ class Passing:
         names = TopicNames()
         names._names[TOPIC] = "orders"
         self.rows = SharedTap()
-        self.tap = ProxyTap(self.rows, names, TransactionViews())  # type: ignore[arg-type]
+        self.tap = ProxyTap(self.rows, names, TransactionViews())
 
     def sent(self, key: int, version: int, batches: list[tuple[int, int, list[int]]], epoch: int) -> PendingRequest:
         s = messages.schema(key, version, "request")
