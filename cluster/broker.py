@@ -134,7 +134,7 @@ class Broker:
         metadata = BrokerMetadata(self.cache, self.topic_admin)
         self.replicas = ReplicaManager(host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata)
         self.controller = Controller(host, self.node_id, config, self.registry, self.channel, self.cache)
-        self.groups = GroupCoordinator(host, config, self.replicas, self.cache)
+        self.groups = GroupCoordinator(host, config, self.replicas, self.cache, self.topic_admin)
         self.find_coordinator = FindCoordinator(
             host,
             config,

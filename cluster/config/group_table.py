@@ -16,9 +16,14 @@ from .values import BrokerConfig
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
+STREAMS_SESSION = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS = "streams.num.standby.replicas"
+STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
+_STREAMS = (STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY)
 
 GROUP_SETTINGS: Mapping[str, Setting] = {
-    name: replace(BY_NAME[f"group.{name}"], name=name) for name in (SESSION, HEARTBEAT)
+    name: replace(BY_NAME[f"group.{name}"], name=name) for name in (SESSION, HEARTBEAT, *_STREAMS)
 }
 """A group that does not set one of these has the broker's value, under the name `group.` and this name."""
 
@@ -39,12 +44,16 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
         name: value if isinstance(value := given.get(name), int) else broker.number(f"group.{name}")
         for name in GROUP_SETTINGS
     }
-    for name in (HEARTBEAT, SESSION):
+    for name in (HEARTBEAT, SESSION, STREAMS_HEARTBEAT, STREAMS_SESSION):
         kind, short = name.split(".", 1)
         least, most = f"group.{kind}.min.{short}", f"group.{kind}.max.{short}"
         if values[name] < broker.number(least):
             raise ConfigError(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.number(most):
             raise ConfigError(f"{name} must be less than or equal to {most}")
-    if values[SESSION] <= values[HEARTBEAT]:
-        raise ConfigError(f"{SESSION} must be greater than {HEARTBEAT}")
+    most = "group.streams.max.standby.replicas"
+    if values[STREAMS_STANDBYS] > broker.number(most):
+        raise ConfigError(f"{STREAMS_STANDBYS} must be less than or equal to {most}")
+    for session, heartbeat in ((SESSION, HEARTBEAT), (STREAMS_SESSION, STREAMS_HEARTBEAT)):
+        if values[session] <= values[heartbeat]:
+            raise ConfigError(f"{session} must be greater than {heartbeat}")

@@ -9,6 +9,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
     records             formats of `__consumer_offsets`; flexible_fields, stored_group, replayed_groups
     consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
+    streams/            streams groups of KIP-1071; streams_hosting begins them, streams_topics creates their topics
     …_api               requests and responses
 
 Source: Kafka's GroupCoordinatorService.
@@ -29,6 +30,8 @@ from .consumer_api import ConsumerApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
 from .service import GroupService
+from .streams_api import StreamsApi
+from .streams_topics import StreamsTopics, TopicCreator
 from .transactional_offsets_api import VERSIONS as TXN_VERSIONS
 from .transactional_offsets_api import TransactionalOffsetsApi
 
@@ -38,13 +41,21 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    """Consumer groups, classic and of KIP-848, and committed offsets."""
+    """Consumer groups, classic and of KIP-848, streams groups, and committed offsets."""
 
-    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        topics: TopicCreator,
+    ) -> None:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
         self._consumers = ConsumerApi(self.service)
+        self._streams = StreamsApi(self.service, StreamsTopics(host, topics))
         self._transactional = TransactionalOffsetsApi(self.service, replicas)
         self.end_transaction = self._transactional.end_transaction
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
@@ -70,6 +81,8 @@ class GroupCoordinator:
             ApiRow(ApiKey.TXN_OFFSET_COMMIT, *TXN_VERSIONS, self._transactional.txn_offset_commit),
             ApiRow(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, self._consumers.consumer_group_heartbeat),
             ApiRow(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, self._consumers.consumer_group_describe),
+            ApiRow(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, self._streams.streams_group_heartbeat),
+            ApiRow(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0, self._streams.streams_group_describe),
             ApiRow(ApiKey.OFFSET_DELETE, 0, 0, self._offsets.offset_delete),
         )
 

@@ -8,8 +8,8 @@ int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-p
                                                                    since, members}
 
 Value versions 0 to 3 are read, of offsets also version 4, which Kafka 4.2 writes; a null value is a tombstone. Keys of
-consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; keys of
-other types (share and streams groups) decode to None.
+consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; those of
+streams groups (KIP-1071) to `StreamsKey` for `streams/record_formats.py`; keys of share groups decode to None.
 
 May fail: `RecordFormatError` for bytes that are no such record; the coordinator loader reports and skips the record.
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
@@ -35,6 +35,9 @@ GROUP_KEY_VERSION = 2
 CONSUMER_KEYS = frozenset((3, 4, 5, 6, 7, 8, 16))
 CONSUMER_KEYS_WITH_NAME = frozenset((5, 7, 8, 16))
 """Keys with a member id or a regular expression."""
+STREAMS_KEYS = frozenset((17, 19, 20, 21, 22, 23))
+STREAMS_KEYS_WITH_NAME = frozenset((19, 21, 22))
+"""Keys with a member id."""
 VALUE_VERSION = 3
 FLEXIBLE_VALUE_VERSION = 4
 """Version of an offset's value with varint lengths, and the topic's id as a tagged field."""
@@ -105,6 +108,15 @@ class ConsumerKey(NamedTuple):
     """Member id or regular expression; "" where the type has none."""
 
 
+class StreamsKey(NamedTuple):
+    """Key of a record of a streams group."""
+
+    group: str
+    kind: int
+    name: str
+    """Member id; "" where the type has none."""
+
+
 class _Writer(FieldWriter):
     """Appends fields of the classic format."""
 
@@ -158,7 +170,7 @@ def encode_group_key(group: str) -> bytes:
     return out.bytes()
 
 
-def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
+def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | StreamsKey | None:
     """The key of a record; None for types of other groups."""
     reader = RecordReader(key)
     version = reader.i16()
@@ -170,6 +182,9 @@ def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
         group = reader.string()
         name = reader.string() if version in CONSUMER_KEYS_WITH_NAME else ""
         return ConsumerKey(group, version, name)
+    if version in STREAMS_KEYS:
+        group = reader.string()
+        return StreamsKey(group, version, reader.string() if version in STREAMS_KEYS_WITH_NAME else "")
     return None
 
 

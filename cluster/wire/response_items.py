@@ -306,4 +306,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
     ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
+    ),
 }
