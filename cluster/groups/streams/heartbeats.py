@@ -1,6 +1,6 @@
 """The rules of StreamsGroupHeartbeat: what is refused, and which records follow.
 
-Owns: functions on a `Draft`, and `Volatile`, what a coordinator knows of a group besides its records. KafkaError is
+Owns: functions on a `Draft`, and `Volatile`, what a coordinator has of a group besides its records. KafkaError is
 what the client gets; a refused request leaves no record.
 
 A heartbeat of member epoch 0 joins, -1 leaves. The first group epoch is 2: a member that gets no task while the first
@@ -70,7 +70,7 @@ class StreamsRules:
 
 @dataclass(slots=True)
 class Volatile:
-    """What a coordinator knows of a group besides its records; lost when the group moves."""
+    """What a coordinator has of a group besides its records; lost when the group moves."""
 
     configured: ConfiguredTopology | None = None
     topics_version: int = -1

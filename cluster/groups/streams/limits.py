@@ -11,24 +11,32 @@ from ...errors import ConfigError
 from ..consumer.subscriptions import TopicView
 from .heartbeats import StreamsRules
 
-_BOUNDS = (
-    ("session.timeout.ms", "min.session.timeout.ms", "max.session.timeout.ms"),
-    ("heartbeat.interval.ms", "min.heartbeat.interval.ms", "max.heartbeat.interval.ms"),
-    ("num.standby.replicas", None, "max.standby.replicas"),
+_BOUNDS: tuple[tuple[str, str | None, str], ...] = (
+    (
+        "group.streams.session.timeout.ms",
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
+    ),
+    (
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    ("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
+    ("group.streams.initial.rebalance.delay.ms", None, ""),
 )
+"""Setting, the one with its least value (None: 0), the one with its greatest ("": none)."""
 
 
 def streams_rules(config: BrokerConfig, view: TopicView) -> StreamsRules:
     """The rules; ConfigError where settings contradict each other."""
     for name, least, most in _BOUNDS:
-        value = config.number(f"group.streams.{name}")
-        low = 0 if least is None else config.number(f"group.streams.{least}")
-        high = config.number(f"group.streams.{most}")
+        value = config.number(name)
+        low = 0 if least is None else config.number(least)
+        high = config.number(most) if most else value
         if not low <= value <= high:
-            bounds = f"{low} (group.streams.{least})" if least is not None else "0"
-            raise ConfigError(
-                f"group.streams.{name}={value}: expected a number from {bounds} to {high} (group.streams.{most})"
-            )
+            bounds = f"{low} ({least})" if least is not None else "0"
+            raise ConfigError(f"{name}={value}: expected a number from {bounds} to {high} ({most})")
     heartbeat, session = "group.streams.heartbeat.interval.ms", "group.streams.session.timeout.ms"
     if config.number(heartbeat) >= config.number(session):
         raise ConfigError(f"{heartbeat}={config.number(heartbeat)}: expected less than {session}")
