@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.records import StreamsKey, decode_key
@@ -27,8 +25,8 @@ TOPICS = {"orders": 4, "customers": 4, "items": 2}
 
 
 def put(*rows: Subtopology, **existing: int) -> ConfiguredTopology:
-    counts: Callable[[str], int] = lambda name: {**TOPICS, **existing}.get(name, 0)  # noqa: E731
-    return configure(topology(0, list(rows)), counts)
+    counts = {**TOPICS, **existing}
+    return configure(topology(0, list(rows)), lambda name: counts.get(name, 0))
 
 
 def numbers(found: ConfiguredTopology) -> dict[str, int]:
@@ -36,10 +34,21 @@ def numbers(found: ConfiguredTopology) -> dict[str, int]:
 
 
 def sub(
-    name: str, *sources: str, reads: tuple[TopicInfo, ...] = (), writes: tuple[str, ...] = (), **more: object
+    name: str,
+    *sources: str,
+    reads: tuple[TopicInfo, ...] = (),
+    writes: tuple[str, ...] = (),
+    changelogs: tuple[TopicInfo, ...] = (),
+    copartition_groups: tuple[CopartitionGroup, ...] = (),
 ) -> Subtopology:
-    fields = {"source_topics": sources, "repartition_sources": reads, "repartition_sinks": writes, **more}
-    return Subtopology(subtopology_id=name, **fields)  # type: ignore[arg-type]
+    return Subtopology(
+        subtopology_id=name,
+        source_topics=sources,
+        repartition_sources=reads,
+        repartition_sinks=writes,
+        changelogs=changelogs,
+        copartition_groups=copartition_groups,
+    )
 
 
 def test_repartition_topics_and_changelogs_get_the_greatest_number_upstream() -> None:
@@ -166,14 +175,11 @@ def test_a_record_is_read_as_it_was_written(record: StreamsRecord) -> None:
 
 
 def test_an_active_task_of_an_older_record_has_the_epoch_of_its_member() -> None:
-    key, value = encode_record(
-        "app", CurrentRecord("m", CurrentAssignment(epoch=5, assigned=HeldTasks({TaskId("0", 1): 3})))
-    )
+    current = CurrentAssignment(epoch=5, assigned=HeldTasks({TaskId("0", 1): 3}))
+    _, value = encode_record("app", CurrentRecord("m", current))
     assert value is not None
-    # the tagged field: one tag, number 0, six bytes (a size and one int32)
+    # the tagged field: one tag, number 0, five bytes (a size and one int32)
     tagged = bytes((1, 0, 5, 2, 0, 0, 0, 3))
     assert value.count(tagged) == 1
     found = decode_record(22, "m", value.replace(tagged, b"\0"))
-    assert found.value is not None
-    assert found.value.assigned.active == {TaskId("0", 1): 5}  # type: ignore[union-attr]
-    assert key.endswith(b"m")
+    assert found == CurrentRecord("m", CurrentAssignment(epoch=5, assigned=HeldTasks({TaskId("0", 1): 5})))
