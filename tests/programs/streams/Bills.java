@@ -37,6 +37,8 @@ public final class Bills {
         }
         settings.put("producer.transaction.timeout.ms", "10000");
         settings.put("statestore.cache.max.bytes", "0");
+        // the test reads the repartition topic, too
+        settings.put("repartition.purge.interval.ms", "86400000");
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))
