@@ -59,7 +59,9 @@ class StreamsApi:
             request.respond(_response(s, result, statuses))
 
         def refuse(error: KafkaError) -> None:
-            request.respond(s.StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None))
+            request.respond(
+                s.StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None, status=())
+            )
 
         try:
             self._check(request, asked)
@@ -83,7 +85,8 @@ class StreamsApi:
         joins = asked.epoch == JOIN_EPOCH
         if hosted is None:
             if not joins:
-                text = f"Streams group {asked.group_id} not found."
+                kind = "Group" if asked.epoch < JOIN_EPOCH else "Streams group"
+                text = f"{kind} {asked.group_id} not found."
                 raise KafkaError(ErrorCode.group_id_not_found, text)
             hosted = shard.create(asked.group_id)
         if hosted.streams is None:
@@ -213,7 +216,11 @@ def _request_of(request: Request) -> HeartbeatRequest:
         rebalance_timeout_ms=messages.to_milliseconds(body.rebalance_timeout),
         topology=None if body.topology is None else _topology_of(body.topology),
         owned=owned,
-        names_some_kinds=0 < len(given) < len(kinds),
+        null_kinds=tuple(
+            name
+            for name, rows in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), kinds, strict=True)
+            if rows is None
+        ),
         process_id=body.process_id,
         endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=None if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),

@@ -15,8 +15,11 @@ from ...internal_topics import INTERNAL_TOPICS
 from ...topic_names import is_valid_topic_name
 from .internal_topics import Status
 from .members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, Endpoint, MemberMetadata
-from .tasks import HeldTasks, TaskSets
+from .tasks import NOTHING, HeldTasks, TaskSets
 from .topology import TopicInfo, Topology
+
+KINDS = 3
+"""Active, standby and warm-up tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,8 @@ class HeartbeatRequest:
     """-1: not changed."""
     topology: Topology | None = None
     owned: TaskSets | None = None
-    names_some_kinds: bool = False
-    """Whether it has tasks of some kinds, and null for others."""
+    null_kinds: tuple[str, ...] = ()
+    """The kinds of tasks that are null, by the names of their fields."""
     process_id: str | None = None
     endpoint: Endpoint | None = None
     client_tags: tuple[tuple[str, str], ...] | None = None
@@ -127,16 +130,18 @@ def check_request(request: HeartbeatRequest) -> None:
     _require(request.epoch != LEAVE_STATIC_EPOCH, "InstanceId can't be null.")
     least = f"MemberEpoch is {request.epoch}, but must be greater than or equal to -2."
     _require(request.epoch >= LEAVE_STATIC_EPOCH, least)
-    _require(not request.names_some_kinds, "If one task-type is non-null, all must be non-null.")
+    some_null = 0 < len(request.null_kinds) < KINDS
+    _require(not some_null, "If one task-type is non-null, all must be non-null.")
     if request.epoch != JOIN_EPOCH:
         _require(request.topology is None, "Topology can only be provided when (re-)joining.")
 
 
 def _check_join(request: HeartbeatRequest) -> None:
     _require(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
-    if request.owned is not None:
-        _require(not request.owned.active, "ActiveTasks must be empty when (re-)joining.")
-        _require(not request.owned.standby, "StandbyTasks must be empty when (re-)joining.")
+    owned = request.owned or NOTHING
+    for kind, tasks in (("ActiveTasks", owned.active), ("StandbyTasks", owned.standby), ("WarmupTasks", owned.warmup)):
+        is_empty = kind not in request.null_kinds and not tasks
+        _require(is_empty, f"{kind} must be empty when (re-)joining.")
     _require(request.topology is not None, "Topology must be non-null when (re-)joining.")
     for row in () if request.topology is None else request.topology.subtopologies:
         numbered = next((topic for topic in row.changelogs if topic.partitions), None)

@@ -51,7 +51,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
     ("epoch", "fields", "error", "message"),
     [
         (5, {}, "group_id_not_found", "Streams group readers not found."),
-        (-1, {}, "group_id_not_found", "Streams group readers not found."),
+        (-1, {}, "group_id_not_found", "Group readers not found."),
         (-3, {}, "invalid_request", "MemberEpoch is -3, but must be greater than or equal to -2."),
         (-2, {}, "invalid_request", "InstanceId can't be null."),
         (0, {"member_id": ""}, "invalid_request", "MemberId can't be empty."),
@@ -60,7 +60,7 @@ def a_topology(*rows: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
         (0, {"topology": None}, "invalid_request", "Topology must be non-null when (re-)joining."),
         (0, {"rebalance_timeout": timedelta(milliseconds=-1)}, "invalid_request", "RebalanceTimeoutMs must be"),
         (0, {"owned": {"0": [1]}}, "invalid_request", "ActiveTasks must be empty when (re-)joining."),
-        (0, {"standby_tasks": None}, "invalid_request", "If one task-type is non-null, all must be non-null."),
+        (0, {"standby_tasks": None}, "invalid_request", "StandbyTasks must be empty when (re-)joining."),
         (0, {"task_offsets": ()}, "invalid_request", "TaskOffsets are not supported yet."),
         (5, {"topology": BILLS}, "invalid_request", "Topology can only be provided when (re-)joining."),
         (
