@@ -138,7 +138,7 @@ class Broker:
         self.controller = Controller(host, self.node_id, config, self.registry, self.channel, self.cache)
         self.shares = ShareCoordinator(host, config, self.replicas, self.cache, self.topic_admin, self.peer)
         self.groups = GroupCoordinator(
-            host, config, self.replicas, self.cache, self.shares.persister, connect=self.peer
+            host, config, self.replicas, self.cache, self.topic_admin, self.shares.persister, connect=self.peer
         )
         self.find_coordinator = FindCoordinator(
             host,

@@ -21,6 +21,11 @@ SHARE_HEARTBEAT = "share.heartbeat.interval.ms"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_RESET = "share.auto.offset.reset"
 SHARE_ISOLATION = "share.isolation.level"
+STREAMS_SESSION = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS = "streams.num.standby.replicas"
+STREAMS_DELAY = "streams.initial.rebalance.delay.ms"
+_STREAMS = (STREAMS_SESSION, STREAMS_HEARTBEAT, STREAMS_STANDBYS, STREAMS_DELAY)
 
 _DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?"
 """ISO 8601, as java.time.Duration reads it."""
@@ -28,7 +33,7 @@ _DURATION = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)
 GROUP_SETTINGS: Mapping[str, Setting] = {
     **{
         name: replace(BY_NAME[f"group.{name}"], name=name)
-        for name in (SESSION, HEARTBEAT, SHARE_SESSION, SHARE_HEARTBEAT)
+        for name in (SESSION, HEARTBEAT, SHARE_SESSION, SHARE_HEARTBEAT, *_STREAMS)
     },
     SHARE_LOCK_DURATION: replace(BY_NAME[f"group.{SHARE_LOCK_DURATION}"], name=SHARE_LOCK_DURATION, high=INT_MAX),
     SHARE_RESET: Setting(
@@ -65,14 +70,24 @@ def validate_group_settings(raw: Mapping[str, object], broker: BrokerConfig) -> 
         for name, setting in GROUP_SETTINGS.items()
         if isinstance(setting.default, int)
     }
-    for name in (HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION):
+    for name in (
+        *(HEARTBEAT, SESSION, SHARE_HEARTBEAT, SHARE_SESSION, SHARE_LOCK_DURATION),
+        *(STREAMS_HEARTBEAT, STREAMS_SESSION),
+    ):
         kind, short = name.split(".", 1)
         least, most = f"group.{kind}.min.{short}", f"group.{kind}.max.{short}"
         if values[name] < broker.number(least):
             raise ConfigError(f"{name} must be greater than or equal to {least}")
         if values[name] > broker.number(most):
             raise ConfigError(f"{name} must be less than or equal to {most}")
-    for session, heartbeat in ((SESSION, HEARTBEAT), (SHARE_SESSION, SHARE_HEARTBEAT)):
+    most = "group.streams.max.standby.replicas"
+    if values[STREAMS_STANDBYS] > broker.number(most):
+        raise ConfigError(f"{STREAMS_STANDBYS} must be less than or equal to {most}")
+    for session, heartbeat in (
+        (SESSION, HEARTBEAT),
+        (SHARE_SESSION, SHARE_HEARTBEAT),
+        (STREAMS_SESSION, STREAMS_HEARTBEAT),
+    ):
         if values[session] <= values[heartbeat]:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
 

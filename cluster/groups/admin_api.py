@@ -32,7 +32,7 @@ from .states import GroupState
 if TYPE_CHECKING:
     from ..wire.request import Request
 
-CLASSIC_TYPE, CONSUMER_TYPE, SHARE_TYPE = "classic", "consumer", "share"
+CLASSIC_TYPE, CONSUMER_TYPE, SHARE_TYPE, STREAMS_TYPE = "classic", "consumer", "share", "streams"
 """Kafka's types of groups."""
 UNKNOWN_GROUP_ERROR_FROM = 6
 
@@ -76,7 +76,7 @@ class GroupAdminApi:
             _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
-        if hosted is None or hosted.consumer is not None or hosted.share is not None:
+        if hosted is None or not hosted.is_classic:
             missing = request.version >= UNKNOWN_GROUP_ERROR_FROM
             code = ErrorCode.group_id_not_found if missing else ErrorCode.none
             reason = "not found" if hosted is None else "is not a classic group"
@@ -190,6 +190,8 @@ def _listed(hosted: HostedGroup) -> dict[str, str]:
         protocol_type, state, kind = SHARE_TYPE, hosted.share.state.value, SHARE_TYPE
     elif consumer is not None:
         protocol_type, state, kind = CONSUMER_PROTOCOL, consumer.state.value, CONSUMER_TYPE
+    elif hosted.streams is not None:
+        protocol_type, state, kind = STREAMS_TYPE, hosted.streams.state.value, STREAMS_TYPE
     else:
         protocol_type = group.members.protocol_type or ""
         state, kind = group.state.value, CLASSIC_TYPE

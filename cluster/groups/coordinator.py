@@ -11,6 +11,7 @@ Owns: the API rows of groups and their versions. The other modules of this room:
     serial_group        operations in turn and deadlines of members, for the groups of the next two
     consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
     share/              share groups of KIP-932; share_hosting begins them, and uses the persister
+    streams/            streams groups of KIP-1071; streams_hosting begins them, streams_topics creates their topics
     …_api               requests and responses
 
 Source: Kafka's GroupCoordinatorService.
@@ -34,6 +35,8 @@ from .partition_ends import PartitionEnds
 from .service import GroupService
 from .share_api import ShareApi
 from .share_offsets_api import ShareOffsetsApi
+from .streams_api import StreamsApi
+from .streams_topics import StreamsTopics, TopicCreator
 from .transactional_offsets_api import VERSIONS as TXN_VERSIONS
 from .transactional_offsets_api import TransactionalOffsetsApi
 
@@ -46,8 +49,9 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    """Consumer groups, classic and of KIP-848, committed offsets, and share groups of KIP-932.
+    """Consumer groups, classic and of KIP-848, committed offsets, share groups of KIP-932, streams groups of KIP-1071.
 
+    `topics` creates the internal topics of streams groups.
     `persister` keeps the delivery states of share groups; without it, their requests get UNSUPPORTED_VERSION.
     `connect` makes a client of a broker: leaders of topic-partitions say where these end, for the lag of share groups.
     """
@@ -58,6 +62,7 @@ class GroupCoordinator:
         config: BrokerConfig,
         replicas: ReplicaManager,
         cache: MetadataCache,
+        topics: TopicCreator,
         persister: Persister | None = None,
         connect: Callable[[NodeId], PeerClient | None] | None = None,
     ) -> None:
@@ -65,6 +70,7 @@ class GroupCoordinator:
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
         self._consumers = ConsumerApi(self.service)
+        self._streams = StreamsApi(self.service, StreamsTopics(host, topics))
         self._transactional = TransactionalOffsetsApi(self.service, replicas)
         self.end_transaction = self._transactional.end_transaction
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
@@ -95,6 +101,8 @@ class GroupCoordinator:
             ApiRow(ApiKey.TXN_OFFSET_COMMIT, *TXN_VERSIONS, self._transactional.txn_offset_commit),
             ApiRow(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, self._consumers.consumer_group_heartbeat),
             ApiRow(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, self._consumers.consumer_group_describe),
+            ApiRow(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, self._streams.streams_group_heartbeat),
+            ApiRow(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0, self._streams.streams_group_describe),
             ApiRow(ApiKey.OFFSET_DELETE, 0, 0, self._offsets.offset_delete),
             ApiRow(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, self._shares.share_group_heartbeat),
             ApiRow(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, self._shares.share_group_describe),

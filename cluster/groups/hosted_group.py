@@ -1,4 +1,4 @@
-"""A group on its coordinator: the group's state machine, classic, of KIP-848 or KIP-932, and its committed offsets.
+"""A group on its coordinator: its state machine, classic or of KIP-848, 932 or 1071, and its committed offsets.
 
 Owns: `HostedGroup`. Source: Kafka's GroupMetadata.
 """
@@ -12,6 +12,8 @@ from .offsets import GroupOffsets
 from .share.share_group import ShareGroup
 from .share.share_state import ShareGroupState
 from .states import GroupState
+from .streams.group_state import StreamsGroupState
+from .streams.streams_group import StreamsGroup
 from .tapped_members import TappedMembers
 from .tapped_states import TappedState
 
@@ -25,6 +27,7 @@ class HostedGroup:
         "offsets",
         "share",
         "since_ms",
+        "streams",
         "tapped",
         "tapped_state",
         "traced_state",
@@ -33,11 +36,13 @@ class HostedGroup:
 
     def __init__(self, group: Group, since_ms: int | None) -> None:
         self.group = group
-        """The classic state machine; it has no member while `consumer` or `share` is set."""
+        """The classic state machine; it has no member while `consumer`, `share` or `streams` is set."""
         self.consumer: ConsumerGroup | None = None
         """Set while the group is a consumer group (KIP-848)."""
         self.share: ShareGroup | None = None
         """Set while the group is a share group (KIP-932)."""
+        self.streams: StreamsGroup | None = None
+        """Set while the group is a streams group (KIP-1071)."""
         self.offsets = GroupOffsets()
         self.since_ms = since_ms
         """Wall time of the last change of state; None where the stored record is too old to say (value v0, v1)."""
@@ -53,11 +58,15 @@ class HostedGroup:
         return self.group.group_id
 
     @property
+    def is_classic(self) -> bool:
+        """True for a group that is of no other type."""
+        return self.consumer is None and self.share is None and self.streams is None
+
+    @property
     def is_idle(self) -> bool:
         """True when nothing would be missed: it never had a member, has no offset and no deadline."""
         group = self.group
-        is_classic = self.consumer is None and self.share is None
-        untouched = is_classic and group.state is GroupState.EMPTY and group.generation == 0
+        untouched = self.is_classic and group.state is GroupState.EMPTY and group.generation == 0
         waits = self.offsets.in_flight or group.next_deadline_ms() is not None
         return untouched and not waits and not len(self.offsets)
 
@@ -68,4 +77,6 @@ class HostedGroup:
             return self.share.state is ShareGroupState.EMPTY and not self.share.is_busy
         if self.consumer is not None:
             return self.consumer.state is ConsumerGroupState.EMPTY and not self.consumer.is_busy
+        if self.streams is not None:
+            return self.streams.state is StreamsGroupState.EMPTY and not self.streams.is_busy
         return self.group.state is GroupState.EMPTY

@@ -155,6 +155,12 @@ class MembershipApi:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             shard.consumer_hosting.remove_empty(hosted)
+        if hosted.streams is not None:
+            if not hosted.is_empty:
+                raise KafkaError(ErrorCode.inconsistent_group_protocol)
+            if body.member_id != NO_MEMBER:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            shard.streams_hosting.remove_empty(hosted)
         return shard, hosted
 
     def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:

@@ -9,6 +9,7 @@ it is in progress:
 | Empty, with a protocol type               | when the group became Empty; the commit where unknown | all             |
 | Stable, `consumer`, subscriptions known   | the commit                                            | not subscribed  |
 | consumer group (KIP-848)                  | the commit                                            | not subscribed  |
+| streams group (KIP-1071)                  | the commit                                            | not a source    |
 | any other                                 | none: nothing expires                                 |                 |
 
 An offset that was committed with an expiration time of its own (OffsetCommit v2 to v4) expires then instead.
@@ -66,7 +67,7 @@ class OffsetRetention:
 
     def _base_time(self, hosted: HostedGroup) -> BaseTime | None:
         group = hosted.group
-        if hosted.consumer is not None:
+        if hosted.consumer is not None or hosted.streams is not None:
             return _commit_time
         if group.members.protocol_type is None:
             return _commit_time

@@ -9,7 +9,8 @@ int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-p
 
 Value versions 0 to 3 are read, of offsets also version 4, which Kafka 4.2 writes; a null value is a tombstone. Keys of
 consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; those of share
-groups (KIP-932) to `ShareKey` (`share/record_formats.py`); keys of other types (streams groups) decode to None.
+groups (KIP-932) to `ShareKey` (`share/record_formats.py`), those of streams groups (KIP-1071) to `StreamsKey`
+(`streams/record_formats.py`).
 
 May fail: `RecordFormatError` for bytes that are no such record; the coordinator loader reports and skips the record.
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
@@ -37,6 +38,8 @@ CONSUMER_KEYS_WITH_NAME = frozenset((5, 7, 8, 16))
 """Keys with a member id or a regular expression."""
 SHARE_KEYS = frozenset((10, 11, 12, 13, 14, 15))
 SHARE_KEYS_WITH_NAME = frozenset((10, 13, 14))
+STREAMS_KEYS = frozenset((17, 19, 20, 21, 22, 23))
+STREAMS_KEYS_WITH_NAME = frozenset((19, 21, 22))
 """Keys with a member id."""
 VALUE_VERSION = 3
 FLEXIBLE_VALUE_VERSION = 4
@@ -117,6 +120,15 @@ class ShareKey(NamedTuple):
     """Member id; "" where the type has none."""
 
 
+class StreamsKey(NamedTuple):
+    """Key of a record of a streams group."""
+
+    group: str
+    kind: int
+    name: str
+    """Member id; "" where the type has none."""
+
+
 class _Writer(FieldWriter):
     """Appends fields of the classic format."""
 
@@ -170,7 +182,7 @@ def encode_group_key(group: str) -> bytes:
     return out.bytes()
 
 
-def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | ShareKey | None:
+def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | ShareKey | StreamsKey | None:
     """The key of a record; None for types of other groups."""
     reader = RecordReader(key)
     version = reader.i16()
@@ -185,6 +197,9 @@ def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | ShareKey | N
     if version in SHARE_KEYS:
         group = reader.string()
         return ShareKey(group, version, reader.string() if version in SHARE_KEYS_WITH_NAME else "")
+    if version in STREAMS_KEYS:
+        group = reader.string()
+        return StreamsKey(group, version, reader.string() if version in STREAMS_KEYS_WITH_NAME else "")
     return None
 
 

@@ -22,6 +22,8 @@ from .hosted_group import HostedGroup
 from .offset_expiration import OffsetRetention
 from .rebalance import GroupLimits
 from .share.limits import share_rules
+from .streams.heartbeats import StreamsRules
+from .streams.limits import streams_rules
 
 if TYPE_CHECKING:
     from ..ids import TopicPartition
@@ -58,6 +60,8 @@ class GroupService:
             view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms, group_number=config.group_number
         )
         """What the rules of consumer groups need (KIP-848)."""
+        self.streams_rules: StreamsRules = streams_rules(config, cache)
+        """What the rules of streams groups need (KIP-1071)."""
         protocols = config.text("group.coordinator.rebalance.protocols").split(",")
         self.serves_consumers = "consumer" in protocols
         """False where the settings switch the consumer protocol off."""
@@ -65,6 +69,8 @@ class GroupService:
         """What the rules of share groups need (KIP-932)."""
         self.persister = persister
         """Keeps the delivery states of share groups; None: their requests get UNSUPPORTED_VERSION."""
+        self.serves_streams = "streams" in protocols
+        """False where the settings switch the streams protocol off."""
         self.topics_version = 0
         """Changes with every change of the cluster's topics."""
         cache.on_update.append(self._topics_changed)
@@ -74,6 +80,7 @@ class GroupService:
             consumer_rules=self.consumer_rules,
             share_rules=self.share_rules,
             persister=persister,
+            streams_rules=self.streams_rules,
             deadlines=self.deadlines,
             retention=OffsetRetention(
                 retention_ms=config.number("offsets.retention.minutes") * 60_000,

@@ -35,6 +35,7 @@ from .offset_rows import check_metadata, errors_by_topic, offset_rows, offset_va
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
+from .streams.member_checks import check_transactional as check_streams_transactional
 from .write_errors import OFFSET_ERRORS
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class TransactionalOffsetsApi:
             return
         try:
             await self._verify(body, request.version)
-            shard, hosted = self._committer(body)
+            accepted = [tp for known, (tp, _) in zip(refused, rows, strict=True) if known is ErrorCode.none]
+            shard, hosted = self._committer(body, accepted)
         except KafkaError as error:
             self._respond(request, body, [known or error.code for known in refused])
             return
@@ -131,7 +133,7 @@ class TransactionalOffsetsApi:
         if error is not ErrorCode.none:
             raise KafkaError(_error_for_client(error, version))
 
-    def _committer(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+    def _committer(self, body: Any, partitions: Sequence[TopicPartition]) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(body.group_id)
         generation = getattr(body, "generation_id", -1)  # from version 3 on
         if hosted is None:
@@ -145,6 +147,10 @@ class TransactionalOffsetsApi:
         if hosted.consumer is not None:
             data = hosted.consumer.data
             check_transactional(data, body.group_id, member_id, instance, generation)
+            return shard, hosted
+        if hosted.streams is not None:
+            data_of_streams, member = hosted.streams.data, (member_id, instance)
+            check_streams_transactional(data_of_streams, body.group_id, member, generation, partitions)
             return shard, hosted
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:

@@ -64,7 +64,11 @@ class Feature(NamedTuple):
     level: int
 
 
-FEATURES = (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
+FEATURES = (
+    Feature("group.version", 0, 1, 1),
+    Feature("streams.version", 0, 1, 1),
+    Feature("transaction.version", 0, 2, 2),
+)
 """`transaction.version` 2 makes clients of KIP-890 raise their epoch at each end of a transaction and leave
 AddPartitionsToTxn out; older clients do not read it, and are served as with version 1."""
 FINALIZED_EPOCH = 0

@@ -360,4 +360,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             place=TOPIC,
         ),
     ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (
+        Mirror(request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id", place=GROUP),
+    ),
 }

@@ -33,6 +33,7 @@ _AT_ERROR: dict[int, int] = {
     ApiKey.API_VERSIONS: 0,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 4,
     ApiKey.SHARE_GROUP_HEARTBEAT: 4,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 4,
     ApiKey.END_TXN: 4,
 }
 """Where the error is in every version of the response; -1 in `_error_at` for others."""
@@ -52,6 +53,7 @@ _UNTIL = {
     ApiKey.TXN_OFFSET_COMMIT: 99,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 99,
     ApiKey.SHARE_GROUP_HEARTBEAT: 99,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 99,
 }
 """APIs whose first field is what they name, and the last version of which that is true."""
 _COUNT_BEFORE = {ApiKey.OFFSET_FETCH: 0, ApiKey.FIND_COORDINATOR: 1}

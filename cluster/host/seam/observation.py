@@ -37,6 +37,7 @@ GROUP_STATES = (
     "Empty",
     "Assigning",
     "Reconciling",
+    "NotReady",
 )
 """Kafka's names of the states of groups, of both protocols; a row of the tap has the place in this table."""
 

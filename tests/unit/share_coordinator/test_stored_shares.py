@@ -139,10 +139,14 @@ def decided(shares: StoredShares, step: Step, now_ms: int) -> Iterable[StoredRec
     return [(SHARE, None)] if kind == "delete" else shares.cold(now_ms, 2)
 
 
+def is_initial(shares: StoredShares) -> bool:
+    """Whether no leader has stored its epoch since the last initialization."""
+    state = shares.get(SHARE)
+    return state is not None and state.leader_epoch == 0
+
+
 @given(steps=steps_of_a_coordinator, most=st.integers(0, 3))
-def test_a_replay_of_the_log_gives_the_states_and_their_fences(
-    steps: list[Step], most: int
-) -> None:
+def test_a_replay_of_the_log_gives_the_states_and_their_fences(steps: list[Step], most: int) -> None:
     shares, log = StoredShares(most), list[StoredRecord]()
     for now_ms, step in enumerate(steps, 1):
         with contextlib.suppress(KafkaError):
@@ -157,7 +161,10 @@ def test_a_replay_of_the_log_gives_the_states_and_their_fences(
         assert other.get(SHARE) == shares.get(SHARE)
         for epoch in range(-1, 5):
             outcomes = [outcome(tried, LeaderEpoch(epoch)) for tried in (shares, other)]
-            assert outcomes[0] == outcomes[1]
+            # A new initialization stores leader epoch 0, as in Kafka. Without the records before it the fence of the
+            # leader epoch is gone; that of the state epoch holds a former leader back.
+            fence_removed = other is kept and outcomes[0] is ErrorCode.fenced_leader_epoch and is_initial(shares)
+            assert fence_removed or outcomes[0] == outcomes[1]
 
 
 def outcome(shares: StoredShares, epoch: LeaderEpoch) -> object:
