@@ -52,7 +52,7 @@ from .internal_topics import OFFSETS, SHARE_STATE, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
-from .metrics import broker_metrics
+from .metrics import Metrics, broker_metrics
 from .metrics.text import CONTENT_TYPE, prometheus_text
 from .network.forwarding import Forwarding
 from .network.http import PageServer
@@ -116,6 +116,14 @@ class BrokerScope:
         self.session_partitions = replicas.session_partitions
 
 
+COORDINATED = {
+    CoordinatorType.GROUP: OFFSETS,
+    CoordinatorType.TRANSACTION: TRANSACTIONS,
+    CoordinatorType.SHARE: SHARE_STATE,
+}
+"""The internal topic of each kind of coordinator."""
+
+
 class Broker:
     """A broker built from its process options (head of `process.py`)."""
 
@@ -140,17 +148,7 @@ class Broker:
         self.groups = GroupCoordinator(
             host, config, self.replicas, self.cache, self.topic_admin, self.shares.persister, connect=self.peer
         )
-        self.find_coordinator = FindCoordinator(
-            host,
-            config,
-            self.cache,
-            self.topic_admin,
-            {
-                CoordinatorType.GROUP: OFFSETS,
-                CoordinatorType.TRANSACTION: TRANSACTIONS,
-                CoordinatorType.SHARE: SHARE_STATE,
-            },
-        )
+        self.find_coordinator = FindCoordinator(host, config, self.cache, self.topic_admin, COORDINATED)
         self.share_partitions = SharePartitions(
             host, config, self.replicas, self.cache, metadata, self.shares.persister
         )
@@ -187,7 +185,12 @@ class Broker:
         )
         for changed in (self.sockets.settings_changed, self.logs.cleaner.settings_changed):
             self.settings.on_change.append(changed)
-        self.metrics = broker_metrics(
+        self.metrics = self._metrics()
+        self._page = PageServer("/metrics", CONTENT_TYPE, lambda: prometheus_text(self.metrics))
+        self._page_port = -1
+
+    def _metrics(self) -> Metrics:
+        return broker_metrics(
             replicas=self.replicas,
             controller=self.controller,
             registry=self.registry,
@@ -196,8 +199,6 @@ class Broker:
             times=self.sockets.times,
             purgatories=self.purgatories,
         )
-        self._page = PageServer("/metrics", CONTENT_TYPE, lambda: prometheus_text(self.metrics))
-        self._page_port = -1
 
     def _connect_rooms(self) -> None:
         """Give each room what it calls in another room."""

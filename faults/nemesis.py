@@ -185,10 +185,9 @@ class Nemesis:
             if self._has_traffic():
                 self._traffic_ms = self._now_ms
                 self._events.traffic_began(self._view)
-            elif self._no_traffic_will_come():
-                self._stopping = True
-        if self._traffic_ms is None:
-            return
+            else:
+                self._stopping = self._no_traffic_will_come()
+                return
         for number in list(self._waiting):
             step = self._steps[number]
             self._try_to_fire(number, step)

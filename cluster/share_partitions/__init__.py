@@ -1,5 +1,6 @@
 """Share-partitions on the leaders of their topic-partitions: locks and delivery counts of records (KIP-932).
 
+    acknowledgements  what members say of records: types, and the batches of a request
     share_partition   the state machine of one share-partition: available, acquired, acknowledged, archived; no I/O
     sessions          share sessions: epochs, and which partitions a ShareFetch asks for; no I/O
     resets            where a group begins without a stored state

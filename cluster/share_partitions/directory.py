@@ -25,8 +25,9 @@ from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..purgatory import PurgatoryTimer
 from ..purgatory.timing_wheel import TimerEntry
 from ..share_coordinator.values import UNINITIALIZED, SharePartition, StateBatch
+from .acknowledgements import Acknowledgement
 from .resets import starting_offset
-from .share_partition import Acknowledgement, Change, Records, SharePartitionState
+from .share_partition import Change, Records, SharePartitionState
 from .tapped_shares import TappedShares
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ..config import BrokerConfig
 from ..config.group_table import SHARE_ISOLATION, group_text
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
-from ..ids import NodeId, Offset, TopicPartition
+from ..ids import NodeId, TopicPartition
 from ..purgatory import Purgatory
 from ..replication.current_leaders import MOVED, CurrentLeaders
 from ..replication.fetch_isolation import FetchIsolation
@@ -30,17 +30,16 @@ from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.request import denial
+from .acknowledgements import RENEW_FROM, Acknowledgement, check_renewal, read_acknowledgements
 from .directory import LedShare, ShareDirectory
 from .fetching import DelayedShareFetch, Fetched, Limits, ShareFetch
 from .sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, ShareSessions
-from .share_partition import Acknowledgement, AckType
 
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
     from ..wire.request import Fate, OnSend, Request
 
 VERSIONS = (1, 2)
-RENEW_FROM = 2
 MEMBER_ID_MOST = 36
 RECORD_LIMIT = 1
 """`share_acquire_mode`: no more than the most records."""
@@ -93,7 +92,7 @@ class ShareApi:
         try:
             self._check_member(request, *key)
             if renews:
-                _check_renewal(body)
+                check_renewal(body)
             session = self.sessions.fetch(
                 key,
                 body.share_session_epoch,
@@ -344,7 +343,7 @@ class ShareApi:
             for row in topic.partitions:
                 place = (topic.topic_id, row.partition_index)
                 try:
-                    said = _acknowledgements(row.acknowledgement_batches, request.version, renews=renews)
+                    said = read_acknowledgements(row.acknowledgement_batches, request.version, renews=renews)
                     led = self._acknowledged_share(key[0], place, denied)
                 except KafkaError as error:
                     results[place] = error
@@ -485,33 +484,3 @@ def _code(row: Fetched | None) -> ErrorCode:
 def _leader(s: Any, leader: tuple[NodeId, int] | None) -> Any:
     node, epoch = leader or (0, 0)
     return s.LeaderIdAndEpoch(leader_id=node, leader_epoch=epoch)
-
-
-def _check_renewal(body: Any) -> None:
-    """A request that renews locks fetches nothing (KIP-1222): it would come back after the locks ended."""
-    given = {
-        "maxBytes": body.max_bytes,
-        "minBytes": body.min_bytes,
-        "maxRecords": body.max_records,
-        "maxWaitMs": messages.to_milliseconds(body.max_wait),
-    }
-    wrong = "".join(f"{name} must be set to 0, " for name, value in given.items() if value != 0)
-    if wrong:
-        raise KafkaError(ErrorCode.invalid_request, f"{wrong}if isRenewAck is true.")
-
-
-def _acknowledgements(batches: Sequence[Any], version: int, *, renews: bool) -> list[Acknowledgement]:
-    """What a member says of one partition; KafkaError(invalid_request) for batches out of order and unknown types."""
-    refused = KafkaError(ErrorCode.invalid_request)
-    most = AckType.RENEW if version >= RENEW_FROM else AckType.REJECT
-    found: list[Acknowledgement] = []
-    end = -1
-    for batch in batches:
-        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
-        if first > last or first < end or not types or (len(types) > 1 and last - first != len(types) - 1):
-            raise refused
-        if any(not AckType.GAP <= kind <= most for kind in types) or (AckType.RENEW in types and not renews):
-            raise refused
-        end = last
-        found.append(Acknowledgement(Offset(first), Offset(last), tuple(map(AckType, types))))
-    return found

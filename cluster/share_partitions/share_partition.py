@@ -27,12 +27,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
 from ..share_coordinator.values import DeliveryState, ShareState, StateBatch
+from .acknowledgements import STATE_AFTER, Acknowledgement, AckType, runs_of
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
@@ -41,33 +41,6 @@ NO_MEMBER = ""
 LEAST_THROTTLED = 2
 """From this delivery count on, or half of the limit, records are delivered in smaller and smaller numbers, so that one
 bad record does not take its neighbours beyond the limit."""
-
-
-class AckType(IntEnum):
-    """What a member says of records."""
-
-    GAP = 0
-    """The offset has no record for the application: a control record, or one that compaction removed."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
-STATE_AFTER = {
-    AckType.GAP: ARCHIVED,
-    AckType.ACCEPT: ACKNOWLEDGED,
-    AckType.RELEASE: AVAILABLE,
-    AckType.REJECT: ARCHIVED,
-}
-
-
-class Acknowledgement(NamedTuple):
-    """What a member says of the records from `first_offset` to `last_offset`: one type for all, or one for each."""
-
-    first_offset: Offset
-    last_offset: Offset
-    types: tuple[AckType, ...]
 
 
 class AcquiredRecords(NamedTuple):
@@ -404,7 +377,7 @@ class SharePartitionState:
                 late.append(row)
         return late
 
-    # ---- changes that nobody asks for --------------------------------------------------------------
+    # ---- changes without a request --------------------------------------------------------------
 
     def expire(self, now_ms: int) -> Change:
         """Release the records whose lock has ended; the change has taken effect, and need only be stored."""
@@ -498,18 +471,6 @@ class SharePartitionState:
             assert row.delivery_count <= self.deliveries_most, f"{row} was delivered too often"
             assert (row.state is ACQUIRED) == bool(row.member), f"{row}: who holds it?"
             at = Offset(row.last + 1)
-
-
-def runs_of(types: Sequence[AckType], first: Offset, last: Offset) -> Iterator[tuple[AckType, Offset, Offset]]:
-    """Neighbouring offsets with one type."""
-    if len(types) == 1:
-        yield types[0], first, last
-        return
-    start = 0
-    for at in range(1, len(types) + 1):
-        if at == len(types) or types[at] is not types[start]:
-            yield types[start], Offset(first + start), Offset(first + at - 1)
-            start = at
 
 
 def _check_held(row: Records, member: str) -> None:

@@ -24,7 +24,8 @@ from ..host.seam import (
 )
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..share_coordinator.values import DeliveryState, SharePartition, StateBatch
-from .share_partition import Acknowledgement, AckType, AcquiredRecords, runs_of
+from .acknowledgements import Acknowledgement, AckType, runs_of
+from .share_partition import AcquiredRecords
 
 KINDS = {
     AckType.GAP: SHARE_ARCHIVED,

@@ -158,8 +158,8 @@ class LeaderEpochs:
         if self._before_rebuild is not None:
             return
         # `__init__` refuses a file that breaks these rules: the next start would not open the log.
-        assert all(one < other for one, other in pairwise(self._epochs)), f"{self._path}: {self._epochs}"
-        assert all(one < other for one, other in pairwise(self._starts)), f"{self._path}: {self._starts}"
+        assert all(before < after for before, after in pairwise(self._epochs)), f"{self._path}: {self._epochs}"
+        assert all(before < after for before, after in pairwise(self._starts)), f"{self._path}: {self._starts}"
         # Not fsynced here: a broker that becomes leader of hundreds of partitions writes hundreds of these files
         # on its loop (KAFKA-15046). The log's flush does it before the recovery point advances; entries that a power
         # loss takes before are rebuilt from the batches above the recovery point.

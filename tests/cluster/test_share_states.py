@@ -178,7 +178,7 @@ def test_the_persister_of_each_broker_reaches_the_coordinator_and_waits_while_it
 
         run(1, cluster.broker(1).topic_admin.ensure_topic("orders", partitions=1, replication_factor=3, config={}))
         topic = cluster.broker(1).cache.topic("orders")
-        assert topic is not None
+        assert topic is not None and topic.topic_id is not None
         share = SharePartition("billing", topic.topic_id, 0)
         run(1, cluster.broker(1).shares.persister.initialize(share, state_epoch=0, start_offset=Offset(0)))
         for offset in range(6):

@@ -17,7 +17,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_groups import RawGroup
-from streams_group_requests import subtopology, topic_info
+from streams_group_requests import COMPACTED, subtopology, topic_info
 from waiting import until
 
 PARTITIONS = 3
@@ -53,7 +53,7 @@ class RawStreamsGroup(RawGroup):
 
     def topology(self, epoch: int = 0, **more: Any) -> dict[str, Any]:
         """The topology of the application."""
-        stores = (topic_info(self.changelog, **{"cleanup.policy": "compact"}),)
+        stores = (topic_info(self.changelog, **COMPACTED),)
         fields = {"state_changelog_topics": stores, **more}
         return {"epoch": epoch, "subtopologies": (subtopology("0", self.source, **fields),)}
 
@@ -162,7 +162,7 @@ def ready(script: Groups, member: str = "a", **more: Any) -> None:
 
     def is_ready() -> bool:
         last[:] = [group.beat(member, 2, owned={})]
-        return last[0][3] == []
+        return bool(last[0][3] == [])
 
     until(is_ready, "the internal topics are there")
     note("the topics are there", last[0])
@@ -186,9 +186,13 @@ def heartbeats_that_are_refused(script: Groups) -> None:
     note("name", group.enter("a", topology=group.topology(source_topics=("a b",))))
     counted = (topic_info(group.changelog, 2),)
     note("counted changelog", group.enter("a", topology=group.topology(state_changelog_topics=counted)))
-    looped = {"repartition_source_topics": (topic_info("r"),), "repartition_sink_topics": ("r",), "source_topics": ()}
+    looped: dict[str, Any] = {
+        "repartition_source_topics": (topic_info("r"),),
+        "repartition_sink_topics": ("r",),
+        "source_topics": (),
+    }
     note("loop", group.enter("a", topology=group.topology(**looped)))
-    unwritten = {"repartition_source_topics": (topic_info("r"),)}
+    unwritten: dict[str, Any] = {"repartition_source_topics": (topic_info("r"),)}
     note("never written", group.enter("a", topology=group.topology(**unwritten)))
     note("described", group.streams())
     ready(script)

@@ -17,6 +17,9 @@ REBALANCE_MS = 20_000
 REPARTITION, CHANGELOG = "app-by-customer-repartition", "app-counts-changelog"
 
 
+COMPACTED: dict[str, Any] = {"cleanup.policy": "compact"}
+
+
 def topic_info(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
     """An internal topic of a topology."""
     rows = tuple({"key": key, "value": value} for key, value in configs.items())
@@ -44,7 +47,7 @@ BILLS = {
         subtopology(
             "1",
             repartition_source_topics=(topic_info(REPARTITION),),
-            state_changelog_topics=(topic_info(CHANGELOG, **{"cleanup.policy": "compact"}),),
+            state_changelog_topics=(topic_info(CHANGELOG, **COMPACTED),),
         ),
     ),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.groups.records import StreamsKey, decode_key
@@ -170,7 +172,8 @@ def test_a_record_is_read_as_it_was_written(record: StreamsRecord) -> None:
     assert isinstance(decoded, StreamsKey)
     assert decoded.group == "app"
     assert decode_record(decoded.kind, decoded.name, value) == record
-    tombstone = type(record)(*record[:-1], None)
+    make: Callable[..., StreamsRecord] = type(record)
+    tombstone = make(*record[:-1], None)
     assert decode_record(decoded.kind, decoded.name, encode_record("app", tombstone)[1]) == tombstone
 
 
