@@ -66,7 +66,7 @@ class Acknowledged(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Session:
+class ShareSession:
     """A share session with one broker."""
 
     epoch: int = OPENS
@@ -98,7 +98,9 @@ class ShareMember:
         self._ids: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
         self._leaders: dict[TopicPartition, Address] = {}
-        self._sessions: dict[Address, _Session] = {}
+        self._sessions: dict[Address, ShareSession] = {}
+        self.unanswered: dict[TopicPartition, int] = {}
+        """How many fetches of a partition had no response, or an error: they may have acquired records."""
 
     async def heartbeat(self) -> None:
         """Join, or stay in the group; take over the assignment."""
@@ -166,7 +168,7 @@ class ShareMember:
         """Keep an acknowledgement for the next `commit`."""
         address = self._leaders.get(record.tp)
         if address is not None:
-            self._sessions.setdefault(address, _Session()).pending.append((record, type_))
+            self._sessions.setdefault(address, ShareSession()).pending.append((record, type_))
 
     async def commit(self) -> list[Acknowledged]:
         """Send the acknowledgements; return their results."""
@@ -176,10 +178,19 @@ class ShareMember:
                 found += await self._acknowledge(address, self._sessions[address].epoch)
         return found
 
+    def session_of(self, tp: TopicPartition) -> ShareSession | None:
+        """Return the session with the leader of a partition; None where there is none."""
+        address = self._leaders.get(tp)
+        return None if address is None else self._sessions.get(address)
+
+    def has(self, session: ShareSession) -> bool:
+        """Return whether a session goes on, as far as the member knows."""
+        return any(known is session for known in self._sessions.values())
+
     # ---------------------------------------------------------------------------- requests
 
     async def _fetch(self, address: Address, wanted: frozenset[TopicPartition]) -> list[Delivered]:
-        session = self._sessions.setdefault(address, _Session())
+        session = self._sessions.setdefault(address, ShareSession())
         if session.epoch == OPENS and not wanted:
             return []
         request = client_request(
@@ -201,6 +212,8 @@ class ShareMember:
         )
         response = await self._ask(address, request, session)
         if response is None:
+            for tp in sorted(wanted):
+                self.unanswered[tp] = self.unanswered.get(tp, 0) + 1
             return []
         session.partitions = wanted
         found: list[Delivered] = []
@@ -242,7 +255,7 @@ class ShareMember:
         }
         return [Acknowledged(record, type_, errors.get(record.tp, UNKNOWN)) for record, type_ in pending]
 
-    async def _ask(self, address: Address, request: ClientRequest, session: _Session) -> Any:
+    async def _ask(self, address: Address, request: ClientRequest, session: ShareSession) -> Any:
         """Send a request of a session; None where the session begins again."""
         try:
             response = await self._transport.ask(address, request, self._wait_ms + 1_000)
@@ -251,7 +264,7 @@ class ShareMember:
         if response is not None and response.error_code is ErrorCode.none:
             session.epoch = 1 if session.epoch == (1 << 31) - 1 else session.epoch + 1
             return response
-        self._sessions[address] = _Session()
+        self._sessions[address] = ShareSession()
         self._leaders = {tp: leader for tp, leader in self._leaders.items() if leader != address}
         return None
 

@@ -9,19 +9,21 @@ After `calm` it accepts everything, at once.
 from __future__ import annotations
 
 import base64
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from harrow.cluster.errors import KafkaError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
+from harrow.cluster.ids import TopicPartition
 
 from ..requests.coordinator import GROUP, Coordinator
-from ..requests.share_member import ACCEPT, REJECT, RELEASE, ShareMember
-from .share_checks import Delivery, ShareLog
+from ..requests.share_member import ACCEPT, REJECT, RELEASE, Delivered, ShareMember, ShareSession
+from .share_checks import NEVER_NS, Delivery, Place, ShareLog
 from .wire import WireClient
 
 HEARTBEAT_MS = 300
-WAIT_MS = 150
+WAIT_MS, PAUSE_MS = 150, 20
 MOST_RECORDS = (1, 3, 20)
 WORK_MS = (0, 60)
 SLOW_PART, SLOW_MS = 0.08, (500, 2_200)
@@ -53,12 +55,13 @@ class ShareWorker:
             wait_ms=WAIT_MS,
             most_records=rng.choice(MOST_RECORDS),
         )
-        self._held: list[Delivery] = []
+        self._held: list[tuple[Delivery, ShareSession]] = []
+        """What may still be locked, each with the session in which it was acquired."""
 
     @property
-    def fetches_all(self) -> bool:
-        """Whether the member has got an assignment."""
-        return bool(self._member.assigned)
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinator assigned last."""
+        return self._member.assigned
 
     def start(self) -> None:
         """Begin to work."""
@@ -67,12 +70,9 @@ class ShareWorker:
 
     def died(self) -> None:
         """The process was killed: the response of its fetch, if there was one, is lost."""
-        for tp in self._member.assigned:
-            self._lost(tp)
-
-    def _lost(self, tp: object) -> None:
         lost = self._log.lost_fetches
-        lost[tp] = lost.get(tp, 0) + 1  # type: ignore[index]
+        for tp in sorted(self._member.assigned):
+            lost[tp] = lost.get(tp, 0) + 1
 
     def _now_ns(self) -> int:
         return self._client.host.clock.monotonic_ns()
@@ -87,8 +87,73 @@ class ShareWorker:
 
     async def _work(self) -> None:
         while True:
-            if not self._member.assigned and not self._held:
-                await self._client.sleep(WAIT_MS)
-            await self._fetch()
-            await self._process()
-            await self._client.sleep(1)
+            found = await self._fetch()
+            if found:
+                await self._process(found)
+            else:
+                await self._client.sleep(PAUSE_MS)
+
+    async def _fetch(self) -> dict[Place, tuple[Delivered, Delivery]]:
+        """Acquire records; tell the log."""
+        fetched_ns = self._now_ns()
+        with self._confirming(fetched_ns):
+            records = await self._member.fetch()
+        self._note_lost()
+        found: dict[Place, tuple[Delivered, Delivery]] = {}
+        for record in records:
+            row = Delivery(
+                member=self._name,
+                tp=record.tp,
+                offset=record.offset,
+                count=record.deliveries,
+                fetched_ns=fetched_ns,
+                got_ns=self._now_ns(),
+            )
+            session = self._member.session_of(record.tp)
+            if session is not None:
+                self._held.append((row, session))
+            self._log.deliveries.append(row)
+            found[row.place] = record, row
+        return found
+
+    async def _process(self, found: Mapping[Place, tuple[Delivered, Delivery]]) -> None:
+        """Work on the records, and say what became of them."""
+        rng, calm = self._rng, self._is_calm()
+        if not calm:
+            await self._client.sleep(rng.uniform(*(SLOW_MS if rng.random() < SLOW_PART else WORK_MS)))
+        for record, _ in found.values():
+            said = ACCEPT if calm else rng.choice(SAID)
+            if said is not None:
+                self._member.acknowledge(record, said)
+        said_ns = self._now_ns()
+        for _, row in found.values():
+            row.said_ns = said_ns
+        with self._confirming(said_ns):
+            results = await self._member.commit()
+        for result in results:
+            row = found[result.record.tp, result.record.offset][1]
+            row.type = result.type
+            if result.error == 0:
+                row.known_ns = self._now_ns()
+        said = {(result.record.tp, result.record.offset) for result in results}
+        for place, (_, row) in found.items():
+            if place not in said:
+                row.said_ns = NEVER_NS
+
+    @contextlib.contextmanager
+    def _confirming(self, sent_ns: int) -> Iterator[None]:
+        """Note which sessions were alive when requests of the block were sent, after `sent_ns`."""
+        epochs = [(row, session, session.epoch) for row, session in self._held]
+        yield
+        alive = [(row, session) for row, session, epoch in epochs if session.epoch > epoch]
+        for row, session in alive:
+            if self._member.has(session):
+                row.held_until_ns = sent_ns
+        oldest_ns = sent_ns - self._log.lock_ms * NS_PER_MS
+        self._held = [item for item in self._held if self._member.has(item[1]) and item[0].fetched_ns > oldest_ns]
+
+    def _note_lost(self) -> None:
+        lost = self._log.lost_fetches
+        for tp, count in self._member.unanswered.items():
+            lost[tp] = lost.get(tp, 0) + count
+        self._member.unanswered.clear()
