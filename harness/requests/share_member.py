@@ -55,6 +55,8 @@ class Delivered(NamedTuple):
     """How often it was delivered, with this time."""
     key: bytes | None
     value: bytes | None
+    given_by: Address
+    """The broker that gave it."""
 
 
 class Acknowledged(NamedTuple):
@@ -178,10 +180,9 @@ class ShareMember:
                 found += await self._acknowledge(address, self._sessions[address].epoch)
         return found
 
-    def session_of(self, tp: TopicPartition) -> ShareSession | None:
-        """Return the session with the leader of a partition; None where there is none."""
-        address = self._leaders.get(tp)
-        return None if address is None else self._sessions.get(address)
+    def session_with(self, address: Address) -> ShareSession | None:
+        """Return the session with a broker; None where there is none."""
+        return self._sessions.get(address)
 
     def has(self, session: ShareSession) -> bool:
         """Return whether a session goes on, as far as the member knows."""
@@ -222,7 +223,7 @@ class ShareMember:
                 tp = TopicPartition(self._names[topic.topic_id], row.partition_index)
                 if row.error_code is not ErrorCode.none:
                     self._leaders.pop(tp, None)
-                found += _delivered(tp, row)
+                found += _delivered(tp, row, address)
         return found
 
     async def _acknowledge(self, address: Address, epoch: int) -> list[Acknowledged]:
@@ -308,7 +309,7 @@ class ShareMember:
             yield self._ids[name], sorted(tp for tp in partitions if tp.topic == name)
 
 
-def _delivered(tp: TopicPartition, row: Any) -> Iterator[Delivered]:
+def _delivered(tp: TopicPartition, row: Any, address: Address) -> Iterator[Delivered]:
     """Yield the acquired records; a batch of the log may have others, too."""
     counts = {
         offset: int(acquired.delivery_count)
@@ -321,4 +322,4 @@ def _delivered(tp: TopicPartition, row: Any) -> Iterator[Delivered]:
             continue
         for record in decode_records(records[at : at + size]):
             if record.offset in counts:
-                yield Delivered(tp, record.offset, counts[record.offset], record.key, record.value)
+                yield Delivered(tp, record.offset, counts[record.offset], record.key, record.value, address)

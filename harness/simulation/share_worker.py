@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from harrow.cluster.errors import KafkaError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.simulation import CLIENT_PORTS
 
 from ..requests.coordinator import GROUP, Coordinator
 from ..requests.share_member import ACCEPT, REJECT, RELEASE, Delivered, ShareMember, ShareSession
-from .share_checks import NEVER_NS, Delivery, Place, ShareLog
+from .share_checks import Delivery, Place, ShareLog
 from .wire import WireClient
 
 HEARTBEAT_MS = 300
@@ -108,8 +109,9 @@ class ShareWorker:
                 count=record.deliveries,
                 fetched_ns=fetched_ns,
                 got_ns=self._now_ns(),
+                node=record.given_by[1] - CLIENT_PORTS,
             )
-            session = self._member.session_of(record.tp)
+            session = self._member.session_with(record.given_by)
             if session is not None:
                 self._held.append((row, session))
             self._log.deliveries.append(row)
@@ -121,24 +123,17 @@ class ShareWorker:
         rng, calm = self._rng, self._is_calm()
         if not calm:
             await self._client.sleep(rng.uniform(*(SLOW_MS if rng.random() < SLOW_PART else WORK_MS)))
-        for record, _ in found.values():
-            said = ACCEPT if calm else rng.choice(SAID)
-            if said is not None:
-                self._member.acknowledge(record, said)
         said_ns = self._now_ns()
-        for _, row in found.values():
-            row.said_ns = said_ns
+        for record, row in found.values():
+            kind = ACCEPT if calm else rng.choice(SAID)
+            if kind is not None:
+                self._member.acknowledge(record, kind)
+                row.type, row.said_ns = kind, said_ns
         with self._confirming(said_ns):
             results = await self._member.commit()
         for result in results:
-            row = found[result.record.tp, result.record.offset][1]
-            row.type = result.type
             if result.error == 0:
-                row.known_ns = self._now_ns()
-        said = {(result.record.tp, result.record.offset) for result in results}
-        for place, (_, row) in found.items():
-            if place not in said:
-                row.said_ns = NEVER_NS
+                found[result.record.tp, result.record.offset][1].known_ns = self._now_ns()
 
     @contextlib.contextmanager
     def _confirming(self, sent_ns: int) -> Iterator[None]:

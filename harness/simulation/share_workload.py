@@ -157,7 +157,7 @@ class SharesWorkload(SimulatedWorkload):
             if start is not None:
                 ends[tp] = start
         elections = [
-            Elected(TopicPartition(event.topic, event.partition), row.t_ns)
+            Elected(row.t_ns, TopicPartition(event.topic, event.partition), int(event.leader), event.leader_epoch)
             for row in self._cluster.world.trace.events
             if isinstance(event := row.event, PartitionLeader)
         ]
