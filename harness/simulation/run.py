@@ -132,7 +132,8 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False, keep_coverage:
         raise ConfigError("idempotent=false: simulated producers are idempotent; replay it on real processes")
     if settings.workload not in SIMULATED_WORKLOADS:
         raise ConfigError(
-            f"workload {settings.workload!r}: a simulation has {', '.join(SIMULATED_WORKLOADS)}; replay it on real processes"
+            f"workload {settings.workload!r}: a simulation has {', '.join(SIMULATED_WORKLOADS)}; "
+            "replay it on real processes"
         )
     if settings.producers < 1 or settings.reads_from not in READS_FROM:
         raise ConfigError(

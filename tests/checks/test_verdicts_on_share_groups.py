@@ -49,7 +49,9 @@ def verdict_on(
         config={} if limit is None else {LIMIT: limit},
         log_dirs={1: ()},
         started_ns=1,
-        unrecorded=sorted({*run_folder.read_run(folder)["unrecorded"]} - ({Recording.BROKER_EVENTS} if traced else set())),
+        unrecorded=sorted(
+            {*run_folder.read_run(folder)["unrecorded"]} - ({Recording.BROKER_EVENTS} if traced else set())
+        ),
     )
     if claims:
         note_consumed_by(folder, [TOPIC], claims)
