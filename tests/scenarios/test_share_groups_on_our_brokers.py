@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harrow import Harrow, Topic, VerdictError, broker, isolate, kill, leader, pause
+from harrow import Harrow, Topic, VerdictError, broker, expire_lock, isolate, kill, leader, pause
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.share_coordinator.values import SharePartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target
 from harrow.harness.requests.share_member import ACCEPT, REJECT, RELEASE, Delivered
-from long_runs import some
+from long_runs import long_run, some
 from raw_kafka import RawKafka
 from share_consumers import ShareConsumer
 from waiting import until
@@ -178,3 +179,33 @@ def test_a_record_that_no_worker_can_process(harrow: Harrow, wrong: bool) -> Non
         assert deliveries == [1, 2, 3]
     else:
         harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by=GROUP)
+
+
+@long_run
+def test_locks_that_end_early_give_records_to_others(harrow: Harrow) -> None:
+    orders = harrow.topic("orders", partitions=2)
+    with (
+        ShareConsumer(harrow.bootstrap_servers, GROUP, "orders", "slow") as slow,
+        ShareConsumer(harrow.bootstrap_servers, GROUP, "orders", "quick") as quick,
+    ):
+        for worker in (slow, quick):
+            until(lambda: worker.poll() is not None and worker.assigned, "an assignment")  # noqa: B023
+        group, held = Group(harrow, orders), list[Delivered]()
+        begun = 0
+
+        def holds() -> bool:
+            nonlocal begun
+            send(harrow, orders, range(begun, begun + 2))
+            begun += 2
+            held[:] = slow.poll()
+            return bool(held)
+
+        until(holds, "records of the slow member")
+        with harrow.chaos(expire_lock(GROUP)) as chaos:
+            while chaos.running:
+                until(lambda: quick.acknowledge(quick.poll()) is not None)
+        rows = [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
+        effect = next(row for row in rows if row["event"] == "effect")
+        assert sum(effect["evidence"]["records"].values()) >= len(held)
+        until(lambda: quick.acknowledge(quick.poll()) is not None and group.lag() == 0, "every record")
+    harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by=GROUP)
