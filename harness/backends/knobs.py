@@ -89,12 +89,12 @@ class RuleGroup:
 class HostShares:
     """The share-partitions that a broker of Harrow's leads, over its control operations."""
 
-    def __init__(self, control: Send) -> None:
-        self._control = control
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def end_locks(self, group: str, member: str) -> int:
         """End the locks of a member, or of all; return how many records were locked."""
-        return int(self._control("share-locks.end", group=group, member=member)["records"])
+        return int(self._call("share-locks.end", group=group, member=member)["records"])
 
 
 class HostLinks:
