@@ -353,6 +353,7 @@ class Broker:
         register_operation("tree", self._tree)
         register_operation("connections.close", self._close_connections)
         register_operation("credentials", self._fingerprints)
+        register_operation("share-locks.end", self._end_share_locks)
         register_operation("metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port})
 
     async def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,6 +363,9 @@ class Broker:
 
     def _close_connections(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {"closed": self.sockets.close_connections(fields.get("user"))}
+
+    def _end_share_locks(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {"records": self.share_partitions.end_locks(str(fields["group"]), str(fields.get("member") or ""))}
 
     def _fingerprints(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         user = str(fields.get("user", ""))

@@ -17,6 +17,7 @@ from .by_target import restart as restart
 from .by_target import slow_link as slow_link
 from .by_target import terminate as terminate
 from .by_target import throttle as throttle
+from .client_faults import expire_lock as expire_lock
 from .client_faults import hijack_transactional_id as hijack_transactional_id
 from .client_faults import isolate_client as isolate_client
 from .client_faults import rebalance_storm as rebalance_storm

@@ -5,6 +5,7 @@
 `rebalance_storm`          a client of Harrow's joins a consumer group and leaves it again and again
 `stuck_consumer`           a member of Harrow's is assigned partitions, sends heartbeats, and neither reads nor commits
 `stuck_share_consumer`     a member of Harrow's in a share group acquires records, acknowledges none, and dies
+`expire_lock`              the leaders end the locks of a share group, or of one of its members, before their time
 `isolate_client`           no byte passes between the brokers and the clients whose `client.id` matches, in both
                            directions; afterwards what was held back is delivered
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import abc
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -200,6 +201,59 @@ class StuckShareConsumer(ClientFault):
         return StuckShareMemberRule(group=self.group)
 
 
+@dataclass(slots=True, kw_only=True)
+class LockState(FaultState):
+    """How many records were locked, by broker."""
+
+    ended: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireLock(NamedFault):
+    """The locks of a share group end before their time: others get what its members still work on."""
+
+    kind: ClassVar[str] = "expire_lock"
+    drawable: ClassVar[bool] = False
+    named_by: ClassVar[str] = "group"
+    needs: ClassVar[frozenset[str]] = frozenset({"share-locks"})
+    state_type: ClassVar[type[FaultState]] = LockState
+    effect_timeout_ms: ClassVar[int] = 30_000
+    """The group may have no records yet."""
+    seconds: Seconds | None = 0.0
+    group: str
+    member: str = ""
+    """Its member id; empty: all members."""
+
+    def __post_init__(self) -> None:
+        NamedFault.__post_init__(self)
+        checked_name(self.group, self.kind, "group")
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """End what is locked on the brokers that run, until something was."""
+        ended = LockState.of(injection).ended
+        if ended:
+            return
+        for node in system.nodes:
+            broker = system.broker(node)
+            if broker.status().state == RUNNING and (records := broker.shares.end_locks(self.group, self.member)):
+                ended[str(node)] = records
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether records were locked."""
+        del system
+        ended = LockState.of(injection).ended
+        return Evidence(proved=bool(ended), facts={"records": dict(ended)})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Do nothing: the records are free, or given up after the last delivery that the limit allows."""
+        del system, injection
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """There is nothing to heal."""
+        del system, injection
+        return Evidence(proved=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolateClient(NamedFault):
     """No byte passes between the brokers and the clients whose `client.id` matches `client`."""
@@ -309,6 +363,15 @@ def stuck_share_consumer(group: str, *, seconds: Seconds | None = None) -> Stuck
     Its connections end without a word; the brokers give back what it held at once, or when the locks end (KIP-932).
     """
     return StuckShareConsumer(group=group, seconds=seconds)
+
+
+@checked
+def expire_lock(group: str, *, member: str = "") -> ExpireLock:
+    """Let the leaders end the locks of the share group now, or those of the member with this id (KIP-932).
+
+    Other members get the records, and what the member says of them afterwards is refused. On Harrow's brokers only.
+    """
+    return ExpireLock(group=group, member=member)
 
 
 @checked

@@ -6,7 +6,7 @@
     `links`            `LinkControl`                           `operator`         `OperatorControl`
     `disk`             `DiskControl`                           `membership`       `MembershipControl`
     `rules`            `RuleControl`                           `clients`          `RuleControl`
-                                                               `credentials`      `CredentialControl`
+    `shares`           `ShareControl`                          `credentials`      `CredentialControl`
                                                                `programs`         `ProgramControl` by name
                                                                `dependencies`     `LinkControl` by name
 
@@ -142,6 +142,14 @@ class RegistryControl(ProcessControl, Protocol):
 
     def depose_controller(self) -> None:
         """Remove the node `/controller`, where there is one."""
+        ...
+
+
+class ShareControl(Protocol):
+    """The share-partitions that a broker leads (KIP-932)."""
+
+    def end_locks(self, group: str, member: str) -> int:
+        """End the locks of a member, or of every member for an empty name; return how many records were locked."""
         ...
 
 

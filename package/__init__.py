@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from harrow.faults import exhaust_connections as exhaust_connections
     from harrow.faults import exhaust_descriptors as exhaust_descriptors
     from harrow.faults import expire_certificate as expire_certificate
+    from harrow.faults import expire_lock as expire_lock
     from harrow.faults import expire_session as expire_session
     from harrow.faults import expire_token as expire_token
     from harrow.faults import fail_response as fail_response
@@ -124,6 +125,7 @@ _FAULTS = (
     "rebalance_storm",
     "stuck_consumer",
     "stuck_share_consumer",
+    "expire_lock",
     "isolate_client",
     "kill_program",
     "pause_program",
@@ -270,6 +272,7 @@ __all__ = [
     "exhaust_connections",
     "exhaust_descriptors",
     "expire_certificate",
+    "expire_lock",
     "expire_session",
     "expire_token",
     "fail_response",

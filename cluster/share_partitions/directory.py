@@ -108,7 +108,14 @@ class LedShare:
         state = self.active()
         if state is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        self.change(state.acknowledge(member, said, renewed_until_ms=renewed_until_ms), done)
+        change = state.acknowledge(member, said, renewed_until_ms=renewed_until_ms)
+
+        def stored(error: KafkaError | None) -> None:
+            done(error)
+            if error is None:
+                self._directory.tapped.given_up(self, member, said, change.batches)
+
+        self.change(change, stored)
         self._watch_locks()
 
     def release(self, member: str) -> None:

@@ -124,6 +124,23 @@ class TappedShares:
                     lock_until_ns=until_ms * NS_IN_MS if kind is AckType.RENEW and not error else 0,
                 )
 
+    def given_up(
+        self, led: TappedShare, member: str, said: Iterable[Acknowledgement], batches: Sequence[StateBatch]
+    ) -> None:
+        """Of what a member released, report what was delivered as often as is allowed: it is archived."""
+        if not self.enabled:
+            return
+        released = [
+            (start, end)
+            for first, last, types in said
+            for kind, start, end in runs_of(types, first, last)
+            if kind is AckType.RELEASE
+        ]
+        for batch in batches:
+            if batch.state is DeliveryState.ARCHIVED and any(s <= batch.first_offset <= e for s, e in released):
+                row = _records(led, batch.first_offset, batch.last_offset, batch.delivery_count)
+                self._tap.shared(led.share.group_id, member, "", [row], kind=SHARE_ARCHIVED)
+
     def released(self, led: TappedShare, member: str, batches: Sequence[StateBatch]) -> None:
         """The session of a member has ended: its records are free, or given up."""
         self._batches(led, member, batches, SHARE_RELEASED)

@@ -1,7 +1,8 @@
 """What is known about share groups beside the rows of the taps (KIP-932): limits, resets, and what a test claims.
 
-Owns: `ShareSettings`. The limit of deliveries is a setting of the brokers; a group may have its own (KIP-1240), so the
-limit is not known after a client changed settings of a group, nor on brokers that the run did not start. A client that
+Owns: `ShareSettings`. The limit of deliveries is a setting of the brokers. On Harrow's brokers, as in Kafka 4.2, it
+does not change while they run. A later Kafka has one for each group, too (KIP-1240): there the limit is not known after
+a client changed settings, of whatever they were; nor is it on brokers that the run did not start. A client that
 moves the offsets of a share group, or deletes it, has records delivered again, or not at all: `resets` says when.
 Nothing is read of a run without share groups.
 """
@@ -16,6 +17,7 @@ from typing import Any, Self
 from .. import run_folder
 from ..histories.coordinator_rows import SHARES
 from ..histories.layout import Layout
+from ..histories.recordings import Recording
 from ..histories.request_rows import api_name, read_requests
 
 LIMIT = "group.share.delivery.count.limit"
@@ -48,6 +50,7 @@ class ShareSettings:
         changing, resetting = (frozenset(map(api_name, keys)) for keys in (CHANGES_SETTINGS, RESETS))
         requests = read_requests(folder, changing | resetting)
         changed = any(row.api in changing for row in requests.rows) or bool(requests.cut)
+        changed &= Recording.BROKER_EVENTS in facts.get("unrecorded", ())  # else the brokers are Harrow's
         resets = sorted(row.invoked_ns for row in requests.rows if row.api in resetting)
         numbers = {name: number for number, name in enumerate(layout.clients)}
         return cls(

@@ -55,6 +55,8 @@ class Delivered(NamedTuple):
     """How often it was delivered, with this time."""
     key: bytes | None
     value: bytes | None
+    given_by: Address
+    """The broker that gave it."""
 
 
 class Acknowledged(NamedTuple):
@@ -66,7 +68,7 @@ class Acknowledged(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Session:
+class ShareSession:
     """A share session with one broker."""
 
     epoch: int = OPENS
@@ -98,7 +100,9 @@ class ShareMember:
         self._ids: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
         self._leaders: dict[TopicPartition, Address] = {}
-        self._sessions: dict[Address, _Session] = {}
+        self._sessions: dict[Address, ShareSession] = {}
+        self.unanswered: dict[TopicPartition, int] = {}
+        """How many fetches of a partition had no response, or an error: they may have acquired records."""
 
     async def heartbeat(self) -> None:
         """Join, or stay in the group; take over the assignment."""
@@ -166,7 +170,7 @@ class ShareMember:
         """Keep an acknowledgement for the next `commit`."""
         address = self._leaders.get(record.tp)
         if address is not None:
-            self._sessions.setdefault(address, _Session()).pending.append((record, type_))
+            self._sessions.setdefault(address, ShareSession()).pending.append((record, type_))
 
     async def commit(self) -> list[Acknowledged]:
         """Send the acknowledgements; return their results."""
@@ -176,10 +180,18 @@ class ShareMember:
                 found += await self._acknowledge(address, self._sessions[address].epoch)
         return found
 
+    def session_with(self, address: Address) -> ShareSession | None:
+        """Return the session with a broker; None where there is none."""
+        return self._sessions.get(address)
+
+    def has(self, session: ShareSession) -> bool:
+        """Return whether a session goes on, as far as the member knows."""
+        return any(known is session for known in self._sessions.values())
+
     # ---------------------------------------------------------------------------- requests
 
     async def _fetch(self, address: Address, wanted: frozenset[TopicPartition]) -> list[Delivered]:
-        session = self._sessions.setdefault(address, _Session())
+        session = self._sessions.setdefault(address, ShareSession())
         if session.epoch == OPENS and not wanted:
             return []
         request = client_request(
@@ -201,6 +213,8 @@ class ShareMember:
         )
         response = await self._ask(address, request, session)
         if response is None:
+            for tp in sorted(wanted):
+                self.unanswered[tp] = self.unanswered.get(tp, 0) + 1
             return []
         session.partitions = wanted
         found: list[Delivered] = []
@@ -209,7 +223,7 @@ class ShareMember:
                 tp = TopicPartition(self._names[topic.topic_id], row.partition_index)
                 if row.error_code is not ErrorCode.none:
                     self._leaders.pop(tp, None)
-                found += _delivered(tp, row)
+                found += _delivered(tp, row, address)
         return found
 
     async def _acknowledge(self, address: Address, epoch: int) -> list[Acknowledged]:
@@ -242,7 +256,7 @@ class ShareMember:
         }
         return [Acknowledged(record, type_, errors.get(record.tp, UNKNOWN)) for record, type_ in pending]
 
-    async def _ask(self, address: Address, request: ClientRequest, session: _Session) -> Any:
+    async def _ask(self, address: Address, request: ClientRequest, session: ShareSession) -> Any:
         """Send a request of a session; None where the session begins again."""
         try:
             response = await self._transport.ask(address, request, self._wait_ms + 1_000)
@@ -251,7 +265,7 @@ class ShareMember:
         if response is not None and response.error_code is ErrorCode.none:
             session.epoch = 1 if session.epoch == (1 << 31) - 1 else session.epoch + 1
             return response
-        self._sessions[address] = _Session()
+        self._sessions[address] = ShareSession()
         self._leaders = {tp: leader for tp, leader in self._leaders.items() if leader != address}
         return None
 
@@ -295,7 +309,7 @@ class ShareMember:
             yield self._ids[name], sorted(tp for tp in partitions if tp.topic == name)
 
 
-def _delivered(tp: TopicPartition, row: Any) -> Iterator[Delivered]:
+def _delivered(tp: TopicPartition, row: Any, address: Address) -> Iterator[Delivered]:
     """Yield the acquired records; a batch of the log may have others, too."""
     counts = {
         offset: int(acquired.delivery_count)
@@ -308,4 +322,4 @@ def _delivered(tp: TopicPartition, row: Any) -> Iterator[Delivered]:
             continue
         for record in decode_records(records[at : at + size]):
             if record.offset in counts:
-                yield Delivered(tp, record.offset, counts[record.offset], record.key, record.value)
+                yield Delivered(tp, record.offset, counts[record.offset], record.key, record.value, address)

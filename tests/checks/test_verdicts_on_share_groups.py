@@ -10,12 +10,14 @@ from harrow.cluster.host.seam import (
     SHARE_ACCEPTED,
     SHARE_ACQUIRED,
     SHARE_ARCHIVED,
+    SHARE_EXPIRED,
     SHARE_LOADED,
     SHARE_RELEASED,
     TappedRequest,
 )
 from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
+from harrow.harness.histories.recordings import Recording
 from harrow.harness.run.share_claims import note_consumed_by, share_groups
 from judged_runs import TOPIC, RunFolder
 
@@ -36,7 +38,9 @@ def verdict_on(
     claims: tuple[str, ...] = (),
     spark: SparkHandle | None = None,
     limit: int | None = None,
+    traced: bool = False,
 ) -> Verdict:
+    """`traced`: the brokers are Harrow's, which write traces."""
     folder = run.done()
     run_folder.write_run(
         folder,
@@ -45,7 +49,9 @@ def verdict_on(
         config={} if limit is None else {LIMIT: limit},
         log_dirs={1: ()},
         started_ns=1,
-        unrecorded=run_folder.read_run(folder)["unrecorded"],
+        unrecorded=sorted(
+            {*run_folder.read_run(folder)["unrecorded"]} - ({Recording.BROKER_EVENTS} if traced else set())
+        ),
     )
     if claims:
         note_consumed_by(folder, [TOPIC], claims)
@@ -66,6 +72,28 @@ def test_each_engine_names_group_member_and_records(tmp_path: Path, spark: Spark
         assert verdict.status is Status.INVALID, str(verdict)
         assert verdict.anomaly_counts == {"redelivered-after-accept": 2}
         assert "share group workers: m-1 (accept on broker 1); m-2 (ShareFetch on broker 1, delivery 2)" in str(verdict)
+
+
+def test_a_leader_that_was_paused_gives_what_a_later_one_has_stored(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    history(run)
+    run.shared(SHARE_ACQUIRED, 0, 0, count=1, node=2, leader_epoch=5)
+    run.shared(SHARE_ACCEPTED, 0, 0, node=2, leader_epoch=5)
+    run.shared(SHARE_ACQUIRED, 0, 0, member="m-2", count=2, node=1, leader_epoch=4)
+    assert not verdict_on(run, "at-most-once").anomaly_counts
+    run.shared(SHARE_ACQUIRED, 0, 0, member="m-2", count=2, node=1, leader_epoch=6)
+    assert verdict_on(run, "at-most-once").anomaly_counts == {"redelivered-after-accept": 1}
+
+
+def test_an_acceptance_after_the_lock_has_ended_says_nothing(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    history(run)
+    run.shared(SHARE_ACQUIRED, 0, 0, count=5)
+    run.shared(SHARE_EXPIRED, 0, 0)
+    run.shared(SHARE_ARCHIVED, 0, 0)
+    run.shared(SHARE_ACCEPTED, 0, 0)  # below the start offset: no error, and nothing is stored
+    run.shared(SHARE_ACQUIRED, 0, 0, member="m-2", count=5)
+    assert not verdict_on(run, "at-most-once").anomaly_counts
 
 
 def test_what_a_guarantee_allows_is_a_note(tmp_path: Path) -> None:
@@ -89,14 +117,18 @@ def test_the_limit_of_deliveries_is_that_of_the_brokers(tmp_path: Path, limit: i
     assert found.anomaly_counts == ({} if limit is None else {"over-delivered": 1})
 
 
-def test_a_limit_that_a_client_may_have_changed_is_a_doubt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ours", [True, False], ids=["on our brokers", "on others"])
+def test_a_limit_that_a_client_may_have_changed_is_a_doubt(tmp_path: Path, ours: bool) -> None:
     run = RunFolder(tmp_path / "run")
     run.requested(TappedRequest("admin", 44, 0, 5, 6), node=2)
     history(run)
     run.shared(SHARE_ACQUIRED, 0, 0, count=4)
-    found = verdict_on(run, "at-most-once", limit=3)
-    assert found.status is Status.UNKNOWN
-    assert any("the limit of deliveries is not known" in reason for reason in found.reasons)
+    found = verdict_on(run, "at-most-once", limit=3, traced=ours)
+    if ours:  # the limit is the brokers' own, which no request changes
+        assert found.anomaly_counts == {"over-delivered": 1}
+    else:
+        assert found.status is Status.UNKNOWN
+        assert any("the limit of deliveries is not known" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("api", [42, 91, 92])

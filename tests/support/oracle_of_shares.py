@@ -52,11 +52,17 @@ def _offsets(row: Row) -> range:
 
 
 def _redelivered(own: list[Row], offset: int, resets: Sequence[int], found: Found, doubts: set[str]) -> None:
-    accepted_ns = None
+    accepted_ns, epoch, ended = None, -1, False
     for row in own:
-        if row["kind"] == ACCEPTED and not row["error"] and accepted_ns is None:
-            accepted_ns = row["completed_ns"]
+        if row["kind"] in (EXPIRED, ARCHIVED):
+            ended = True
+        elif row["kind"] == ACQUIRED and accepted_ns is None:
+            ended = False
+        elif row["kind"] == ACCEPTED and not row["error"] and accepted_ns is None and not ended:
+            accepted_ns, epoch = row["completed_ns"], row["leader_epoch"]
         elif row["kind"] == ACQUIRED and accepted_ns is not None and row["completed_ns"] > accepted_ns:
+            if -1 != row["leader_epoch"] < epoch:
+                continue
             if resets and row["completed_ns"] >= resets[0]:
                 doubts.add("redelivered-after-accept")
             else:

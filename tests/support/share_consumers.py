@@ -8,6 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from harrow.cluster.ids import TopicPartition
 from harrow.harness.requests.blocking import completed
 from harrow.harness.requests.coordinator import GROUP, Coordinator
 from harrow.harness.requests.lasting import LastingTransport
@@ -31,6 +32,11 @@ class ShareConsumer:
     ) -> None:
         completed(self._member.leave())
         self._transport.close()
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinator assigned last."""
+        return self._member.assigned
 
     def die(self) -> None:
         """End as a killed process does: every connection closes, and nothing else is sent."""

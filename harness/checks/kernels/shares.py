@@ -3,7 +3,10 @@
 The rows are those of `tap.shares`; each group is judged alone. A record is *over* when an acknowledgement that accepts
 or rejects it succeeded, or may have: an error, or no response at all, does not say it (`share_rows.may_be_done`).
 
-* `redelivered-after-accept`: a record was acquired after a leader had said that an acceptance of it succeeded.
+* `redelivered-after-accept`: a record was acquired after a leader had said that an acceptance of it succeeded. An
+  acceptance says nothing when the leader had ended the lock before: the record was below the start offset already, so
+  the leader said no error and stored nothing. A leader of an earlier epoch, which was paused and does not know of the
+  later one, gives records from its memory: that is no anomaly.
 * `over-delivered`: a record was acquired with a delivery count above the limit.
 * `wrong-lock`: two members held a record at the same time, on one leader in one leader epoch: both acquisitions have
   rows, and until the later row no acknowledgement of either, no release, no expiry and no end of either lock may have
@@ -164,11 +167,13 @@ class _Group:
 
     def _redelivered(self) -> None:
         segment = self._offsets.segment
-        done = (self._kind == ACCEPTED) & (self._error == 0)
+        done = (self._kind == ACCEPTED) & (self._error == 0) & ~self._ended_before()
         accepted = first_of(segment, done, self._count)
         of_event = accepted[segment]
+        epoch = self._offsets.column("leader_epoch")
         later = self._acquired & (of_event >= 0) & (np.arange(len(segment)) > of_event)
         later &= self._completed > self._completed[np.maximum(of_event, 0)]
+        later &= (epoch == UNKNOWN) | (epoch >= epoch[np.maximum(of_event, 0)])
         at = first_of(segment, later, self._count)
         segments = np.flatnonzero(at >= 0)
         reset_ns = self._job.share_resets[0] if self._job.share_resets else None
@@ -181,6 +186,15 @@ class _Group:
             segments = segments[~after]
         found = [self._of_segment(number, int(accepted[number]), int(at[number])) for number in segments.tolist()]
         self._report(REDELIVERED, _joined(found), "delivered again after a leader had said that it is accepted")
+
+    def _ended_before(self) -> Mask:
+        """Return at which events the last lock of the record had ended, as a row of no member says."""
+        segment = self._offsets.segment
+        number = np.arange(len(segment))
+        ended = np.maximum.accumulate(np.where(is_kind(self._kind, *OF_NO_MEMBER), number, -1))
+        acquired = np.maximum.accumulate(np.where(self._acquired, number, -1))
+        result: Mask = (ended >= np.searchsorted(segment, segment, "left")) & (ended > acquired)
+        return result
 
     # -------------------------------------------------------------------------------- two at a time
 
