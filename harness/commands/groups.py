@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-
 from harrow.cluster.errors import HarrowError
 from harrow.cluster.listeners import Address
+from rich.console import Console
+from rich.table import Table
 
 from ..requests.streams_groups import streams_groups
 from ..topics import listed_groups
@@ -45,7 +44,7 @@ def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_
                 raise click.ClickException(f"no consumer group {name!r}; the cluster has: {', '.join(known) or 'none'}")
         wanted = list(groups) or known
         consumers = [name for name in wanted if name not in streams]
-        found = admin.describe_consumer_groups(consumers, request_timeout=timeout) if consumers else {}
+        found = admin.describe_consumer_groups(consumers, request_timeout=timeout) if consumers else dict[str, Any]()
         return [streams[name] if name in streams else row_of(found[name].result(timeout)) for name in wanted]
 
     rows = ask(bootstrap_servers, described)

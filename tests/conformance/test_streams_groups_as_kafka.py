@@ -218,9 +218,13 @@ def heartbeats_that_are_refused(script: Groups) -> None:
     note("name", group.enter("a", topology=group.topology(source_topics=("a b",))))
     counted = (topic_info(group.changelog, 2),)
     note("counted changelog", group.enter("a", topology=group.topology(state_changelog_topics=counted)))
-    looped = {"repartition_source_topics": (topic_info("r"),), "repartition_sink_topics": ("r",), "source_topics": ()}
+    looped: dict[str, Any] = {
+        "repartition_source_topics": (topic_info("r"),),
+        "repartition_sink_topics": ("r",),
+        "source_topics": (),
+    }
     note("loop", group.enter("a", topology=group.topology(**looped)))
-    unwritten = {"repartition_source_topics": (topic_info("r"),)}
+    unwritten: dict[str, Any] = {"repartition_source_topics": (topic_info("r"),)}
     note("never written", group.enter("a", topology=group.topology(**unwritten)))
     note("described", group.streams())
     ready(script)

@@ -82,10 +82,13 @@ def test_groups_and_offsets_show_members_committed_offsets_and_lag(harrow: Harro
 def test_groups_show_streams_groups_with_the_tasks_of_their_members(harrow: Harrow, orders: Topic) -> None:
     servers = harrow.bootstrap_servers
     ports = {node: broker.port for node, broker in harrow.cluster.brokers.items()}
-    asked = {"group_id": "app", "member_id": "m", "topology": None, "client_tags": None}
+    asked: dict[str, Any] = {"group_id": "app", "member_id": "m", "topology": None, "client_tags": None}
     asked |= {"endpoint_information_epoch": 0, "rebalance_timeout": milliseconds(-1), "task_offsets": None}
     asked |= {"task_end_offsets": None, "active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
-    joins = {"topology": {"epoch": 0, "subtopologies": (subtopology("0", orders.name),)}, "process_id": "p"}
+    joins: dict[str, Any] = {
+        "topology": {"epoch": 0, "subtopologies": (subtopology("0", orders.name),)},
+        "process_id": "p",
+    }
     joins |= {"client_tags": (), "rebalance_timeout": milliseconds(60_000)}
     with ExitStack() as links:
         any_broker = links.enter_context(RawKafka(min(ports.values())))

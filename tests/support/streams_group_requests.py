@@ -17,7 +17,7 @@ REBALANCE_MS = 20_000
 REPARTITION, CHANGELOG = "app-by-customer-repartition", "app-counts-changelog"
 
 
-def topic_info(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
+def topic_info(name: str, partitions: int = 0, /, **configs: str) -> dict[str, Any]:
     """An internal topic of a topology."""
     rows = tuple({"key": key, "value": value} for key, value in configs.items())
     return {"name": name, "partitions": partitions, "replication_factor": 0, "topic_configs": rows}
@@ -128,8 +128,9 @@ class ModelStreams:
             standby = tuple({"subtopology_id": name, "partitions": tuple(p)} for name, p in self.standby.items())
             response = streams_heartbeat(self.bed, self.member_id, self.epoch, owned=self.active, standby_tasks=standby)
         if response is None or lose_response:
-            names_tasks = response is None or response.error_code is not ErrorCode.none or response.active_tasks is not None
-            self.is_behind = self.is_behind or (self.epoch > 0 and names_tasks)
+            is_success = response is not None and response.error_code is ErrorCode.none
+            names_none = is_success and response.active_tasks is None
+            self.is_behind = self.is_behind or (self.epoch > 0 and not names_none)
             return ErrorCode.request_timed_out
         if response.error_code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
             self.abandon()
