@@ -128,9 +128,10 @@ class ModelStreams:
             standby = tuple({"subtopology_id": name, "partitions": tuple(p)} for name, p in self.standby.items())
             response = streams_heartbeat(self.bed, self.member_id, self.epoch, owned=self.active, standby_tasks=standby)
         if response is None or lose_response:
-            is_success = response is not None and response.error_code is ErrorCode.none
-            names_none = is_success and response.active_tasks is None
-            self.is_behind = self.is_behind or (self.epoch > 0 and not names_none)
+            if self.epoch > 0 and (
+                response is None or response.error_code is not ErrorCode.none or response.active_tasks is not None
+            ):
+                self.is_behind = True
             return ErrorCode.request_timed_out
         if response.error_code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
             self.abandon()
