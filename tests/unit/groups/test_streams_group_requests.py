@@ -296,6 +296,41 @@ def test_a_member_commits_with_an_older_epoch_only_for_tasks_that_it_has_had_sin
     assert commit_of(bed, "b", 3, gone) is ErrorCode.none
 
 
+def test_a_client_that_lost_its_tasks_hears_of_them_again_when_it_joins(bed: GroupTestBed) -> None:
+    """Kafka's rule: tasks are named when they change and at a join, not when a heartbeat is repeated."""
+    streams_join(bed, "a")
+    bed.cache.change(**{REPARTITION: 3, CHANGELOG: 3})
+    bed.replicas.automatic = False
+    streams_heartbeat(bed, "a", 2, owned={})
+    bed.replicas.acknowledge(ErrorCode.request_timed_out)
+    bed.replicas.automatic = True
+    repeated = streams_heartbeat(bed, "a", 2, owned={})
+    assert (repeated.error_code, repeated.member_epoch, repeated.active_tasks) == (ErrorCode.none, 3, None)
+    assert streams_heartbeat(bed, "a", 2).error_code is ErrorCode.fenced_member_epoch, "it must say what it owns"
+    joined = streams_join(bed, "a")
+    assert (joined.member_epoch, tasks_of(joined.active_tasks)) == (3, THREE)
+
+
+def test_a_member_that_never_heard_of_a_revocation_is_removed_and_can_no_longer_commit(bed: GroupTestBed) -> None:
+    ready(bed, "a")
+    streams_join(bed, "b")
+    bed.replicas.automatic = False
+    streams_heartbeat(bed, "a", 2, owned=THREE)
+    bed.replicas.acknowledge(ErrorCode.request_timed_out)
+    bed.replicas.automatic = True
+    for _ in range(3):
+        assert streams_heartbeat(bed, "a", 2, owned=THREE).active_tasks is None, "it is not told again"
+        assert streams_heartbeat(bed, "b", 3, owned={}).active_tasks is None, "no other member gets its tasks"
+        assert commit_of(bed, "a", 2) is ErrorCode.none
+        bed.host.advance(5_000)
+    bed.host.advance(5_000)
+    given = streams_heartbeat(bed, "b", 3, owned={})
+    assert (given.member_epoch, tasks_of(given.active_tasks)) == (4, THREE)
+    assert commit_of(bed, "a", 2) is ErrorCode.unknown_member_id
+    assert commit_of(bed, "b", 4) is ErrorCode.none
+    assert streams_heartbeat(bed, "a", 2, owned=THREE).error_code is ErrorCode.unknown_member_id
+
+
 def test_groups_of_other_protocols_are_kept_apart(bed: GroupTestBed) -> None:
     ready(bed, "a")
     refused = consumer_join(bed, "c")
