@@ -1,6 +1,6 @@
 """Fields that records of consumer groups and of share groups have in common: versions of values, and partitions.
 
-May fail: RecordFormatError, as `flexible_fields.py` says, and for a value of another version.
+May fail: RecordFormatError, as `coordinators/flexible_fields.py` says, and for a value of another version.
 """
 
 from __future__ import annotations

@@ -404,7 +404,7 @@ class SharePartitionState:
                 late.append(row)
         return late
 
-    # ---- changes that nobody asks for --------------------------------------------------------------
+    # ---- changes without a request----- --------------------------------------------------------------
 
     def expire(self, now_ms: int) -> Change:
         """Release the records whose lock has ended; the change has taken effect, and need only be stored."""

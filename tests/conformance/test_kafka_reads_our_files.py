@@ -24,9 +24,9 @@ from harrow import Cluster
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Origin
+from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import build_end_txn_marker
-from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.commands import cli
 from harrow.harness.requests.share_member import ACCEPT, REJECT, RELEASE
 from kafka_reference import dump, needs_kafka
@@ -110,7 +110,7 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def share_group(servers: str, topic: str) -> None:
     """A share group that accepts, releases and rejects records of `topic`, which it reads from the start."""
-    with RawKafka(int(servers.split(",")[0].rsplit(":", 1)[1])) as raw:
+    with RawKafka(int(servers.split(",", maxsplit=1)[0].rsplit(":", 1)[1])) as raw:
         entry = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
         row = {"resource_type": GROUP_RESOURCE, "resource_name": "workers", "configs": [entry]}
         changed = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[row], validate_only=False)

@@ -41,9 +41,9 @@ def uninitialized(state: StatePartitions, names: Iterable[str], view: TopicView,
     return found
 
 
-def joined(one: Topics, other: Topics) -> Topics:
+def joined(first: Topics, other: Topics) -> Topics:
     """The partitions of both; `other` has the name."""
-    found = dict(one)
+    found = dict(first)
     for topic_id, row in other.items():
         before = found[topic_id].partitions if topic_id in found else frozenset[int]()
         found[topic_id] = NamedPartitions(row.name, before | row.partitions)

@@ -51,13 +51,18 @@ def test_members_of_the_same_topics_differ_by_one_partition(topics: dict[UUID, i
 
 def test_kafkas_examples() -> None:
     """More members than partitions: each partition is shared; fewer: each has one member."""
-    one, two = TOPICS[:2]
-    shared = assigned({one: 2}, dict.fromkeys("abcd", frozenset((one,))))
-    assert sorted(sorted(each(rows)) for rows in shared.values()) == [[(one, 0)], [(one, 0)], [(one, 1)], [(one, 1)]]
-    alone = assigned({one: 2, two: 2}, dict.fromkeys("ab", frozenset((one, two))))
+    first, second = TOPICS[:2]
+    shared = assigned({first: 2}, dict.fromkeys("abcd", frozenset((first,))))
+    assert sorted(sorted(each(rows)) for rows in shared.values()) == [
+        [(first, 0)],
+        [(first, 0)],
+        [(first, 1)],
+        [(first, 1)],
+    ]
+    alone = assigned({first: 2, second: 2}, dict.fromkeys("ab", frozenset((first, second))))
     assert sorted(partition for rows in alone.values() for partition in each(rows)) == [
-        (one, 0),
-        (one, 1),
-        (two, 0),
-        (two, 1),
+        (first, 0),
+        (first, 1),
+        (second, 0),
+        (second, 1),
     ]

@@ -114,7 +114,11 @@ def test_records_of_kafka_are_read_and_written_with_the_same_bytes() -> None:
     first = found[2][1]
     assert isinstance(first, Update)
     assert (first.completed, first.start_offset) == (19, 0)
-    assert {row.state for row in first.batches} == {DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED}
+    assert {row.state for row in first.batches} == {
+        DeliveryState.AVAILABLE,
+        DeliveryState.ACKNOWLEDGED,
+        DeliveryState.ARCHIVED,
+    }
 
 
 # --------------------------------------------------------------------------------------- states
@@ -162,9 +166,7 @@ def decided(shares: StoredShares, step: Step, now_ms: int) -> Iterable[StoredRec
 
 
 @given(steps=steps_of_a_coordinator, most=st.integers(0, 3))
-def test_a_replay_of_the_log_gives_the_states_and_their_fences(
-    steps: list[Step], most: int
-) -> None:
+def test_a_replay_of_the_log_gives_the_states_and_their_fences(steps: list[Step], most: int) -> None:
     shares, log = StoredShares(most), list[StoredRecord]()
     for now_ms, step in enumerate(steps, 1):
         with contextlib.suppress(KafkaError):

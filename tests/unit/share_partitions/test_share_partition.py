@@ -194,7 +194,7 @@ def test_the_most_records_in_flight_bound_new_ones_only() -> None:
 
 
 @dataclass
-class Told:
+class Known:
     """What the model has of a record."""
 
     count: int = 0
@@ -211,13 +211,13 @@ class SharePartitionModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = begun(limit=LIMIT, locks=LOCKS)
-        self.records: dict[int, Told] = {}
+        self.records: dict[int, Known] = {}
         self.stored: tuple[StateBatch, ...] = ()
         self.start = self.stored_start = self.now_ms = 0
         self.moving: list[tuple[Change, dict[int, tuple[bool, bool]]]] = []
 
-    def told(self, offset: int) -> Told:
-        return self.records.setdefault(offset, Told())
+    def known(self, offset: int) -> Known:
+        return self.records.setdefault(offset, Known())
 
     def store(self, batches: list[StateBatch], start: int) -> None:
         self.stored = merged((*self.stored, *batches), Offset(start))
@@ -243,10 +243,10 @@ class SharePartitionModel(RuleBasedStateMachine):
         for batch in spans:
             if batch.aborted and batch.first_offset < self.state.end_offset and batch.first_offset >= before:
                 for offset in range(batch.first_offset, min(batch.last_offset, self.state.end_offset - 1) + 1):
-                    self.told(offset).done = True
+                    self.known(offset).done = True
         for first, last, count in found:
             for offset in range(first, last + 1):
-                row = self.told(offset)
+                row = self.known(offset)
                 assert not row.done, f"{offset} was done"
                 assert not row.member, f"{offset} is held by {row.member}"
                 assert not row.moving
@@ -323,7 +323,7 @@ class SharePartitionModel(RuleBasedStateMachine):
         offset = min(self.state.start_offset + by, self.state.end_offset)
         self.state.log_start_moved(Offset(offset))
         for at in range(offset):
-            row = self.told(at)
+            row = self.known(at)
             row.done, row.member = True, ""
 
     @precondition(lambda self: not self.moving)
@@ -335,27 +335,27 @@ class SharePartitionModel(RuleBasedStateMachine):
         self.state = SharePartitionState(stored, Offset(start), limit=LIMIT, locks_most=LOCKS)
         self.start = 0
         accepted = {offset for offset, row in self.records.items() if row.accepted}
-        self.records = {offset: Told(done=True, accepted=True) for offset in accepted}
+        self.records = {offset: Known(done=True, accepted=True) for offset in accepted}
         for row in self.state:
             for offset in range(row.first, row.last + 1):
-                told = self.told(offset)
-                told.count = row.delivery_count
-                told.done = told.done or row.state in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+                known = self.known(offset)
+                known.count = row.delivery_count
+                known.done = known.done or row.state in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
         for offset in range(self.state.start_offset):
-            self.told(offset).done = True
+            self.known(offset).done = True
 
     @invariant()
     def the_start_offset_rises_over_records_that_are_done(self) -> None:
         assert self.state.start_offset >= self.start
         self.start = self.state.start_offset
-        assert all(self.told(offset).done for offset in range(self.start))
+        assert all(self.known(offset).done for offset in range(self.start))
 
     @invariant()
     def both_have_the_same_holders(self) -> None:
         for row in self.state:
             for offset in range(row.first, row.last + 1):
-                told = self.told(offset)
-                assert told.member == row.member, f"{offset} is held by {row.member}"
+                known = self.known(offset)
+                assert known.member == row.member, f"{offset} is held by {row.member}"
 
 
 TestSharePartitionModel = SharePartitionModel.TestCase
