@@ -26,12 +26,15 @@ Ask = Callable[[ApiKey, int, Mapping[str, Any]], Any]
 class ShareScript:
     """One share group, and the answers so far."""
 
-    def __init__(self, ask: Ask, group: str, classic: str, orders: str, topic_id: UUID) -> None:
+    def __init__(self, ask: Ask, group: str, classic: str, orders: str, topic_id: UUID, never: str) -> None:
         self._ask = ask
         self.group = group
         self.classic = classic
         self.orders = orders
-        self._aliases = {group: "GROUP", classic: "CLASSIC", orders: "orders", str(topic_id): "ORDERS-ID"}
+        self.never = never
+        """The id of a group that does not exist."""
+        self._aliases = {group: "GROUP", classic: "CLASSIC", never: "never", orders: "orders"}
+        self._aliases[str(topic_id)] = "ORDERS-ID"
         self.notes: list[list[Any]] = []
 
     def note(self, what: str, api: ApiKey, version: int = 0, **fields: Any) -> Any:
@@ -149,7 +152,7 @@ def offsets(script: ShareScript) -> None:
     """What administrators ask of an empty group, and of other groups."""
     orders = script.orders
     script.offsets()
-    script.offsets(group="never")
+    script.offsets(group=script.never)
     script.offsets((orders, (0, 1)), ("absent", (0,)))
     script.offsets((orders, (0,)), version=0)
     script.alter((orders, 0, 5), ("absent", 0, 1))
@@ -165,7 +168,7 @@ def offsets(script: ShareScript) -> None:
     script.settle(1)
     script.alter((orders, 1, 3), group=script.classic)
     script.delete(orders, group=script.classic)
-    script.delete(orders, group="never")
+    script.delete(orders, group=script.never)
     script.alter((orders, 1, 3), group="")
     script.note("delete the group", ApiKey.DELETE_GROUPS, 2, groups_names=(script.group,))
     script.note("again", ApiKey.DELETE_GROUPS, 2, groups_names=(script.group,))

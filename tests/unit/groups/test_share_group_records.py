@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -20,8 +21,10 @@ from harrow.cluster.groups.share.share_records import (
     ShareTargetRecord,
     StatePartitionsRecord,
 )
+from harrow.cluster.wire.batches import decode_records, headers
 from share_requests import ModelShareMember, share_state
 
+GOLDEN = Path(__file__).parents[2] / "conformance" / "kafka_files" / "kafka_share_groups" / "consumer_offsets.log"
 TOPIC = UUID(int=7)
 RECORDS: list[ShareRecord] = [
     ShareMemberRecord("a", ShareMetadata(rack_id=None, client_id="c", client_host="/h", topics=("x", "y"))),
@@ -58,6 +61,20 @@ def test_bytes_are_those_of_apache_kafka() -> None:
     assert key == b"\x00\x0f\x00\x01g"
     topic = TOPIC.bytes + b"\x02x" + b"\x02\x00\x00\x00\x01" + b"\x00"
     assert value == b"\x00\x00" + b"\x01" + b"\x02" + topic + b"\x01" + b"\x00"
+
+
+def test_records_of_kafka_are_read_and_written_with_the_same_bytes() -> None:
+    data = GOLDEN.read_bytes()
+    seen: set[type[ShareRecord]] = set()
+    for row in (row for at, size, _ in headers(data) for row in decode_records(data[at : at + size])):
+        assert row.key is not None
+        key = decode_key(row.key)
+        assert isinstance(key, ShareKey)
+        record = decode_share_record(key.kind, key.name, row.value)
+        seen.add(type(record))
+        value = None if row.value is None else bytes(row.value)
+        assert encode_share_record(key.group, record) == (bytes(row.key), value), record
+    assert seen == {type(record) for record in RECORDS}
 
 
 def test_a_new_coordinator_has_the_group_that_the_old_one_had(bed: GroupTestBed) -> None:

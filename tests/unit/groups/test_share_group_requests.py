@@ -33,7 +33,7 @@ def test_each_request_is_answered_as_by_apache_kafka(name: str) -> None:
         return bed.send(int(api), version, **fields).response
 
     assert make_classic(ask, "classic-group", "orders")
-    script = ShareScript(ask, "share-group", "classic-group", "orders", ORDERS)
+    script = ShareScript(ask, "share-group", "classic-group", "orders", ORDERS, "never")
     SCRIPTS[name](script)
     expected = json.loads(ANSWERS.read_text())[name]
     for answer, wanted in zip(script.notes, expected, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -15,9 +16,11 @@ from harrow.cluster.share_coordinator.merging import merged
 from harrow.cluster.share_coordinator.records import Snapshot, StoredRecord, Update, decode, encode
 from harrow.cluster.share_coordinator.stored_shares import StoredShares
 from harrow.cluster.share_coordinator.values import DeliveryState, SharePartition, StateBatch
+from harrow.cluster.wire.batches import decode_records, headers
 from hypothesis import given
 from hypothesis import strategies as st
 
+GOLDEN = Path(__file__).parents[2] / "conformance" / "kafka_files" / "kafka_share_groups" / "share_group_state.log"
 SHARE = SharePartition("billing", UUID(int=7, version=4), 3)
 STORED = [state for state in DeliveryState if state is not DeliveryState.ACQUIRED]
 
@@ -93,6 +96,29 @@ def test_a_record_that_is_cut_is_refused(cut: int) -> None:
 
 def test_records_of_other_types_are_left_out() -> None:
     assert decode(b"\x00\x63whatever", b"") is None
+
+
+def test_records_of_kafka_are_read_and_written_with_the_same_bytes() -> None:
+    """A share consumer accepted, released and rejected records of two partitions; then the group was deleted."""
+    data = GOLDEN.read_bytes()
+    rows = [row for at, size, _ in headers(data) for row in decode_records(data[at : at + size])]
+    found: list[StoredRecord] = []
+    for row in rows:
+        assert row.key is not None
+        decoded = decode(row.key, row.value)
+        assert decoded is not None
+        assert encode(*decoded) == (bytes(row.key), None if row.value is None else bytes(row.value))
+        found.append(decoded)
+    assert [type(value) for _, value in found] == [Snapshot] * 2 + [Update] * 4 + [type(None)] * 2
+    assert {(share.group_id, share.partition) for share, _ in found} == {("workers", 0), ("workers", 1)}
+    first = found[2][1]
+    assert isinstance(first, Update)
+    assert (first.completed, first.start_offset) == (19, 0)
+    assert {row.state for row in first.batches} == {
+        DeliveryState.AVAILABLE,
+        DeliveryState.ACKNOWLEDGED,
+        DeliveryState.ARCHIVED,
+    }
 
 
 # --------------------------------------------------------------------------------------- states
