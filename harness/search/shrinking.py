@@ -73,6 +73,8 @@ class Shrinker:
         failed = self._trial(candidate)
         if failed is None:
             return False
+        added = {step.id for step in failed.steps} - {step.id for step in candidate.steps}
+        assert not added, f"the failing run has steps that its candidate does not have: {sorted(added)}"
         self.best = failed
         return True
 
@@ -92,6 +94,7 @@ class Shrinker:
             steps = self.best.steps
             left_out = {step.id for step in steps[at : at + size]}
             candidate = self.best.without(left_out)
+            assert len(candidate.steps) < len(steps), f"nothing is left out of {len(steps)} steps: {sorted(left_out)}"
             if candidate.steps and self.accept(candidate):
                 gone = True
             else:
@@ -171,6 +174,8 @@ def shrink(
                 shrinker.leave_out_faults()
     except RunsUsedUpError:
         complete = False
+    assert len(shrinker.best.steps) <= len(schedule.steps), "the schedule that was shrunk has more faults"
+    assert shrinker.runs <= runs_most, f"{shrinker.runs} candidates ran, at most {runs_most} may"
     return Shrunk(schedule=shrinker.best, before=len(schedule.steps), runs=shrinker.runs, complete=complete)
 
 
