@@ -34,12 +34,16 @@ def hit_once(
 
 def is_over(status: ProcessStatus, incarnation: int) -> bool:
     """Whether the affected incarnation has ended."""
-    return status.state == DEAD or status.incarnation > incarnation
+    over = status.state == DEAD or status.incarnation > incarnation
+    assert over or status.incarnation == incarnation, f"incarnation {status.incarnation} runs after {incarnation} did"
+    return over
 
 
 def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
     """Return the status of each affected broker, by node id."""
     incarnations = FaultState.of(injection).incarnations
+    others = incarnations.keys() - set(injection.nodes)
+    assert not others, f"{injection.fault} hit {sorted(others)}, and its brokers are {injection.nodes}"
     return {node: system.broker(node).status() for node in incarnations}
 
 
