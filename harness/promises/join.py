@@ -213,7 +213,7 @@ def _by_bucket(frame: pl.DataFrame, buckets: int) -> Generator[tuple[int, pl.Dat
     # the upper half of the hash: a reducer groups by the whole hash, and a hash table uses its lower half
     number = (pl.col(HASH).reinterpret(signed=False) // 2**32 % buckets).cast(pl.Int32)
     parts = frame.with_columns(number.alias("_bucket")).partition_by("_bucket", as_dict=True, include_key=False)
-    assert sum(map(len, parts.values())) == len(frame), f"{len(frame)} rows, in buckets {list(map(len, parts.values()))}"
+    assert sum(map(len, parts.values())) == len(frame), f"{len(frame)} rows became {list(map(len, parts.values()))}"
     for key in sorted(parts):
         yield int(key[0]), parts[key]
 
