@@ -67,7 +67,7 @@ class ActiveFault:
 
     def __post_init__(self) -> None:
         assert self.step.id == self.injection.id, f"step {self.step.id} has the injection {self.injection.id}"
-        assert self.step.nodes in (None, self.injection.nodes), f"step {self.step.id} stores other brokers"
+        assert self.step.nodes in (None, self.injection.nodes), f"step {self.step.id} stores brokers that were not hit"
 
     def enter(self, phase: Phase) -> None:
         """Go on to `phase`, which `NEXT` allows."""

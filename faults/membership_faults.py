@@ -66,7 +66,9 @@ def without(row: PartitionView, node: int, able: Sequence[int], rng: random.Rand
     if not heirs:
         return [other for other in row.replicas if other != node]
     heir = rng.choice(heirs)
-    return [heir if other == node else other for other in row.replicas]
+    replicas = [heir if other == node else other for other in row.replicas]
+    assert len(set(replicas)) == len(set(row.replicas)), f"{row.replicas} without broker {node}: {replicas}"
+    return replicas
 
 
 @dataclass(slots=True, kw_only=True)

@@ -79,6 +79,7 @@ _FOR: tuple[tuple[tuple[str, ...], tuple[Kinds, ...]], ...] = (
 )
 NEEDS: Mapping[str, tuple[Kinds, ...]] = {name: needs for names, needs in _FOR for name in names}
 """Anomaly -> sets of recordings; one complete set is sufficient to judge it."""
+assert len(NEEDS) == sum(len(names) for names, _ in _FOR), "an anomaly has two rows"
 
 REMEDIES: Mapping[Recording, str] = {
     R.FINAL_READ: "the final read, which a test makes by harrow.verify(…)",
@@ -93,6 +94,7 @@ REMEDIES: Mapping[Recording, str] = {
     R.PROMISES: "the findings of the checks of promises",
 }
 """What a verdict says that it needs."""
+assert all(kinds <= REMEDIES.keys() for needs in NEEDS.values() for kinds in needs), "a recording without remedy"
 LEADERS_ONLY = (
     "the logs on the brokers' disks were not judged, because Harrow cannot read them: each partition was judged by "
     "what its leader returned, and the other replicas were compared with nothing"

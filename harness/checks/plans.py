@@ -72,6 +72,8 @@ class PartitionJob:
     """About how many bytes judging reads; `pack` fills tasks by it."""
 
     def __post_init__(self) -> None:
+        assert self.partition >= 0, f"rows of {self.topic} without a partition are in no job of their own"
+        assert self.size >= 0, f"{self.topic}-{self.partition} has {self.size} bytes"
         assert all(start <= end for start, end in self.windows), self.windows
         assert self.windows == sorted(self.windows), self.windows
 
@@ -88,6 +90,7 @@ class PartitionJob:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
         """Return the job of a `to_dict` result, also after it was written and read as JSON."""
+        assert data.keys() == set(JOB_FIELDS), f"a job lost or gained fields: {data.keys() ^ set(JOB_FIELDS)}"
         fields: dict[str, Any] = dict(data)
         for name in ROW_RANGES:
             fields[name] = [RowRange(*part) for part in data[name]]
@@ -115,6 +118,8 @@ def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
             room = TASK_BYTES
         tasks[-1].append(job)
         room -= size
+    packed = sum(map(len, tasks))
+    assert packed == len(jobs), f"{packed} of {len(jobs)} jobs are in a task"
     for task in tasks:
         task.sort(key=lambda job: (job.topic, job.partition))
     return [[job.to_dict() for job in task] for task in tasks]

@@ -216,6 +216,7 @@ class HistoryWriter:
         """Append one row; times default to now."""
         if not time_ns:
             time_ns = time.monotonic_ns()
+        assert invoked_ns <= time_ns, f"the operation {op} ended {invoked_ns - time_ns} ns before it began"
         with self._lock:
             at = self._at
             end = at + ROW.size
@@ -223,6 +224,7 @@ class HistoryWriter:
                 if self._closed:
                     raise HistoryError(f"the history {self.path} is closed")
                 self._grow()
+                assert end <= self._size, f"{self.path}: row {end // ROW.size - 1} lies beyond the {self._size} bytes"
             ROW.pack_into(
                 self._map,
                 at,
@@ -280,6 +282,7 @@ class HistoryWriter:
         self._open()
         for text in ids:
             self.name(text)
+        assert list(self._ids) == ids, f"{self.path}: the child numbers names anew: {list(self._ids)}, before {ids}"
 
 
 def _renew_all() -> None:

@@ -213,6 +213,7 @@ class SimulatedRun:
     def _write(self, row: Row) -> None:
         world = self._cluster.world
         t_ns = world.loop.now_ns
+        assert not self._rows or self._rows[-1]["t_ns"] <= t_ns, f"the clock went back to {t_ns}: {self._rows[-1]}"
         self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
         # a skipped step is not in the recorded schedule, so it is not in the trace
         if row["event"] != "skipped":

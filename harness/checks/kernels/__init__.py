@@ -186,6 +186,8 @@ def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
         "replica_logs": len(inputs.logs),
         "log_batches": sum(len(log) for log in inputs.logs.values()),
     }
+    ended = counts["acknowledged"] + counts["unacknowledged"]
+    assert ended == len(sends), f"{len(sends)} sends, of which {ended} are ok or info"
     for acks, name in ((0, "batches_acks_0"), (1, "batches_acks_1"), (-1, "batches_acks_all")):
         counts[name] = int((acks_of_batches == acks).sum())
     if inputs.job.windows:

@@ -330,6 +330,7 @@ def rows_outside(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.D
     if not ranges:
         return frame
     first, last = np.array(ranges, np.int64).T
+    assert (np.diff(first) >= 0).all(), f"{len(first)} ranges of offsets are searched and not sorted"
     offsets = frame["offset"].to_numpy()
     at = np.searchsorted(first, offsets, side="right") - 1
     within = (at >= 0) & (np.maximum.accumulate(last)[at] >= offsets)

@@ -138,6 +138,7 @@ class Files:
         for job, rows in zip(jobs, counts, strict=True):
             self._held[job.topic, job.partition, name] = frame.slice(start, rows)
             start += rows
+        assert start == len(frame), f"{start} of {len(frame)} rows of {name} belong to a job of the group"
 
 
 def _joined(parts: Sequence[_Part]) -> list[RowRange]:
@@ -149,6 +150,7 @@ def _joined(parts: Sequence[_Part]) -> list[RowRange]:
             joined[-1] = RowRange(path, last.start, last.rows + rows)
         else:
             joined.append(RowRange(path, start, rows))
+    assert sum(part.rows for part in joined) == sum(part.range.rows for part in parts), joined
     return joined
 
 
@@ -189,6 +191,7 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
                 epochs[int(node)] = cache
         except (SegmentError, OSError) as error:
             problems.append(f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}")
+    assert len(logs) + len(problems) >= len(job.logs), f"a log was not read: {job.logs}, {sorted(logs)}, {problems}"
     inputs = arrange(job, ops, files.rows(job, "pending"), batches, logs, problems)
     inputs.log_ends, inputs.epochs = ends, epochs
     inputs.coordinators = CoordinatorRows(
