@@ -6,8 +6,8 @@ import pytest
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.share_coordinator.values import DeliveryState
-from harrow.cluster.share_partitions import share_partition
-from harrow.cluster.share_partitions.share_partition import AckType, Records
+from harrow.cluster.share_partitions.acknowledgements import STATE_AFTER, AckType
+from harrow.cluster.share_partitions.share_partition import Records
 from harrow.faults.runs import SHARES
 from harrow.harness.requests.share_member import ACCEPT, RELEASE
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed
@@ -35,7 +35,7 @@ def found_in(names: range) -> set[str]:
 
 
 def test_a_leader_that_forgets_acceptances_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(share_partition.STATE_AFTER, AckType.ACCEPT, DeliveryState.AVAILABLE)
+    monkeypatch.setitem(STATE_AFTER, AckType.ACCEPT, DeliveryState.AVAILABLE)
     assert "redelivered-after-accept" in found_in(range(1, 3))
 
 

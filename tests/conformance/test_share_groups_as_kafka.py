@@ -24,7 +24,7 @@ AN_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 def _has_leaders(link: Any, topic: str, count: int) -> bool:
     (row,) = link.metadata(topic).topics
-    return sum(partition.leader_id > 0 for partition in row.partitions) == count
+    return [partition.leader_id > 0 for partition in row.partitions] == [True] * count
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
