@@ -7,7 +7,7 @@ from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.share_coordinator.values import DeliveryState
 from harrow.cluster.share_partitions.acknowledgements import STATE_AFTER, AckType
-from harrow.cluster.share_partitions.share_partition import Records
+from harrow.cluster.share_partitions.share_partition import Records, SharePartitionState
 from harrow.faults.runs import SHARES
 from harrow.harness.requests.share_member import ACCEPT, RELEASE
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed
@@ -49,7 +49,7 @@ def test_a_leader_that_gives_what_is_locked_is_found(monkeypatch: pytest.MonkeyP
         row.delivery_count = min(row.delivery_count + 1, 2)
 
     monkeypatch.setattr(Records, "is_free", property(is_free))
-    monkeypatch.setattr(share_partition.SharePartitionState, "_lock", lock)
+    monkeypatch.setattr(SharePartitionState, "_lock", lock)
     assert "wrong-lock" in found_in(range(1, 3))
 
 
