@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 from harrow.cluster.errors import KafkaError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
@@ -136,7 +136,7 @@ class ShareWorker:
                 found[result.record.tp, result.record.offset][1].known_ns = self._now_ns()
 
     @contextlib.contextmanager
-    def _confirming(self, sent_ns: int) -> Iterator[None]:
+    def _confirming(self, sent_ns: int) -> Generator[None]:
         """Note which sessions were alive when requests of the block were sent, after `sent_ns`."""
         epochs = [(row, session, session.epoch) for row, session in self._held]
         yield

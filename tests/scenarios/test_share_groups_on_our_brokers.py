@@ -43,7 +43,7 @@ def send(harrow: Harrow, orders: Topic, numbers: range) -> None:
 
 def joined(consumer: ShareConsumer) -> None:
     """Wait until a member has both partitions and has fetched them: the group begins at what is written then."""
-    until(lambda: consumer.poll() is not None and len(consumer.assigned) == 2, "an assignment")
+    until(lambda: (consumer.poll(), len(consumer.assigned))[1] == 2, "an assignment")
     consumer.poll()
 
 
@@ -125,6 +125,7 @@ def test_no_fault_is_an_anomaly(
     number = turn = 0
 
     def consume() -> bool:
+        """Let each worker process what it gets."""
         nonlocal turn
         for worker in workers:
             found = worker.poll()
@@ -135,7 +136,7 @@ def test_no_fault_is_an_anomaly(
         return True
 
     for worker in workers:
-        until(lambda: worker.poll() is not None and worker.assigned, "an assignment")  # noqa: B023
+        until(lambda: (worker.poll(), worker.assigned)[1], "an assignment")  # noqa: B023
     until(lambda: consume() and {tp.partition for worker in workers for tp in worker.assigned} == {0, 1}, "everything")
     consume()
     with harrow.chaos(fault(target(orders, group), seconds=1)) as chaos:
@@ -190,7 +191,7 @@ def test_locks_that_end_early_give_records_to_others(harrow: Harrow) -> None:
         ShareConsumer(harrow.bootstrap_servers, GROUP, "orders", "quick") as quick,
     ):
         for worker in (slow, quick):
-            until(lambda: worker.poll() is not None and worker.assigned, "an assignment")  # noqa: B023
+            until(lambda: (worker.poll(), worker.assigned)[1], "an assignment")  # noqa: B023
         group, held = Group(harrow, orders), list[Delivered]()
         begun = 0
 
@@ -204,9 +205,9 @@ def test_locks_that_end_early_give_records_to_others(harrow: Harrow) -> None:
         until(holds, "records of the slow member")
         with harrow.chaos(expire_lock(GROUP)) as chaos:
             while chaos.running:
-                until(lambda: quick.acknowledge(quick.poll()) is not None)
+                quick.acknowledge(quick.poll())
         rows = [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
         effect = next(row for row in rows if row["event"] == "effect")
         assert sum(effect["evidence"]["records"].values()) >= len(held)
-        until(lambda: quick.acknowledge(quick.poll()) is not None and group.lag() == 0, "every record")
+        until(lambda: (quick.acknowledge(quick.poll()), group.lag())[1] == 0, "every record")
     harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by=GROUP)
