@@ -1,4 +1,4 @@
-"""Kafka's share consumer and its tool for share groups work on ours as on Apache Kafka, also when a leader dies (KIP-932).
+"""Kafka's share consumer and its tool for share groups work on ours as on Kafka, also when a leader dies (KIP-932).
 
 The tools are Kafka's own classes, unmodified (`support/kafka_tools.py`); each test holds for both clusters.
 """
