@@ -216,7 +216,6 @@ class HistoryWriter:
         """Append one row; times default to now."""
         if not time_ns:
             time_ns = time.monotonic_ns()
-        assert invoked_ns <= time_ns, f"the operation {op} ended {invoked_ns - time_ns} ns before it began"
         with self._lock:
             at = self._at
             end = at + ROW.size
@@ -282,7 +281,7 @@ class HistoryWriter:
         self._open()
         for text in ids:
             self.name(text)
-        assert list(self._ids) == ids, f"{self.path}: the child numbers names anew: {list(self._ids)}, before {ids}"
+        assert list(self._ids) == ids, f"{self.path}: the child gives other numbers: {list(self._ids)}, before {ids}"
 
 
 def _renew_all() -> None:

@@ -13,7 +13,7 @@ it sent a request and when the response arrived, so each rule takes the bounds t
 * `never-delivered`: a record is over that no member acquired as often as the limit says, accepted or rejected.
 
 A leader that was paused, and does not know yet that there is another one, gives records from its memory, in Kafka as
-here: what it was told is not stored. So what an earlier leadership gives says nothing about what a later one stored.
+here: what responses said is not stored. So what an earlier leadership gives says nothing about what a later one stored.
 """
 
 from __future__ import annotations
@@ -110,21 +110,21 @@ class ShareLog:
 
     def _pair(self, name: str, first: Delivery, then: Delivery, elected: Sequence[Elected]) -> Iterator[FoundAnomaly]:
         """What is wrong with two deliveries of a record, if `then` was later."""
-        told = f"{name}: {first}, then {then}"
+        shown = f"{name}: {first}, then {then}"
         then_epoch, first_epoch = _epoch(then, then.fetched_ns, elected), _epoch(first, first.got_ns, elected)
         lock_ns = (self.lock_ms - CLOCK_MS) * NS_PER_MS
         after = first.is_stored(lock_ns) and then.fetched_ns >= first.known_ns and then_epoch >= first_epoch
         if after and first.type != RELEASE:
-            yield "redelivered-after-accept", told
+            yield "redelivered-after-accept", shown
         if after and first.type == RELEASE and then.count <= first.count:
-            yield "over-delivered", f"{told}: the count did not rise"
+            yield "over-delivered", f"{shown}: the count did not rise"
         ends_ns = first.fetched_ns + lock_ns
         if first.said_ns != NEVER_NS:
             ends_ns = min(ends_ns, first.said_ns)
         held = first.got_ns <= then.fetched_ns and then.got_ns < min(ends_ns, first.held_until_ns)
         same = first.node == then.node and first_epoch == then_epoch
         if held and same and not any(first.fetched_ns <= row.t_ns <= then.got_ns for row in elected):
-            yield "wrong-lock", told
+            yield "wrong-lock", shown
 
     def _may_be_over(self, tp: TopicPartition, rows: Iterable[Delivery]) -> bool:
         """Whether a record that is over was accepted, rejected, or delivered as often as the limit says."""

@@ -203,7 +203,7 @@ def a_second_member_gets_what_the_first_gives_up(script: Groups) -> None:
 def heartbeats_that_are_refused(script: Groups) -> None:
     group, note = script.group, script.note
     note("no group", group.beat("a", 1))
-    note("nobody leaves", group.beat("a", -1))
+    note("an unknown member leaves", group.beat("a", -1))
     note("no member id", group.enter(""))
     note("static", group.enter("a", instance_id="i"))
     note("no topology", group.enter("a", topology=None))

@@ -5,7 +5,7 @@ coordinator moves; the number of standbys changes.
 
 A client that lost the response with its tasks learns of them when they change or when it joins again: Kafka's rule. If
 that response took a task away, the client keeps the task until its rebalance timeout; then the coordinator removes the
-member and gives the task away, and the client hears of that in its next heartbeat. In between two clients have the
+member and gives the task away, and the client learns that in its next heartbeat. In between two clients have the
 task, and the coordinator accepts offsets of one of them only.
 """
 

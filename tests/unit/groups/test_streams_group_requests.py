@@ -296,7 +296,7 @@ def test_a_member_commits_with_an_older_epoch_only_for_tasks_that_it_has_had_sin
     assert commit_of(bed, "b", 3, gone) is ErrorCode.none
 
 
-def test_a_client_that_lost_its_tasks_hears_of_them_again_when_it_joins(bed: GroupTestBed) -> None:
+def test_a_client_that_lost_its_tasks_gets_them_again_when_it_joins(bed: GroupTestBed) -> None:
     """Kafka's rule: tasks are named when they change and at a join, not when a heartbeat is repeated."""
     streams_join(bed, "a")
     bed.cache.change(**{REPARTITION: 3, CHANGELOG: 3})
@@ -311,7 +311,7 @@ def test_a_client_that_lost_its_tasks_hears_of_them_again_when_it_joins(bed: Gro
     assert (joined.member_epoch, tasks_of(joined.active_tasks)) == (3, THREE)
 
 
-def test_a_member_that_never_heard_of_a_revocation_is_removed_and_can_no_longer_commit(bed: GroupTestBed) -> None:
+def test_a_member_that_missed_a_revocation_is_removed_and_can_no_longer_commit(bed: GroupTestBed) -> None:
     ready(bed, "a")
     streams_join(bed, "b")
     bed.replicas.automatic = False
@@ -319,7 +319,7 @@ def test_a_member_that_never_heard_of_a_revocation_is_removed_and_can_no_longer_
     bed.replicas.acknowledge(ErrorCode.request_timed_out)
     bed.replicas.automatic = True
     for _ in range(3):
-        assert streams_heartbeat(bed, "a", 2, owned=THREE).active_tasks is None, "it is not told again"
+        assert streams_heartbeat(bed, "a", 2, owned=THREE).active_tasks is None, "the response does not name it again"
         assert streams_heartbeat(bed, "b", 3, owned={}).active_tasks is None, "no other member gets its tasks"
         assert commit_of(bed, "a", 2) is ErrorCode.none
         bed.host.advance(5_000)
