@@ -342,7 +342,6 @@ class Nemesis:
             )
         if step.until and step.duration_ms is None and step.fault.seconds is None:
             injection = replace(injection, duration_ms=UNTIL_MOST_MS)
-        assert injection.id == step.id, f"step {step.id} was resolved to the injection {injection.id}"
         hit = injection.fault.disturbed_nodes(injection)
         if step.fault.disturbs and len(disturbed | hit) > self._plan.cap:
             return None
