@@ -18,7 +18,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target
 from harrow.harness.requests.share_member import ACCEPT, REJECT, RELEASE, Delivered
-from long_runs import long_run, some
+from long_runs import long_run
 from raw_kafka import RawKafka
 from share_consumers import ShareConsumer
 from waiting import until
@@ -115,7 +115,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "target"), some(CASES, suite=2))
+@long_run
+@pytest.mark.parametrize(("fault", "target"), CASES)
 def test_no_fault_is_an_anomaly(
     harrow: Harrow, fault: Callable[..., Fault], target: Callable[[Topic, Group], Target]
 ) -> None:
@@ -150,6 +151,7 @@ def test_no_fault_is_an_anomaly(
     harrow.verify(orders, guarantee="at-least-once, at-most-once", consumed_by=GROUP)
 
 
+@long_run
 @pytest.mark.parametrize("wrong", [True, False], ids=["releases poison", "rejects poison"])
 def test_a_record_that_no_worker_can_process(harrow: Harrow, wrong: bool) -> None:
     orders = harrow.topic("orders", partitions=2)
